@@ -92,6 +92,7 @@ def test_evaluation() -> None:
         "reports",
         "seconds",
     }
+    assert {"standings of 100 games from the log", "peak memory after 100 games, MiB"} <= set(found["tournaments"])
 
 
 @pytest.mark.timeout(300)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import itertools
 import random
+import tracemalloc
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from support.simulated import episode_row
 
 from coworld_core.episode.record import SeatRow
 from coworld_core.errors import UsageError
-from coworld_core.evaluation.designs import episode_key
+from coworld_core.evaluation.designs import Lineup, episode_key
 from coworld_core.tournament import Field, PairingRule, PlayedMatch, Tournament, TournamentReport, read_log
 from coworld_core.tournament.elimination import double_elimination, single_elimination
 from coworld_core.tournament.log import (
@@ -24,6 +27,7 @@ from coworld_core.tournament.log import (
     EpisodeEnded,
     LogEvent,
     RoundScheduled,
+    ScheduledBlock,
     TournamentRules,
     encode_event,
 )
@@ -140,8 +144,8 @@ RULES = TournamentRules(
 )
 
 
-def history(pairing: PairingRule, strengths: dict[str, float], **rules: Any) -> list[LogEvent]:
-    """The log of a whole tournament in which the score is the strength."""
+def history(pairing: PairingRule, strengths: dict[str, float], *, by_slot: float = 0.0, **rules: Any) -> list[LogEvent]:
+    """The log of a whole tournament in which the score is the strength, and what the seat is worth."""
     first = Configured(rules=RULES.model_copy(update=rules))
     events: list[LogEvent] = [first]
     tournament = Tournament(first.rules, pairing)
@@ -152,9 +156,9 @@ def history(pairing: PairingRule, strengths: dict[str, float], **rules: Any) -> 
         for event in coming:
             tournament.apply(event)
         events += coming
-        for block in range(len(tournament.seen) + 1, tournament.last_block + 1):
+        for block in range(tournament.history.over + 1, tournament.last_block + 1):
             for number, lineup in enumerate(tournament.lineups(block), 1):
-                scores = [strengths[label or ""] for label in lineup]
+                scores = [strengths[label or ""] + by_slot * slot for slot, label in enumerate(lineup)]
                 events.append(EpisodeEnded(row=episode_row(episode_key(block, 1, number), *scores)))
                 tournament.apply(events[-1])
     return events
@@ -211,6 +215,25 @@ def test_standings_follow_from_the_log_alone() -> None:
     assert [one.rating for one in mean.standings] == [3.0, 2.0, 1.0]
 
 
+def test_unequal_seats_move_nobody() -> None:
+    """Of three in four seats one has two of them, and the seats are not worth the same."""
+    events = history(round_robin, STRENGTHS, by_slot=10.0, seats=4, rounds=2, rating="mean")
+    report = replayed(events, round_robin)
+    assert [(one.name, one.rating) for one in report.standings] == [("Bob", 18.0), ("Cleo", 17.0), ("Ada", 16.0)]
+    assert [seat.effect for seat in report.seat_effects] == [-15.0, -5.0, 5.0, 15.0]
+    lineups = {tuple(sorted(str(label) for label in lineup)) for lineup in _lineups(events)}
+    assert len(lineups) == 2, "another one has two seats when they meet again"
+
+
+def _lineups(events: list[LogEvent]) -> Iterator[Lineup]:
+    assert isinstance(events[0], Configured)
+    tournament = Tournament(events[0].rules, round_robin)
+    for event in events:
+        tournament.apply(event)
+    for block in range(1, tournament.last_block + 1):
+        yield from tournament.lineups(block)
+
+
 def test_who_withdraws_leaves_open_blocks_and_keeps_what_was_played() -> None:
     events = history(round_robin, STRENGTHS)
     scheduled = next(at for at, event in enumerate(events) if event.kind == "round_scheduled")
@@ -222,6 +245,45 @@ def test_who_withdraws_leaves_open_blocks_and_keeps_what_was_played() -> None:
     # back again, with another round
     again = replayed([*cut, EntrantAdded(name="Ada", player=SeatRow(name="Ada"))], round_robin)
     assert again.plan.withdrawn == ()
+
+
+def test_a_game_that_is_over_takes_a_few_bytes() -> None:
+    rules = RULES.model_copy(update={"rounds": None, "max_blocks": 10**6})
+    tournament = Tournament(rules, free_play)
+    names = [f"player {number}" for number in range(6)]
+    for name in names:
+        tournament.apply(EntrantAdded(name=name, player=SeatRow(name=name)))
+    chance = random.Random(3)
+
+    def play(rounds: int) -> int:
+        for number in range(tournament.last_round + 1, tournament.last_round + 1 + rounds):
+            pairs = [tuple(chance.sample(names, 2)) for _ in range(10)]
+            first = tournament.last_block + 1
+            blocks = [ScheduledBlock(block=first + at, match=at + 1, players=pair) for at, pair in enumerate(pairs)]
+            tournament.apply(RoundScheduled(round=number, blocks=tuple(blocks)))
+            for block in blocks:
+                for lineup in (1, 2):
+                    row = episode_row(episode_key(block.block, 1, lineup), chance.random(), chance.random())
+                    tournament.apply(EpisodeEnded(row=row))
+        return len(tournament.report().matches)
+
+    # as many as are reported, and samples that are added up from then on
+    assert play(150) == 1000
+    tracemalloc.start()
+    try:
+        play(100)
+        # what the report itself took is given back
+        gc.collect()
+        print("MEM", tracemalloc.get_traced_memory())
+        assert tracemalloc.get_traced_memory()[0] < 1000 * 400
+    finally:
+        tracemalloc.stop()
+    report = tournament.report()
+    assert (len(report.matches), report.matches_before, report.rounds) == (1000, 1500, 250)
+    assert [match.round for match in report.matches[::10]] == list(range(151, 251))
+    field = tournament.field()
+    assert (len(field.played), len(field.played[0]), len(field.played[-2:])) == (250, 10, 2)
+    assert sum(field.points().values()) == 2500
 
 
 def test_blocks_end_it_and_so_does_evidence() -> None:

@@ -81,6 +81,11 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = _run(capsys, "league", "list", *where)
     plays = "stands still: free-play, season 1, 0 members, 1 division"
     assert out == f"{made['id']}  open (paint_arena)\n    {plays}\n"
+    status, out, _ = _run(capsys, "league", "set", "open", "--rounds", "3", "--faults", "0", *where)
+    assert (status, out) == (0, "open: rounds 3, faults None, from the next round on.\n")
+    status, _, err = _run(capsys, "league", "set", "open", *where)
+    assert status == 2
+    assert "Say what is to change" in err
     _, out, _ = _run(capsys, "league", "season", "open", *where)
     assert out == "open: stands still, season 2.\n"
     status, _, err = _run(capsys, "league", "pause", "closed", *where)

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
+from coworld_core.errors import UsageError
+from observatory.api.leagues import LeagueError, set_terms
 from observatory.operating.closing import sweep_closed
+from observatory.operating.overview import leagues
 from observatory.store.columns import now
 from observatory.store.models import (
     Division,
@@ -140,6 +144,64 @@ async def test_a_pause_and_a_season_closed_by_hand(tmp_path: Path) -> None:
             assert len(waited.all()) == 1
         async with platform.client() as anybody:
             assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json() is None
+
+
+async def test_terms_change_and_what_a_season_was_begun_with_stays(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        await league_of(platform, world, pairing="round-robin", rounds=3)
+        strengths = _strengths(await contestants(platform, world, 3))
+        await play_rounds(platform, world.division, strengths, 1)
+
+        async def change(**terms: Any) -> Any:
+            async with database.writing() as session:
+                return (await set_terms(session, world.league, terms=terms)).commissioner_config
+
+        with pytest.raises(LeagueError, match="begun with another pairing and other blocks") as told:
+            await change(pairing="swiss", blocks=2, rounds=2)
+        assert told.value.code == "season_begun"
+        # nothing of that was changed; what leaves the table alone may change, and ends the season a round earlier
+        assert (await change(rounds=2, faults=5))["pairing"] == "round-robin"
+        await play_rounds(platform, world.division, strengths, 1)
+        await advance(database, world.division)
+        async with database.reading() as session:
+            assert (await session.get_one(League, world.league)).season == 2
+        with pytest.raises(UsageError, match="no pairing 'x'"):
+            await change(pairing="x")
+
+
+async def test_a_season_whose_first_blocks_are_void_halts_and_says_so(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        strengths = _strengths(await contestants(platform, world, 2))
+        await league_of(platform, world, pairing="free-play", blocks=3)
+
+        async def said() -> str:
+            async with database.reading() as session:
+                [league] = await leagues(session)
+                return league["halted"]
+
+        assert await advance(database, world.division) is not None
+        async with database.writing() as session:
+            rows = (await session.scalars(sa.select(EpisodeRequest))).all()
+            for row in rows:
+                row.started_at = now()
+                await write_outcome(
+                    session, row, Outcome(status="failed", error_type="results_missing", error="It broke.")
+                )
+        assert await said() == ""
+        # neither this time nor later
+        assert [await advance(database, world.division) for _ in range(2)] == [None, None]
+        assert await said() == "the game failed in each of the season's first blocks"
+        async with platform.client() as anybody:
+            # nobody has played anything that counts
+            assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboards")).json() is None
+        async with database.writing() as session:
+            await change_league(session, world.league, "season")
+        await play_rounds(platform, world.division, strengths, 2)
+        assert await said() == ""
 
 
 def test_who_rises_and_who_falls() -> None:

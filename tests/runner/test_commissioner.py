@@ -91,6 +91,138 @@ async def test_a_killed_run_asks_for_nothing_that_is_in_the_log(tmp_path: Path) 
     assert heard == []
 
 
+# --- hooks
+
+HOOKS = ("episode_completed", "round_completed", "rank_division", "describe_division")
+
+
+def hooked(**instead: Callable[[Message], Any]) -> Vice:
+    """Answer all hooks; ``instead`` has other answers, by the type of the request."""
+    extra = iter(["once"])
+
+    def episode_completed(message: Message) -> Message:
+        start = message["round_start"]
+        players = [member["policy_version_id"] for member in start["memberships"]]
+        wish = {"request_id": "decider", "variant_id": "default", "policy_version_ids": players}
+        more = [wish] if start["round_number"] == 1 and next(extra, None) else []
+        return {"type": "episode_completed_response", "episodes": more}
+
+    def round_completed(message: Message) -> Message:
+        last = message["division_memberships"][-1]
+        benched = {"league_policy_membership_id": last["id"], "status": "competing", "substatus": "benched"}
+        follow = {"division_id": message["division"]["id"], "round_config": {"stages": [{"label": "Again"}]}}
+        return {
+            "type": "round_completed_response",
+            "policy_membership_events": [{**benched, "reason": "by the hook"}],
+            "follow_up_rounds": [follow, follow],
+        }
+
+    def rank_division(message: Message) -> Message:
+        ranked = sorted({(one["player_id"]) for one in message["round_results"]}, reverse=True)
+        rounds = len(message["completed_rounds"])
+        rankings = [
+            {"player_id": name, "rank": at, "score": 10.0 * rounds + at, "rounds_played": rounds}
+            for at, name in enumerate(ranked, 1)
+        ]
+        return {"type": "rank_division_response", "rankings": rankings}
+
+    def describe_division(message: Message) -> Message:
+        due = sum(one["status"] == "pending" for one in message["recent_rounds"])
+        return {"type": "describe_division_response", "description": {"next_round": f"{due} to come"}}
+
+    known = {
+        "episode": episode_completed,
+        "round": round_completed,
+        "rank": rank_division,
+        "describe": describe_division,
+    }
+
+    def vice(message: Message, answers: list[Message]) -> Any:
+        kind = message["type"].removesuffix("_request")
+        if kind not in HOOKS:
+            return [*answers]
+        other = instead.get(kind, known[kind.split("_")[0]])(message)
+        return [other] if isinstance(other, dict | str) else other
+
+    return vice
+
+
+async def test_hooks_add_to_a_round_and_rank_its_division(tmp_path: Path) -> None:
+    heard: list[Message] = []
+    program = program_of(hooked(), heard=heard)
+    async with commissioned(tmp_path, "first", "second", rounds=2, program=program, hooks=HOOKS) as (small, place):
+        report = await played_on(small, place)
+        again = read_tournament(place).report
+    assert again.model_dump_json() == report.model_dump_json()
+    # one more game than the round's two: the hook's; the second round is the one that follows, nobody asked for it
+    assert (report.stopped, report.rounds, report.blocks) == ("rounds", 2, 5)
+    assert kinds(place).count("rounds_due") == 1
+    asked = [message["type"] for message in heard if message["type"].endswith("completed_request")]
+    episode_over, round_over = "episode_completed_request", "round_completed_request"
+    assert asked == [*[episode_over] * 3, round_over, *[episode_over] * 2, round_over]
+    episodes = [message for message in heard if message["type"] == "episode_completed_request"]
+    assert [len(one["completed_episode_results"]) for one in episodes] == [0, 1, 2, 0, 1]
+    assert all(one["episode_result"]["request_id"] for one in episodes)
+    # standings are the hook's, who scored what notwithstanding
+    division = next(one for one in said_by(report).divisions if one.members)
+    assert [(one.name, one.rank, one.score) for one in division.members] == [("second", 1, 21.0), ("first", 2, 22.0)]
+    assert [one.name for one in report.standings] == ["second", "first"]
+    assert {one.substatus for one in division.members} == {None, "benched"}
+    # the limit of two rounds leaves no room for another that follows
+    assert division.words == {"next_round": "0 to come"}
+    assert "0 to come" in (place / "report.md").read_text()
+
+
+def _strangers(_: Message) -> Message:
+    return {
+        "type": "rank_division_response",
+        "rankings": [{"player_id": "nobody", "rank": 1, "score": 0, "rounds_played": 1}],
+    }
+
+
+HOOKED: dict[str, tuple[dict[str, Callable[[Message], Any]], str, str]] = {
+    "ranks strangers": ({"rank_division": _strangers}, "commissioner_refused", "not there: nobody"),
+    "moves strangers": (
+        {"round_completed": lambda _: {"type": "round_completed_response", "policy_membership_events": event()}},
+        "commissioner_refused",
+        "which is not there",
+    ),
+    "answers another hook": (
+        {"describe_division": _strangers},
+        "commissioner_nonsense",
+        "rank_division_response after describe_division_request",
+    ),
+    "wants too much after an episode": (
+        {
+            "episode_completed": lambda message: {
+                "type": "episode_completed_response",
+                "policy_membership_events": event(),
+            }
+        },
+        "commissioner_refused",
+        "which is not there",
+    ),
+    "ends instead": ({"describe_division": lambda _: 3}, "commissioner_gone", "exited with status 3"),
+    "has no such hook": ({"rank_division": lambda _: []}, "commissioner_silent", "nothing for 1 s"),
+}
+
+
+@pytest.mark.parametrize("what", HOOKED)
+async def test_a_hook_that_fails_leaves_nothing_of_its_round(tmp_path: Path, what: str) -> None:
+    instead, code, words = HOOKED[what]
+    program = program_of(hooked(**instead))
+    async with commissioned(tmp_path, "first", "second", program=program, hooks=HOOKS) as (small, place):
+        with pytest.raises(CommissionerError, match=words) as told:
+            await played_on(small, place, commissioner_options=CommissionerOptions(reply_timeout=1))
+        assert told.value.code == code
+        report = read_tournament(place).report
+    assert isinstance(report, TournamentReport)
+    assert (report.blocks, report.rounds) == (0, 0)
+    assert [(one.round, one.code) for one in said_by(report).rounds] == [(1, code)]
+    assert "round_decided" not in kinds(place)
+    assert {one.substatus for division in said_by(report).divisions for one in division.members} == {None}
+
+
 # --- those that misbehave: what they say at a point, the code of what comes of it, and words of it
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,7 @@ def program_of(
 
 @asynccontextmanager
 async def commissioned(
-    path: Path, *players: str, rounds: int | None = 1, program: Any = None
+    path: Path, *players: str, rounds: int | None = 1, program: Any = None, hooks: Sequence[str] = ()
 ) -> AsyncGenerator[tuple[World, Path]]:
     """A tournament that a commissioner runs, and the world to play it in."""
     programs = {_IMAGE: program or program_of()}
@@ -114,4 +114,7 @@ async def commissioned(
             rounds=rounds,
             commissioner=_IMAGE,
         )
+        settings = place / "tournament.toml"
+        asked = f"[pairing]\nhooks = {json.dumps(hooks)}\n"
+        settings.write_text(settings.read_text().replace("[pairing]\n", asked if hooks else "[pairing]\n"))
         yield small, place

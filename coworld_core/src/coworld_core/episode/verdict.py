@@ -78,6 +78,9 @@ class Verdict:
         return f"{self.code or self.error_type}: {self.message}"
 
 
+_COUNTS = Verdict(counts=True)
+
+
 def judge(record: EpisodeRecord, policy: VerdictPolicy | None = None) -> Verdict:
     """Judge whether an episode counts, and if not, which fault decides.
 
@@ -117,7 +120,7 @@ def judge_row(row: EpisodeRow) -> Verdict:
     """
     results = row.status == "completed" or (row.status == "interrupted" and bool(row.scores))
     if results and row.fault != "game":
-        return Verdict(counts=True)
+        return _COUNTS
     return Verdict(
         counts=False,
         party=cast("FaultParty", row.fault) or "game",

@@ -249,7 +249,12 @@ def match_lineups(players: Sequence[str], seats: int, turn: int) -> tuple[Lineup
     """
     if seats == 1:
         return tuple((label,) for label in players)
-    first = (turn - 1) % len(players)
+    return _rotated(tuple(players), seats, (turn - 1) % len(players))
+
+
+@lru_cache(maxsize=4096)
+def _rotated(players: tuple[str, ...], seats: int, first: int) -> tuple[Lineup, ...]:
+    """The same lineups for the many blocks in which a group meets."""
     return rotation([players[(first + slot) % len(players)] for slot in range(seats)])
 
 

@@ -21,6 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from ..episode.record import EpisodeRow
@@ -66,6 +67,25 @@ class _Episode:
 
     row: EpisodeRow
     verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What follows from the lineups of a block alone: a million blocks have few."""
+
+    seated: frozenset[str]
+    labels: tuple[str, ...]
+    """The same in their order."""
+    balanced: bool
+    """Whether there are several seats, and everybody had each as often."""
+
+
+@lru_cache(maxsize=4096)
+def _shape(lineups: tuple[Lineup, ...]) -> _Shape:
+    seated = frozenset(label for lineup in lineups for label in lineup if label is not None)
+    columns = [sorted(map(str, column)) for column in zip(*lineups, strict=True)]
+    balanced = len(columns) > 1 and all(column == columns[0] for column in columns)
+    return _Shape(seated, tuple(sorted(seated)), balanced)
 
 
 class BlockLedger:
@@ -179,6 +199,8 @@ class BlockLedger:
         if known is None:
             return None
         lineups, reason = self.lineups(block), ""
+        if len(known) < len(lineups):
+            return None
         episodes: list[tuple[Lineup, _Episode]] = []
         for attempt in range(1, _ATTEMPTS + 1):
             rows = [known.get((attempt, number)) for number in range(1, len(lineups) + 1)]
@@ -189,43 +211,42 @@ class BlockLedger:
             if not reason:
                 return self._counted(block, attempt, list(zip(lineups, played, strict=True)))
             episodes += zip(lineups, played, strict=True)
-        seated = frozenset(label for lineup in lineups for label in lineup if label is not None)
+        seated = _shape(tuple(lineups)).seated
         return JudgedBlock(
             fate="spoiled", seated=seated, absent=_absent(episodes), reason=reason, **self._ended(block, _ATTEMPTS)
         )
 
     def _counted(self, block: int, attempts: int, episodes: Sequence[tuple[Lineup, _Episode]]) -> JudgedBlock:
-        seated = frozenset(label for lineup, _ in episodes for label in lineup if label is not None)
+        shape = _shape(tuple([lineup for lineup, _ in episodes]))
         forfeits: Counter[str] = Counter()
         void = ""
-        shown: list[tuple[str | None, float]] = []
+        shown: list[float] = []
         for lineup, episode in episodes:
             row, verdict = episode.row, episode.verdict
-            guilty = _guilty(lineup, row)
-            if not verdict.counts and verdict.party == "game":
+            if verdict.counts:
+                shown += row.scores
+            elif verdict.party == "game":
                 void = void or verdict.message
-            elif not verdict.counts and guilty is not None:
+            elif (guilty := _guilty(lineup, row)) is not None:
                 forfeits[guilty] += 1
-            elif not verdict.counts:
-                void = void or f"Another player failed: {verdict.message}"
             else:
-                shown += zip(lineup, row.scores, strict=True)
+                void = void or f"Another player failed: {verdict.message}"
         common: dict[str, Any] = {
             **self._ended(block, attempts),
             "forfeits": dict(forfeits),
-            "seated": seated,
+            "seated": shape.seated,
             "absent": _absent(episodes),
         }
         if void:
             return JudgedBlock(fate="void", reason=void, **common)
-        for _, score in shown:
-            self._worst = min(self._worst, score)
-            self._shown += 1
+        for score in shown:
             self._total += score
+        self._shown += len(shown)
+        self._worst = min(self._worst, *shown) if shown else self._worst
         if forfeits and not self._shown:
             reason = "Nobody has shown a score yet that a forfeit could be measured by."
             return JudgedBlock(fate="void", reason=reason, **common)
-        sums: dict[str, list[float]] = {label: [] for label in sorted(seated)}
+        sums: dict[str, list[float]] = {label: [] for label in shape.labels}
         tables: list[tuple[float, ...]] = []
         for lineup, episode in episodes:
             row = episode.row
@@ -241,7 +262,7 @@ class BlockLedger:
         return JudgedBlock(
             fate="counted",
             scores={label: math.fsum(scores) / len(scores) for label, scores in sums.items()},
-            by_seat=() if forfeits else _by_seat(episodes),
+            by_seat=_by_seat(episodes) if shape.balanced and not forfeits else (),
             tables=tuple(tables),
             **common,
         )
@@ -271,10 +292,5 @@ def _absent(episodes: Sequence[tuple[Lineup, _Episode]]) -> frozenset[str]:
 
 
 def _by_seat(episodes: Sequence[tuple[Lineup, _Episode]]) -> tuple[float, ...]:
-    columns = [sorted(str(lineup[slot]) for lineup, _ in episodes) for slot in range(len(episodes[0][0]))]
-    if len(columns) < 2 or any(column != columns[0] for column in columns):
-        return ()
-    return tuple(
-        math.fsum(episode.row.scores[slot] for _, episode in episodes) / len(episodes)
-        for slot in range(len(episodes[0][0]))
-    )
+    columns = zip(*[episode.row.scores for _, episode in episodes], strict=True)
+    return tuple([math.fsum(column) / len(column) for column in columns])

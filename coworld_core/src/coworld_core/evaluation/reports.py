@@ -348,8 +348,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         )
 
     def _note_digests(self, row: EpisodeRow) -> None:
-        place = parse_key(row.key)
-        if place is None or not any(seat.digest for seat in row.seats):
+        if not any(seat.digest for seat in row.seats) or (place := parse_key(row.key)) is None:
             return
         for label, seat in zip(self.ledger.lineups(place[0])[place[2] - 1], row.seats, strict=False):
             if label is None or not seat.digest:

@@ -84,8 +84,10 @@ class Totals:
         self.fates[block.fate] += 1
         self.reasons.setdefault(block.fate, block.reason)
         self.replayed += block.attempts - 1
-        self.forfeits.update(block.forfeits)
-        self.faults.update(block.faults)
+        if block.forfeits:
+            self.forfeits.update(block.forfeits)
+        if block.faults:
+            self.faults.update(block.faults)
         self.seconds.extend(block.seconds)
         if len(self._first_fates) < PATIENCE:
             self._first_fates.append(block.fate)

@@ -6,7 +6,8 @@ Each answer is checked as a whole: it becomes one event, or raises ``Commissione
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from ..commissioner.messages import (
     EpisodeFailed,
@@ -28,16 +29,19 @@ from ..commissioner.values import (
     DivisionInfo,
     EpisodeWish,
     LeagueInfo,
+    MembershipChange,
     MembershipEvent,
     MembershipInfo,
     RecentResult,
     RoundInfo,
+    RoundSpec,
     SeatScore,
     VariantInfo,
 )
 from ..errors import CommissionerError
 from ..evaluation.judging import JudgedBlock
 from ..wording import listed
+from .league import CommissionedLeague
 from .log import (
     DivisionPlaces,
     DueRound,
@@ -51,7 +55,9 @@ from .log import (
 )
 from .standings import Tournament
 
-__all__ = ["EPISODES_A_ROUND", "STATE_BYTES", "Commission", "refused"]
+__all__ = ["EPISODES_A_ROUND", "STATE_BYTES", "Commission", "legacy_events", "refused"]
+
+_Value = TypeVar("_Value")
 
 EPISODES_A_ROUND = 1000
 """Most episodes in one round."""
@@ -67,11 +73,13 @@ def refused(message: str) -> CommissionerError:
 
 
 class _View:
-    """Ids, divisions and memberships of a tournament. Ids are derived from its rules, so every run has the same."""
+    """Ids, divisions, rounds and memberships of a tournament. Ids follow from its rules, so every run has the same."""
 
-    def __init__(self, tournament: Tournament, variant: VariantInfo) -> None:
+    def __init__(
+        self, tournament: Tournament, variant: VariantInfo, *, league: CommissionedLeague | None = None
+    ) -> None:
         self._tournament = tournament
-        self._league = tournament.league
+        self.league = league or tournament.league
         self._variant = variant
         rules = tournament.rules
         self._space = uuid.uuid5(
@@ -93,17 +101,44 @@ class _View:
 
     def divisions(self) -> tuple[DivisionInfo, ...]:
         """All divisions; a single default one until a commissioner has named any."""
-        known = self._league.divisions.values() or [
+        known = self.league.divisions.values() or [
             LeagueDivision(id=str(self.id_of("division", "")), name="All", level=0)
         ]
         return _infos(known)
+
+    def division(self, id: str) -> DivisionInfo:
+        """A division that is there."""
+        return next(one for one in self.divisions() if str(one.id) == id)
+
+    @property
+    def everybody(self) -> list[str]:
+        """All players, those that have withdrawn included."""
+        return [*self._tournament.plan.players()]
+
+    def recent(self, rounds: Mapping[int, _Value]) -> dict[int, _Value]:
+        """As many of the last rounds as a commissioner is told about."""
+        return dict([*rounds.items()][-_RECENT:])
+
+    def rounds_known(self) -> tuple[RoundInfo, ...]:
+        """The last rounds that were due."""
+        decided, dropped = self.league.decided, self.league.dropped
+        return tuple(
+            RoundInfo(
+                id=self.id_of("round", number),
+                division_id=uuid.UUID(due.division),
+                round_number=number,
+                status="completed" if number in decided else "failed" if number in dropped else "pending",
+                round_config=due.config,
+            )
+            for number, due in self.recent(self.league.rounds).items()
+        )
 
     def memberships(self, names: Iterable[str] | None = None) -> tuple[MembershipInfo, ...]:
         """The memberships of players; by default of all that have not withdrawn."""
         first = self.divisions()[0].id
         found: list[MembershipInfo] = []
         for name in self._tournament.active if names is None else names:
-            one = self._league.membership(name)
+            one = self.league.membership(name)
             found.append(
                 MembershipInfo(
                     id=self.id_of("membership", name),
@@ -175,11 +210,11 @@ class Commission(_View):
                 leaves one in a division that no longer exists.
         """
         there = {one.id for one in divisions}
-        moves = self._moves(response.policy_membership_events, there)
+        moves = self.moves(response.policy_membership_events, there)
         moved = {move.name for move in moves}
-        if self._league.divisions:
+        if self.league.divisions:
             names = [name for name in self._tournament.active if name not in moved]
-            left = [name for name in names if self._league.membership(name).division not in there]
+            left = [name for name in names if self.league.membership(name).division not in there]
             if left:
                 raise refused(f"It leaves {listed(left)} in a division that is no more.")
         return LeagueSet(commissioner=commissioner, divisions=tuple(divisions), moves=moves)
@@ -188,22 +223,11 @@ class Commission(_View):
 
     def ask_rounds(self) -> ScheduleRoundsRequest:
         """The request for the rounds that are due."""
-        league = self._league
-        recent = [*league.rounds.items()][-_RECENT:]
         return ScheduleRoundsRequest(
             league=self.info,
             divisions=self.divisions(),
             active_memberships=tuple(one for one in self.memberships() if one.status == COMPETING),
-            recent_rounds=tuple(
-                RoundInfo(
-                    id=self.id_of("round", number),
-                    division_id=uuid.UUID(due.division),
-                    round_number=number,
-                    status="completed" if number in league.decided else "failed",
-                    round_config=due.config,
-                )
-                for number, due in recent
-            ),
+            recent_rounds=self.rounds_known(),
         )
 
     def rounds_due(self, response: ScheduleRoundsResponse) -> RoundsDue:
@@ -212,27 +236,41 @@ class Commission(_View):
         Raises:
             CommissionerError: A round names unknown players.
         """
+        return RoundsDue(rounds=self.due_rounds(response.rounds))
+
+    def due_rounds(self, specs: Sequence[RoundSpec]) -> tuple[DueRound, ...]:
+        """Rounds that a commissioner wants: one per division that has none to come, and no more than are to be played.
+
+        Raises:
+            CommissionerError: A round names unknown players.
+        """
         names = {self.player(name): name for name in self._tournament.active}
-        number, found = self._tournament.last_round, dict[str, DueRound]()
-        for spec in response.rounds:
+        league, limit = self.league, self._tournament.rules.rounds
+        coming = [due for at, due in league.rounds.items() if at not in league.decided and at not in league.dropped]
+        taken = {due.division for due in coming}
+        room = len(specs) if limit is None else limit - len(league.decided) - len(coming)
+        number, found = max([self._tournament.last_round, *league.rounds]), list[DueRound]()
+        for spec in specs:
             division = str(spec.division_id)
-            if division not in self._league.divisions or division in found:
+            if division not in league.divisions or division in taken or len(found) >= room:
                 continue
             wanted = spec.round_config.entrant_policy_version_ids or ()
             if unknown := [str(id) for id in wanted if id not in names]:
                 raise refused(f"It wants a round of players that are not there: {listed(unknown)}.")
-            number += 1
-            found[division] = DueRound(
-                round=number,
-                division=division,
-                entrants=tuple(names[id] for id in wanted),
-                config=spec.round_config.model_dump(mode="json", exclude_none=True),
+            taken.add(division)
+            found.append(
+                DueRound(
+                    round=number + len(found) + 1,
+                    division=division,
+                    entrants=tuple(names[id] for id in wanted),
+                    config=spec.round_config.model_dump(mode="json", exclude_none=True),
+                )
             )
-        return RoundsDue(rounds=tuple(found.values()))
+        return tuple(found)
 
     def start(self, due: DueRound) -> RoundStart:
         """The message that starts a round."""
-        league = self._league
+        league = self.league
         results = [
             RecentResult(
                 round_id=self.id_of("round", number),
@@ -242,7 +280,7 @@ class Commission(_View):
                 rank=place.rank,
                 score=place.score,
             )
-            for number, decided in [*league.decided.items()][-_RECENT:]
+            for number, decided in self.recent(league.decided).items()
             for result in decided.results
             for place in result.places
         ]
@@ -307,8 +345,13 @@ class Commission(_View):
             ),
         )
 
-    def decided(self, due: DueRound, message: RoundComplete) -> RoundDecided:
+    def decided(self, due: DueRound, message: RoundComplete, earlier: Sequence[MembershipEvent] = ()) -> RoundDecided:
         """The event for the end of a round. A state that is too large is left out; the round still counts.
+
+        Args:
+            due: The round.
+            message: What the commissioner says of it.
+            earlier: Changes that it has asked for during the round.
 
         Raises:
             CommissionerError: A place goes to a player outside the round, twice to one player, or to another division;
@@ -330,39 +373,43 @@ class Commission(_View):
             ]
             places.sort(key=lambda place: place.rank)
             results.append(DivisionPlaces(division=due.division, places=tuple(places)))
-        legacy = [
-            MembershipEvent(
-                league_policy_membership_id=change.membership_id,
-                from_division_id=change.from_division_id,
-                to_division_id=change.to_division_id,
-                status=COMPETING if change.is_active else "inactive",
-                reason=change.reason,
-            )
-            for change in message.membership_changes
-        ]
         size = state_bytes(message.state)
         return RoundDecided(
             round=due.round,
             results=tuple(results),
-            moves=self._moves((*message.policy_membership_events, *legacy), set(self._league.divisions)),
+            moves=self.moves((*earlier, *message.policy_membership_events, *legacy_events(message.membership_changes))),
             display=message.round_display,
             state=message.state if size <= STATE_BYTES else None,
             state_refused=size if size > STATE_BYTES else 0,
         )
 
+    def after(self, event: RoundDecided) -> Commission:
+        """The tournament as it would be after an event."""
+        return Commission(self._tournament, self._variant, league=self.league.after(event))
+
     # --- by id
 
     def _seatable(self, due: DueRound) -> dict[uuid.UUID, str]:
-        return {self.player(name): name for name in self._league.entrants(due, self._tournament.active)}
+        return {self.player(name): name for name in self.league.entrants(due, self._tournament.active)}
 
-    def _moves(self, events: Sequence[MembershipEvent], divisions: set[str]) -> tuple[Move, ...]:
+    def moves(self, events: Sequence[MembershipEvent], divisions: Collection[str] | None = None) -> tuple[Move, ...]:
+        """Changes of memberships as moves of players, one each.
+
+        Args:
+            events: The changes, in their order.
+            divisions: Ids of the divisions that they may lead to; by default of those that are there.
+
+        Raises:
+            CommissionerError: A membership that is not there, or a move from or to a wrong division.
+        """
+        divisions = self.league.divisions if divisions is None else divisions
         members = {self.id_of("membership", name): name for name in self._tournament.active}
         found: dict[str, Move] = {}
         for event in events:
             name = members.get(event.league_policy_membership_id)
             if name is None:
                 raise refused(f"It changes the membership {event.league_policy_membership_id}, which is not there.")
-            was = found[name].division if name in found else self._league.membership(name).division
+            was = found[name].division if name in found else self.league.membership(name).division
             was = was or str(self.divisions()[0].id)
             if event.from_division_id is not None and str(event.from_division_id) != was:
                 raise refused(f"It moves {name} from a division that {name} is not in.")
@@ -377,3 +424,17 @@ class Commission(_View):
 
 def _infos(divisions: Iterable[LeagueDivision]) -> tuple[DivisionInfo, ...]:
     return tuple(DivisionInfo(id=uuid.UUID(one.id), name=one.name, level=one.level, type=one.type) for one in divisions)
+
+
+def legacy_events(changes: Iterable[MembershipChange]) -> tuple[MembershipEvent, ...]:
+    """Changes of memberships in the older form, in the newer one."""
+    return tuple(
+        MembershipEvent(
+            league_policy_membership_id=change.membership_id,
+            from_division_id=change.from_division_id,
+            to_division_id=change.to_division_id,
+            status=COMPETING if change.is_active else "inactive",
+            reason=change.reason,
+        )
+        for change in changes
+    )

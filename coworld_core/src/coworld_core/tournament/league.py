@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -38,6 +39,9 @@ class DivisionReport(LeagueDivision):
     """A division and its members."""
 
     members: tuple[MemberReport, ...] = Field(description="They, the first one first.")
+    words: dict[str, str] = Field(
+        default_factory=dict[str, str], description="What the commissioner says of its rounds and rules."
+    )
 
 
 class RoundReport(Record):
@@ -92,6 +96,7 @@ class CommissionedLeague:
         self.dropped: dict[int, RoundDropped] = {}
         self.idle = False
         self.state: Any = None
+        self._words_of: dict[str, dict[str, str]] = {}
         self._moves: dict[str, Move] = {}
         self._moved: dict[int, tuple[str, ...]] = {}
 
@@ -110,6 +115,9 @@ class CommissionedLeague:
             self._moved[event.round] = tuple(self._words(move) for move in event.moves)
             self._moves.update({move.name: move for move in event.moves})
             self.state = self.state if event.state_refused else event.state
+            self.rounds.update({due.round: due for due in event.follow_up})
+            if event.description:
+                self._words_of[self.rounds[event.round].division] = event.description
         elif isinstance(event, RoundDropped):
             self.dropped[event.round] = event
 
@@ -137,13 +145,25 @@ class CommissionedLeague:
         ]
 
     def last_places(self) -> dict[tuple[str, str], RoundPlace]:
-        """Each player's last place in each division, by division and name."""
+        """Each player's last place in each division, by division and name: in standings where there are any."""
         return {
-            (result.division, place.name): place
-            for decided in self.decided.values()
-            for result in decided.results
-            for place in result.places
+            (division, place.name): place
+            for number, decided in self.decided.items()
+            for division, places in (
+                *((result.division, result.places) for result in decided.results),
+                (self.rounds[number].division, decided.standings),
+            )
+            for place in places
         }
+
+    def after(self, event: LogEvent) -> CommissionedLeague:
+        """Another league, in which an event has happened that has not happened here."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict):
+                setattr(other, name, {**value})
+        other.apply(event)
+        return other
 
     def order(self, names: Sequence[str]) -> list[str]:
         """Sort players by division, the highest first, then by their last place in it."""
@@ -184,7 +204,12 @@ class CommissionedLeague:
         return CommissionedReport(
             commissioner=self.commissioner,
             divisions=tuple(
-                DivisionReport(**division.model_dump(), members=tuple(members[division.id])) for division in by_height
+                DivisionReport(
+                    **division.model_dump(),
+                    members=tuple(members[division.id]),
+                    words=self._words_of.get(division.id, {}),
+                )
+                for division in by_height
             ),
             rounds=tuple(map(self._round, over)),
         )
@@ -233,6 +258,11 @@ def commissioned_tables(report: CommissionedReport | None) -> list[Table]:
     said: list[tuple[str, str, str]] = []
     for round in report.rounds[-_ROUNDS_SHOWN:]:
         said += [(str(round.round), round.division, line) for line in round.lines()]
+    about = [
+        (division.name, key.replace("_", " "), words)
+        for division in report.divisions
+        for key, words in division.words.items()
+    ]
     title = "What the commissioner said"
     title += f" (the last {_ROUNDS_SHOWN} rounds)" if len(report.rounds) > _ROUNDS_SHOWN else ""
     return [
@@ -241,6 +271,11 @@ def commissioned_tables(report: CommissionedReport | None) -> list[Table]:
             head=("Division", "Place", "Player", "Score", "Status"),
             rows=tuple(members),
             names=(0, 2, 4),
+        ),
+        *(
+            [Table(title="About the divisions", head=("Division", "", ""), rows=tuple(about), names=(0, 2))]
+            if about
+            else []
         ),
         *([Table(title=title, head=("Round", "Division", "Said"), rows=tuple(said), names=(0, 1, 2))] if said else []),
     ]

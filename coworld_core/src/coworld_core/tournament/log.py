@@ -201,6 +201,13 @@ class RoundDecided(LogEvent):
     display: dict[str, Any] | None = Field(default=None, description="What the commissioner wants shown.")
     state: Any = Field(default=None, description="What the commissioner wants to be told in its next round.")
     state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large; the former stays.")
+    follow_up: tuple[DueRound, ...] = Field(default=(), description="Rounds that it wants next, asked after this one.")
+    standings: tuple[RoundPlace, ...] = Field(
+        default=(), description="The standings of the division over all rounds, where it was asked for them."
+    )
+    description: dict[str, str] = Field(
+        default_factory=dict[str, str], description="What it says of the division, where it was asked for that."
+    )
 
 
 class RoundDropped(LogEvent):

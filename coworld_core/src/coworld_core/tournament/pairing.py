@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -49,8 +50,8 @@ class Field:
     seed: int
     rounds: int | None = None
     """How many rounds were asked for; None: as many as the pairing takes by itself."""
-    played: tuple[tuple[PlayedMatch, ...], ...] = ()
-    """The rounds that are over."""
+    played: Sequence[tuple[PlayedMatch, ...]] = ()
+    """The rounds that are over. There may be very many: go over them once, and keep no more than is needed."""
 
     def goes_on(self, by_itself: int) -> bool:
         """Whether there are players, and another round to play."""
@@ -71,11 +72,18 @@ class Field:
 
     def points(self) -> dict[str, float]:
         """What everybody has won so far (``PlayedMatch.points``)."""
-        found = dict.fromkeys(self.everybody, 0.0)
+        return self.points_and_matches()[0]
+
+    def points_and_matches(self) -> tuple[dict[str, float], Counter[str]]:
+        """What everybody has won so far, and in how many matches that count, byes included."""
+        found, met = dict.fromkeys(self.everybody, 0.0), Counter[str]()
         for match in (match for matches in self.played for match in matches):
+            if not match.scores and len(match.players) > 1:
+                continue
             for player in match.players:
                 found[player] += match.points(player)
-        return found
+                met[player] += 1
+        return found, met
 
 
 @runtime_checkable

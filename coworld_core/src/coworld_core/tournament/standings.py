@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field as Described
@@ -14,7 +12,7 @@ from pydantic import Field as Described
 from ..episode.events import EvaluationProgressed
 from ..episode.record import SeatRow
 from ..evaluation.contents import INTERVAL, Parts, ShownReport, Table, block_facts, seats_table, shown_number
-from ..evaluation.designs import Lineup, match_lineups
+from ..evaluation.designs import Lineup
 from ..evaluation.fitting import Rankings
 from ..evaluation.judging import JudgedBlock
 from ..evaluation.ranking import PairRecord, encounters, pair_records, rating_interval
@@ -34,6 +32,7 @@ from ..evaluation.words import interval_words
 from ..records import Record
 from ..wording import plural
 from .expecting import expected_blocks
+from .history import History, PlayedRounds
 from .league import CommissionedLeague, CommissionedReport, commissioned_tables
 from .log import (
     Configured,
@@ -46,12 +45,13 @@ from .log import (
     ScheduledBlock,
     TournamentRules,
 )
-from .pairing import Field, PairingRule, PlayedMatch
+from .pairing import Field, PairingRule
 from .pairings import Commissioned
 
 __all__ = ["MatchRecord", "Tournament", "TournamentPlan", "TournamentReport", "TournamentStanding"]
 
 _MATCHES_SHOWN = 200
+_MATCHES_REPORTED = 1000
 
 
 class TournamentPlan(EvaluationPlan):
@@ -95,7 +95,10 @@ class TournamentReport(ShownReport):
     standings: tuple[TournamentStanding, ...] = Described(description="Everybody, the first one first.")
     pairs: tuple[PairRecord, ...] = Described(description="Every two players who met.")
     rounds: int = Described(ge=0, description="How many rounds are over.")
-    matches: tuple[MatchRecord, ...] = Described(description="All matches that are over, in their order.")
+    matches: tuple[MatchRecord, ...] = Described(
+        description=f"The last {_MATCHES_REPORTED} matches that are over, in their order."
+    )
+    matches_before: int = Described(default=0, ge=0, description="How many matches there were before these.")
     commissioned: CommissionedReport | None = Described(
         default=None, description="What its commissioner has said; null where there is none."
     )
@@ -144,16 +147,12 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         pairing: Decides which players meet; None to only replay the log.
 
     Attributes:
-        seen: The judged blocks.
+        history: Its blocks, and what became of them.
     """
 
     def __init__(self, rules: TournamentRules, pairing: PairingRule | None) -> None:
-        self._scheduled: list[ScheduledBlock] = []
-        self._rounds: list[RoundScheduled] = []
-        self._turns: list[int] = []
-        self._met: Counter[tuple[str, ...]] = Counter()
+        self.history = History()
         super().__init__(_plan(rules, {}, set()))
-        self.seen: list[JudgedBlock] = []
         self._rankings = Rankings()
         self._expected: tuple[object, int | None] | None = None
         self.pairing = pairing
@@ -174,26 +173,20 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     @property
     def last_block(self) -> int:
         """Number of the last scheduled block; 0 before the first."""
-        return len(self._scheduled)
+        return self.history.scheduled
 
     @property
     def last_round(self) -> int:
         """Number of the last round so far; 0 before the first."""
-        return max([0, *(scheduled.round for scheduled in self._rounds[-1:]), *self.league.rounds])
-
-    def blocks_of(self, number: int) -> list[ScheduledBlock]:
-        """The blocks of a round."""
-        return [block for scheduled in self._rounds if scheduled.round == number for block in scheduled.blocks]
+        return max([self.history.last_round, *self.league.rounds])
 
     def seed_of(self, block: int) -> int | None:
         """The seed scheduled for a block; None if it is drawn."""
-        return self._scheduled[block - 1].seed
+        return self.history.seed(block)
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
-        if lineup := self._scheduled[block - 1].lineup:
-            return (lineup,)
-        return match_lineups(self._scheduled[block - 1].players, self.plan.seats, self._turns[block - 1])
+        return self.history.lineups(block, self.plan.seats)
 
     def apply(self, event: LogEvent) -> None:
         """Apply an event of the log.
@@ -204,11 +197,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         if isinstance(event, EpisodeEnded):
             self.add(event.row)
         elif isinstance(event, RoundScheduled):
-            self._rounds.append(event)
-            for scheduled in event.blocks:
-                self._scheduled.append(scheduled)
-                self._met[scheduled.players] += 1
-                self._turns.append(self._met[scheduled.players])
+            self.history.schedule(event)
         elif isinstance(event, Configured):
             self._replan(event.rules)
         elif isinstance(event, EntrantAdded):
@@ -218,9 +207,9 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         elif isinstance(event, EntrantWithdrawn):
             self._withdrawn.add(event.name)
             self._replan(self.rules)
-            for scheduled in self._scheduled[self.ledger.judged :]:
-                if event.name in scheduled.players:
-                    for block in self.ledger.withdraw(scheduled.block):
+            for number in range(self.ledger.judged + 1, self.last_block + 1):
+                if event.name in self.history.players(number):
+                    for block in self.ledger.withdraw(number):
                         self.take_in(block)
         else:
             self.league.apply(event)
@@ -230,24 +219,20 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     def _leave_out(self, dropped: RoundDropped) -> None:
         """Discount all blocks of a dropped round."""
         reason = f"Its round came to nothing: {dropped.reason}"
-        for scheduled in self.blocks_of(dropped.round):
-            at = scheduled.block - 1
-            if at < len(self.seen):
-                self.seen[at] = dataclasses.replace(self.seen[at], fate="withdrawn", reason=reason)
+        for scheduled in self.history.blocks_of(dropped.round):
+            if scheduled.block <= self.history.over:
+                self.history.leave_out(scheduled.block, reason)
             else:
                 for block in self.ledger.withdraw(scheduled.block, reason):
                     self.take_in(block)
         self.totals, self._rankings = Totals(), Rankings()
-        for block in self.seen:
+        for block in self.history.blocks():
             self.add_up(block)
 
     def take_in(self, block: JudgedBlock) -> None:
         """Take in a judged block; ``next_events`` decides between rounds whether the tournament is over."""
         self.add_up(block)
-        # a commissioner may drop its round later, and then everything is added up again
-        droppable = bool(self._scheduled[block.block - 1].lineup)
-        brief = JudgedBlock(block=block.block, fate=block.fate, scores=block.scores, reason=block.reason)
-        self.seen.append(block if droppable else brief)
+        self.history.judge(block)
         self.stopped = self.totals.spoiled_from_the_start
 
     def add_up(self, block: JudgedBlock) -> None:
@@ -281,7 +266,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         if not real:
             self.stopped = "rounds"
             return []
-        first = len(self._scheduled) + 1
+        first = self.last_block + 1
         blocks = [(at, match) for at, match in enumerate(real, 1) for _ in range(self.rules.blocks)]
         return [
             RoundScheduled(
@@ -297,7 +282,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     def progress(self) -> EvaluationProgressed:
         """The progress so far, with how many blocks it will probably have."""
         if self._expected is None or self._expected[0] != (self.last_block, self.plan):
-            open_round = self._rounds[-1] if self.unplayed else None
+            open_round = self.history.last_scheduled if self.unplayed else None
             expected = expected_blocks(self.pairing, self.field(), self.last_block, self.rules, open_round)
             self._expected = (self.last_block, self.plan), expected
         return super().progress().model_copy(update={"expected": self._expected[1]})
@@ -305,12 +290,12 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     @property
     def unplayed(self) -> bool:
         """Whether a scheduled block is not over yet."""
-        return len(self.seen) < len(self._scheduled)
+        return self.history.over < self.last_block
 
     @property
     def room(self) -> int:
         """How many more blocks may be scheduled."""
-        return self.rules.max_blocks - len(self._scheduled)
+        return self.rules.max_blocks - self.last_block
 
     def field(self) -> Field:
         """The information a pairing may use."""
@@ -320,7 +305,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             seats=self.plan.seats,
             seed=self.rules.seed,
             rounds=self.rules.rounds,
-            played=tuple(played for _, played in self._played()),
+            played=self._played(),
         )
 
     def report(self) -> TournamentReport:
@@ -328,16 +313,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         if not self.stopped and self.pairing is not None:
             self.next_events()
         field = self.field()
-        matches = [
-            MatchRecord(
-                round=number,
-                name=match.name,
-                players=match.players,
-                scores=tuple(rounded(match.scores[name]) for name in match.players) if match.scores else (),
-            )
-            for number, of in self._played()
-            for match in of
-        ]
+        matches = self._last_matches()
         pairs = pair_records(self._counted, players=max(2, len(self._entrants)), alpha=self.rules.alpha)
         return TournamentReport.model_validate(
             {
@@ -346,7 +322,8 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 "standings": tuple(self._standings(field)),
                 "pairs": tuple(pairs),
                 "rounds": len(field.played),
-                "matches": tuple(matches),
+                "matches": matches,
+                "matches_before": sum(map(len, field.played)) - len(matches),
                 "commissioned": self.league.report(self.active),
             }
         )
@@ -365,34 +342,24 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         apart = len(found) == count * (count - 1) // 2 and all(pair.apart for pair in found)
         return "told_apart" if apart else ""
 
-    def _played(self) -> Iterator[tuple[int, tuple[PlayedMatch, ...]]]:
-        """The rounds that are over, with their numbers."""
-        for number, parts in itertools.groupby(self._rounds, key=lambda scheduled: scheduled.round):
-            rounds = list(parts)
-            if rounds[-1].blocks[-1].block > len(self.seen) or not self._is_over(number):
-                return
-            if number in self.league.dropped:
-                continue
-            scores: dict[int, list[Mapping[str, float]]] = {}
-            matches: dict[int, ScheduledBlock] = {}
-            for block in (block for scheduled in rounds for block in scheduled.blocks):
-                judged = self.seen[block.block - 1]
-                matches.setdefault(block.match, block)
-                scores.setdefault(block.match, []).extend([judged.scores] if judged.fate == "counted" else [])
-            yield (
-                number,
-                (
-                    *(
-                        PlayedMatch(players=match.players, name=match.name, scores=_means(match.players, scores[at]))
-                        for at, match in matches.items()
-                    ),
-                    *(PlayedMatch(players=(name,), name="bye") for scheduled in rounds for name in scheduled.byes),
-                ),
-            )
+    def _played(self) -> PlayedRounds:
+        """The rounds that are over; a commissioner's round is once it was decided or dropped."""
+        league = self.league
+        open_rounds = league.rounds.keys() - league.decided.keys() - league.dropped.keys()
+        return self.history.rounds(open_rounds, league.dropped)
 
-    def _is_over(self, number: int) -> bool:
-        """Whether a played round is over; a commissioner's round is once it was decided or dropped."""
-        return number not in self.league.rounds or number in self.league.decided or number in self.league.dropped
+    def _last_matches(self) -> tuple[MatchRecord, ...]:
+        found = (
+            MatchRecord(
+                round=number,
+                name=match.name,
+                players=match.players,
+                scores=tuple(rounded(match.scores[name]) for name in match.players) if match.scores else (),
+            )
+            for number, matches in self._played().numbered_backwards()
+            for match in reversed(matches)
+        )
+        return tuple(reversed([*itertools.islice(found, _MATCHES_REPORTED)]))
 
     @property
     def _counted(self) -> Rankings:
@@ -411,14 +378,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
 
     def _standings(self, field: Field) -> Iterable[TournamentStanding]:
         rated = self._ratings()
-        points = field.points()
-        played = Counter(
-            name
-            for matches in field.played
-            for match in matches
-            for name in match.players
-            if match.scores or len(match.players) == 1
-        )
+        points, played = field.points_and_matches()
         order = list(self.pairing.places(field)) if self.pairing is not None else []
         if self.league.decided and isinstance(self.pairing, Commissioned):
             order = self.league.order(list(self._entrants))
@@ -435,10 +395,6 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 played=played[name],
                 withdrawn=name in self._withdrawn,
             )
-
-
-def _means(players: Sequence[str], blocks: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: math.fsum(block[name] for block in blocks) / len(blocks) for name in players} if blocks else {}
 
 
 def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: set[str]) -> TournamentPlan:
@@ -484,7 +440,8 @@ def _matches(report: TournamentReport) -> Table:
         )
         for match in report.matches[-_MATCHES_SHOWN:]
     ]
-    title = "Rounds" if len(report.matches) <= _MATCHES_SHOWN else f"Rounds (the last {_MATCHES_SHOWN} matches)"
+    all_shown = len(report.matches) <= _MATCHES_SHOWN and not report.matches_before
+    title = "Rounds" if all_shown else f"Rounds (the last {_MATCHES_SHOWN} matches)"
     named = any(match.name for match in report.matches)
     head = ("Round", "Match", "Players", "Scores")
     columns = [0, 1, 2, 3] if named else [0, 2, 3]

@@ -6,26 +6,54 @@ the same was played there. A failure drops the round that was open, and ends the
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from coworld_core.commissioner.messages import (
+    CommissionerMessage,
+    DescribeDivisionResponse,
     EpisodeCancel,
+    EpisodeCompletedResponse,
+    EpisodeFailed,
+    EpisodeResult,
     EpisodesAccepted,
     EpisodesRejected,
+    HostMessage,
     LeagueMigrationConfigResponse,
     LeagueMigrationResponse,
+    RankDivisionResponse,
     RoundComplete,
+    RoundCompletedResponse,
     RoundStart,
     ScheduleEpisodes,
     ScheduleRoundsResponse,
 )
-from coworld_core.commissioner.values import VariantInfo
+from coworld_core.commissioner.values import MembershipEvent, VariantInfo
 from coworld_core.episode.events import Notice
 from coworld_core.errors import CommissionerError
 from coworld_core.tournament.commissioning import Commission, refused
-from coworld_core.tournament.log import DueRound, LeagueSet, RoundDropped, RoundScheduled, RoundsDue, ScheduledBlock
+from coworld_core.tournament.hooks import (
+    HookName,
+    ask_about_episode,
+    ask_consequences,
+    ask_description,
+    ask_ranking,
+    with_consequences,
+    with_description,
+    with_ranking,
+)
+from coworld_core.tournament.log import (
+    DueRound,
+    LeagueSet,
+    RoundDecided,
+    RoundDropped,
+    RoundScheduled,
+    RoundsDue,
+    ScheduledBlock,
+)
 from coworld_core.tournament.pairings import Commissioned
 
 from ..backend import Backend, Publish
@@ -37,6 +65,7 @@ from .settings import TournamentSettings
 
 __all__ = ["Chair", "open_chair"]
 
+_Answer = TypeVar("_Answer", bound=CommissionerMessage)
 _PATIENCE = 3
 """How often in a round episodes may be refused before it is given up."""
 
@@ -53,6 +82,11 @@ class _Round:
     requests: dict[str, ScheduledBlock] = field(default_factory=dict[str, ScheduledBlock])
     untold: dict[str, ScheduledBlock] = field(default_factory=dict[str, ScheduledBlock])
     refusals: int = 0
+    told: list[EpisodeResult | EpisodeFailed] = field(default_factory=list[EpisodeResult | EpisodeFailed])
+    events: list[MembershipEvent] = field(default_factory=list[MembershipEvent])
+    """Changes of memberships that it has asked for so far; they count when the round does."""
+    later: deque[CommissionerMessage] = field(default_factory=deque[CommissionerMessage])
+    """What it said while the answer to a hook was awaited."""
 
 
 class Chair:
@@ -65,6 +99,7 @@ class Chair:
         backend: An entered backend.
         publish: Where events go.
         options: How to run the commissioner.
+        hooks: What it is asked besides its rounds.
     """
 
     def __init__(
@@ -76,6 +111,7 @@ class Chair:
         backend: Backend,
         publish: Publish,
         options: CommissionerOptions | None,
+        hooks: Collection[HookName] = (),
     ) -> None:
         assert folder.tournament is not None
         self._folder = folder
@@ -84,6 +120,7 @@ class Chair:
         self._backend = backend
         self._publish = publish
         self._options = options
+        self._hooks = frozenset(hooks)
         base = entrants.base
         variant = VariantInfo(
             id=base.variant, name=base.variant, game_config=dict(base.game_config), num_agents=entrants.seats
@@ -187,16 +224,25 @@ class Chair:
         if now is None or now.due.round != due.round:
             socket = await self._open()
             start = self._commission.start(due)
-            self._round = now = _Round(due, socket, start, self._tournament.blocks_of(due.round))
+            self._round = now = _Round(due, socket, start, self._tournament.history.blocks_of(due.round))
             await socket.tell(start)
         for id, block in list(now.untold.items()):
             del now.untold[id]
-            await now.socket.tell(self._commission.told(id, block, self._tournament.seen[block.block - 1]))
-        message = await now.socket.hear()
+            told = self._commission.told(id, block, self._tournament.history.judged(block.block))
+            await now.socket.tell(told)
+            if "episode_completed" in self._hooks:
+                answer = await self._ask(now, ask_about_episode(now.start, told, now.told), EpisodeCompletedResponse)
+                now.told.append(told)
+                now.events += answer.policy_membership_events
+                if answer.episodes:
+                    await self._schedule(now, ScheduleEpisodes(episodes=answer.episodes))
+        if now.untold:  # a hook has asked for more
+            return
+        message = now.later.popleft() if now.later else await now.socket.hear()
         if isinstance(message, ScheduleEpisodes):
             await self._schedule(now, message)
         elif isinstance(message, RoundComplete):
-            event = self._commission.decided(due, message)
+            event = await self._consequences(now, self._commission.decided(due, message, now.events))
             self._round = None
             self._folder.happen(event)
             self._tell(due.round)
@@ -206,9 +252,32 @@ class Chair:
             raise refused(f"It cancels the episode {message.request_id!r:.80}, which it has not asked for.")
         # what is cancelled was over when that was heard
 
+    async def _ask(self, now: _Round, request: HostMessage, answer: type[_Answer]) -> _Answer:
+        """Ask something within a round; what else is said meanwhile is heard afterwards."""
+        await now.socket.tell(request)
+        while not isinstance(heard := await now.socket.hear(), answer):
+            if not isinstance(heard, ScheduleEpisodes | RoundComplete | EpisodeCancel):
+                raise misplaced(heard, request)
+            now.later.append(heard)
+        return heard
+
+    async def _consequences(self, now: _Round, event: RoundDecided) -> RoundDecided:
+        """What its hooks add to the end of a round."""
+        commission, division = self._commission, now.due.division
+        if "round_completed" in self._hooks:
+            request = ask_consequences(commission, now.due, event)
+            event = with_consequences(commission, event, await self._ask(now, request, RoundCompletedResponse))
+        if "rank_division" in self._hooks:
+            request = ask_ranking(commission.after(event), division)
+            event = with_ranking(commission, event, await self._ask(now, request, RankDivisionResponse))
+        if "describe_division" in self._hooks:
+            request = ask_description(commission.after(event), division)
+            event = with_description(event, await self._ask(now, request, DescribeDivisionResponse))
+        return event
+
     async def _schedule(self, now: _Round, message: ScheduleEpisodes) -> None:
         """Have episodes played: all of a message, or none."""
-        room = self._tournament.room + len(self._tournament.blocks_of(now.due.round))
+        room = self._tournament.room + len(self._tournament.history.blocks_of(now.due.round))
         mistakes = self._commission.mistakes(now.due, message, now.requests, room=room)
         ids = tuple(request.request_id for request in message.episodes)
         if mistakes:
@@ -230,7 +299,7 @@ class Chair:
                 now.unclaimed.remove(block)
             else:
                 number = self._tournament.last_block + len(new) + 1
-                match = len(self._tournament.blocks_of(now.due.round)) + len(new) + 1
+                match = len(self._tournament.history.blocks_of(now.due.round)) + len(new) + 1
                 block = block.model_copy(update={"block": number, "match": match})
                 new.append(block)
             now.requests[request.request_id] = now.untold[request.request_id] = block
@@ -261,7 +330,9 @@ async def open_chair(
         yield None
         return
     found = find_commissioner(entrants.package, settings.pairing.commissioner)
-    chair = Chair(folder, entrants, found, backend=backend, publish=publish, options=options)
+    chair = Chair(
+        folder, entrants, found, backend=backend, publish=publish, options=options, hooks=settings.pairing.hooks
+    )
     try:
         yield chair
     finally:

@@ -180,7 +180,7 @@ class TournamentFolder:
         rows, active = entrants.rows(), set(tournament.active)
         self.happen(*(EntrantAdded(name=name, player=row) for name, row in rows.items() if name not in active))
         for name in [name for name in tournament.active if name not in rows]:
-            judged = len(tournament.seen)
+            judged = tournament.history.over
             self.happen(EntrantWithdrawn(name=name))
             self.write(*self.voided(judged))
         return tournament
@@ -224,11 +224,7 @@ class TournamentFolder:
     def voided(self, since: int) -> list[LogEvent]:
         """What is to be said of blocks that were judged and do not count, from the given one on."""
         assert self.tournament is not None
-        return [
-            BlockVoided(block=block.block, reason=block.reason)
-            for block in self.tournament.seen[since:]
-            if block.fate != "counted"
-        ]
+        return [BlockVoided(block=block.block, reason=block.reason) for block in self.tournament.history.lost(since)]
 
     def report(self) -> TournamentReport:
         """What it has come to."""
@@ -254,13 +250,13 @@ class TournamentRows(Rows):
         assert tournament is not None
         measured = measure_row(row, tournament.plan, self._folder.directory / EPISODES)
         self._folder.write(EpisodeEnded(row=measured), *self._folder.voided(self._voided))
-        self._voided = len(tournament.seen)
+        self._voided = tournament.history.over
         self.note(row)
 
     def begin(self) -> None:
         """Nothing that was judged so far needs to be said again."""
         assert self._folder.tournament is not None
-        self._voided = len(self._folder.tournament.seen)
+        self._voided = self._folder.tournament.history.over
 
 
 def _rules(settings: TournamentSettings, entrants: Entrants) -> TournamentRules:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ratings import RatingName
+from coworld_core.tournament.hooks import HookName
 
 from ..players import PlayerRef
 from ..runs.workspace import atomic_write
@@ -34,6 +35,8 @@ class PairingSettings(_Part):
     rounds: int | None = Field(default=None, ge=1)
     blocks: int = Field(default=1, ge=1)
     commissioner: str = ""
+    hooks: list[HookName] = []
+    """What the commissioner is asked besides its rounds; those of its hooks that it does not have, it never answers."""
 
 
 class StopSettings(_Part):

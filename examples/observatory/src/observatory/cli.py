@@ -417,6 +417,44 @@ def league_add(
     out.say(f"{made['id']}  {made['name']} ({made['coworld']})")
 
 
+@league_group.command("set")
+@click.argument("name")
+@click.option(
+    "--every", type=click.FloatRange(0), metavar="SECONDS", help="Time at least between two rounds' beginnings."
+)
+@click.option("--pairing", metavar="NAME", help="Who meets whom; before the first round of a season.")
+@click.option("--blocks", type=click.IntRange(1, 100), help="Blocks of each match; before the first round of a season.")
+@click.option(
+    "--rounds", type=click.IntRange(0), metavar="N", help="Rounds of a season; 0: as many as the pairing has."
+)
+@click.option("--moves", type=click.IntRange(0), help="How many change places at the end of a season.")
+@click.option("--size", type=click.IntRange(1), help="How many a division has, but the lowest.")
+@click.option("--check/--no-check", default=None, help="What is submitted plays an episode with itself first.")
+@click.option("--faults", type=click.IntRange(0), metavar="N", help="Faults in a row that disqualify; 0: none do.")
+@where
+def league_set(settings: Settings, out: Out, name: str, every: float | None, **terms: object) -> None:
+    """Change how a league plays, from its next round on. What is not named stays as it is."""
+    from .api.leagues import set_terms
+
+    # of these two, none is a value
+    named = {
+        key: None if key in ("rounds", "faults") and value == 0 else value
+        for key, value in terms.items()
+        if value is not None
+    }
+    if every is None and not named:
+        raise click.UsageError("Say what is to change, as in --rounds 10.")
+
+    async def change(session: AsyncSession) -> dict[str, object]:
+        league = await set_terms(session, name, every=every, terms=named)
+        return {"id": league.id, "name": league.name, "terms": league.commissioner_config or {}}
+
+    result = changing(settings, change)
+    out.answer(result)
+    said = {**named, **({} if every is None else {"every": every})}
+    out.say(f"{result['name']}: {', '.join(f'{key} {value}' for key, value in said.items())}, from the next round on.")
+
+
 @league_group.command("list")
 @where
 def league_list(settings: Settings, out: Out) -> None:
@@ -429,6 +467,8 @@ def league_list(settings: Settings, out: Out) -> None:
         out.say(f"{league['id']}  {league['name']} ({league['coworld']})" + ("" if league["public"] else "  (private)"))
         plays = f"{league['pairing']}, season {league['season']}, {league['members']} members, {league['divisions']} "
         out.say(f"    {league['state']}: {plays}division{'s' if league['divisions'] > 1 else ''}{_under_way(league)}")
+        if league["halted"]:
+            out.say(f"    halted: {league['halted']}; once that is mended: observatory league season {league['name']}")
     if not found:
         out.note("None yet: observatory league add NAME --coworld NAME")
 

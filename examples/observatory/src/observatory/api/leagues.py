@@ -21,8 +21,8 @@ from ..identity.auth import Caller
 from ..naming import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
-from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership
-from ..work.seasons import CONTINUOUS
+from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round
+from ..work.seasons import CONTINUOUS, locked_league
 from ..work.terms import LeagueTerms
 from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
 from .views import division_json, game_json, league_json
@@ -35,6 +35,7 @@ __all__ = [
     "league_divisions",
     "league_rows",
     "router",
+    "set_terms",
     "visible_leagues",
 ]
 
@@ -336,6 +337,47 @@ async def create_league(
                 commissioner_description=_described(settled, moves=every is not None),
             )
         )
+    await session.flush()
+    return league
+
+
+async def set_terms(
+    session: AsyncSession, reference: str, *, every: float | None = None, terms: Mapping[str, Any]
+) -> League:
+    """Change how a league plays from its next round on; what is not named stays.
+
+    Args:
+        session: A writing session.
+        reference: Its name or its id.
+        every: Seconds between the beginnings of two rounds, at least; a league that stood still plays from here on.
+        terms: Fields of its ``LeagueTerms``; None for one that has no value takes that back.
+
+    Raises:
+        LeagueError: Code ``season_begun``: who meets whom, and how often, stays as it is in a season with rounds.
+        AccountError: There is no such league.
+        UsageError: There is no such pairing.
+    """
+    league = await locked_league(session, reference)
+    before = LeagueTerms.of(league.commissioner_config)
+    said = dict(terms) if every is None else {**terms, "every_seconds": every}
+    settled = LeagueTerms.of({**(league.commissioner_config or {}), **said})
+    find_pairing(settled.pairing)
+    fixed = [name for name in ("pairing", "blocks") if getattr(settled, name) != getattr(before, name)]
+    divisions = await league_divisions(session, league.id)
+    if fixed:
+        of_season = (Round.division_id.in_([one.id for one in divisions]), Round.season == league.season)
+        if await session.scalar(sa.select(sa.func.count()).select_from(Round).where(*of_season)):
+            raise LeagueError(
+                f"Season {league.season} of {league.name} was begun with another {' and other '.join(fixed)}.",
+                code="season_begun",
+                hint=f"Close it first: observatory league pause {league.name}, then season, set and resume.",
+            )
+    league.commissioner_config = {**(league.commissioner_config or {}), **said} or None
+    if every is not None:
+        league.commissioner_key = CONTINUOUS
+    for division in divisions:
+        division.commissioner_description = _described(settled, moves=league.commissioner_key == CONTINUOUS)
+    audit(session, "league.set", subject=league.name, **{name: str(value) for name, value in said.items()})
     await session.flush()
     return league
 

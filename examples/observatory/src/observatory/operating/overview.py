@@ -36,6 +36,12 @@ __all__ = ["accounts", "disk", "leagues", "policies", "queue", "workers"]
 _GONE = dt.timedelta(seconds=3 * EVERY_SECONDS)
 """After how long without a word a worker counts as gone."""
 
+_HALTS = {
+    "game_faults": "the game failed in each of the season's first blocks",
+    "spoiled": "none of the season's first blocks could be played",
+}
+"""Why a season halts, by ``report["over"]`` of its last round."""
+
 
 async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[JsonObject]:
     """Accounts by name, with what they have and what they may have.
@@ -88,6 +94,7 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
         .order_by(Round.round_number)
     ):
         under_way.setdefault(league, []).append({"round": number, "over": done, "episodes": all_of_them})
+    halted = await _halted(session)
     return [
         {
             "id": row.id,
@@ -95,6 +102,7 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
             "coworld": row.game.name,
             "public": row.public,
             "state": state_of(row),
+            "halted": halted.get(row.id, ""),
             "pairing": LeagueTerms.of(row.commissioner_config).pairing,
             "season": row.season,
             "members": members.get(row.id, 0),
@@ -103,6 +111,20 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
         }
         for row in rows
     ]
+
+
+async def _halted(session: AsyncSession) -> dict[str, str]:
+    """Why a season goes no further that has more rounds, by league."""
+    last = sa.select(Round.division_id, sa.func.max(Round.round_number).label("number")).group_by(Round.division_id)
+    newest = last.subquery()
+    rows = await session.execute(
+        sa.select(Division.league_id, Round.report)
+        .join(Division, Division.id == Round.division_id)
+        .join(League, League.id == Division.league_id)
+        .join(newest, sa.and_(newest.c.division_id == Round.division_id, newest.c.number == Round.round_number))
+        .where(Round.season == League.season, Division.archived_at.is_(None))
+    )
+    return {league: why for league, report in rows if (why := _HALTS.get((report or {}).get("over", ""), ""))}
 
 
 async def _counted(

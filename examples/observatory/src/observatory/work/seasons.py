@@ -22,6 +22,7 @@ __all__ = [
     "change_league",
     "close_season",
     "last_report",
+    "locked_league",
     "names_of",
     "risers",
     "state_of",
@@ -153,6 +154,21 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     return season
 
 
+async def locked_league(session: AsyncSession, reference: str) -> League:
+    """The league of that name or id, which nobody else changes until the session ends.
+
+    Raises:
+        AccountError: There is no such league (code ``unknown_league``).
+    """
+    league = await session.scalar(
+        sa.select(League).where(sa.or_(League.id == reference, League.name == reference)).with_for_update(of=League)
+    )
+    if league is None:
+        hint = "`observatory league list` has them all."
+        raise AccountError(f"There is no league {reference!r}.", code="unknown_league", hint=hint)
+    return league
+
+
 async def change_league(session: AsyncSession, reference: str, action: str) -> JsonObject:
     """Do what an operator wants done with a league.
 
@@ -168,12 +184,7 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
     Raises:
         AccountError: There is no such league (code ``unknown_league``).
     """
-    league = await session.scalar(
-        sa.select(League).where(sa.or_(League.id == reference, League.name == reference)).with_for_update(of=League)
-    )
-    if league is None:
-        hint = "`observatory league list` has them all."
-        raise AccountError(f"There is no league {reference!r}.", code="unknown_league", hint=hint)
+    league = await locked_league(session, reference)
     moves: list[JsonObject] = []
     if action == "season":
         moves = (await close_season(session, league)).moves

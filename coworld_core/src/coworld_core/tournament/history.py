@@ -1,0 +1,254 @@
+"""What a tournament has scheduled and played, in some thirty bytes a block: a million games fit into little memory.
+
+Everything that is asked for block by block or match by match is made again when somebody asks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, overload
+
+from ..evaluation.designs import Lineup, match_lineups
+from ..evaluation.judging import JudgedBlock
+from .log import RoundScheduled, ScheduledBlock
+from .pairing import PlayedMatch
+
+__all__ = ["History", "PlayedRounds"]
+
+_COUNTED: Final = "counted"
+
+
+class _Meeting(NamedTuple):
+    """What blocks have in common."""
+
+    name: str
+    players: tuple[str, ...]
+    lineup: tuple[str, ...]
+
+
+class History:
+    """The blocks of a tournament, and what became of those that are over.
+
+    A commissioner's blocks are kept whole: its round may be dropped later, and then everything is added up again.
+    """
+
+    def __init__(self) -> None:
+        self._meetings: list[_Meeting] = []
+        self._numbers: dict[_Meeting, int] = {}
+        self._met: Counter[tuple[str, ...]] = Counter()
+        # by block
+        self._meeting, self._match, self._turn = array("I"), array("I"), array("I")
+        self._seeds: dict[int, int] = {}
+        # by block that is over: where its scores begin
+        self._begin, self._scores = array("Q"), array("d")
+        self._lost: dict[int, JudgedBlock] = {}
+        self._whole: dict[int, JudgedBlock] = {}
+        # by event that scheduled some; a commissioner's round may have several
+        self._round, self._end = array("I"), array("Q")
+        self._byes: dict[int, tuple[str, ...]] = {}
+        self.last_scheduled: RoundScheduled | None = None
+
+    @property
+    def scheduled(self) -> int:
+        """How many blocks are scheduled."""
+        return len(self._meeting)
+
+    @property
+    def over(self) -> int:
+        """How many of them are over."""
+        return len(self._begin)
+
+    @property
+    def last_round(self) -> int:
+        """Number of the last round with blocks; 0 before the first."""
+        return self._round[-1] if self._round else 0
+
+    # --- taking in
+
+    def schedule(self, event: RoundScheduled) -> None:
+        """Add the blocks of a round, or further ones of the last round."""
+        for one in event.blocks:
+            meeting = _Meeting(one.name, one.players, one.lineup)
+            number = self._numbers.setdefault(meeting, len(self._meetings))
+            if number == len(self._meetings):
+                self._meetings.append(meeting)
+            self._met[one.players] += 1
+            self._meeting.append(number)
+            self._match.append(one.match)
+            self._turn.append(self._met[one.players])
+            if one.seed is not None:
+                self._seeds[one.block] = one.seed
+        if event.byes:
+            self._byes[len(self._round)] = event.byes
+        self._round.append(event.round)
+        self._end.append(self.scheduled)
+        self.last_scheduled = event
+
+    def judge(self, block: JudgedBlock) -> None:
+        """Take in what became of the next block."""
+        meeting = self._meetings[self._meeting[len(self._begin)]]
+        self._begin.append(len(self._scores))
+        if block.fate == _COUNTED:
+            self._scores.extend([block.scores[name] for name in meeting.players])
+        else:
+            self._lost[block.block] = JudgedBlock(block=block.block, fate=block.fate, reason=block.reason)
+        if meeting.lineup:
+            self._whole[block.block] = block
+
+    def leave_out(self, block: int, reason: str) -> None:
+        """Have a block not count that is over."""
+        self._whole[block] = dataclasses.replace(self._whole[block], fate="withdrawn", reason=reason)
+        self._lost[block] = self._whole[block]
+
+    # --- blocks
+
+    def block(self, number: int) -> ScheduledBlock:
+        """A block as it was scheduled."""
+        at = number - 1
+        meeting = self._meetings[self._meeting[at]]
+        return ScheduledBlock(
+            block=number,
+            match=self._match[at],
+            name=meeting.name,
+            players=meeting.players,
+            lineup=meeting.lineup,
+            seed=self._seeds.get(number),
+        )
+
+    def blocks_of(self, number: int) -> list[ScheduledBlock]:
+        """The blocks of a round."""
+        first = bisect_left(self._round, number)
+        parts = range(first, bisect_left(self._round, number + 1))
+        return [self.block(block) for part in parts for block in self._blocks_in(part)]
+
+    def players(self, block: int) -> tuple[str, ...]:
+        """Who meets in a block."""
+        return self._meetings[self._meeting[block - 1]].players
+
+    def seed(self, block: int) -> int | None:
+        """The seed scheduled for a block; None if it is drawn."""
+        return self._seeds.get(block)
+
+    def lineups(self, block: int, seats: int) -> Sequence[Lineup]:
+        """The lineups of a block."""
+        meeting = self._meetings[self._meeting[block - 1]]
+        if meeting.lineup:
+            return (meeting.lineup,)
+        return match_lineups(meeting.players, seats, self._turn[block - 1])
+
+    def judged(self, block: int) -> JudgedBlock:
+        """What became of a commissioner's block."""
+        return self._whole[block]
+
+    def blocks(self) -> Iterator[JudgedBlock]:
+        """All blocks that are over, in their order; of those that no commissioner wanted, fates and scores alone."""
+        for number in range(1, self.over + 1):
+            block = self._whole.get(number) or self._lost.get(number)
+            yield block or JudgedBlock(block=number, fate=_COUNTED, scores=self.scores(number))
+
+    def lost(self, since: int) -> list[JudgedBlock]:
+        """The blocks after the given one that are over and do not count."""
+        return [self._lost[block] for block in range(since + 1, self.over + 1) if block in self._lost]
+
+    def scores(self, block: int) -> Mapping[str, float]:
+        """Each player's mean in a block that is over; empty where it does not count."""
+        if block in self._lost:
+            return {}
+        players, begin = self.players(block), self._begin[block - 1]
+        return dict(zip(players, self._scores[begin : begin + len(players)], strict=True))
+
+    # --- rounds
+
+    def rounds(self, numbers: Collection[int], dropped: Collection[int]) -> PlayedRounds:
+        """The rounds that are over.
+
+        Args:
+            numbers: Rounds that are not over yet even where all their blocks are.
+            dropped: Rounds that do not count.
+        """
+        found: list[array[int]] = [array("I"), array("I")]
+        part = 0
+        while part < len(self._round):
+            number, first = self._round[part], part
+            while part < len(self._round) and self._round[part] == number:
+                part += 1
+            if self._end[part - 1] > self.over or number in numbers:
+                break
+            if number not in dropped:
+                found[0].append(first)
+                found[1].append(part)
+        return PlayedRounds(self, *found)
+
+    def round(self, first: int, end: int) -> tuple[int, tuple[PlayedMatch, ...]]:
+        """A round that is over, with its number.
+
+        Args:
+            first: The first event that scheduled some of it.
+            end: The first one after it that did not.
+        """
+        matches: dict[int, list[int]] = {}
+        for part in range(first, end):
+            for block in self._blocks_in(part):
+                matches.setdefault(self._match[block - 1], []).append(block)
+        played = [self._played(blocks) for blocks in matches.values()]
+        if self._byes:
+            byes = [name for part in range(first, end) for name in self._byes.get(part, ())]
+            played += [PlayedMatch(players=(name,), name="bye") for name in byes]
+        return self._round[first], tuple(played)
+
+    def _blocks_in(self, part: int) -> range:
+        return range((self._end[part - 1] if part else 0) + 1, self._end[part] + 1)
+
+    def _played(self, blocks: Sequence[int]) -> PlayedMatch:
+        meeting = self._meetings[self._meeting[blocks[0] - 1]]
+        counted = [scores for block in blocks if (scores := self.scores(block))]
+        means = counted[0] if len(counted) == 1 else _means(meeting.players, counted)
+        return PlayedMatch(players=meeting.players, name=meeting.name, scores=means)
+
+
+class PlayedRounds(Sequence[tuple[PlayedMatch, ...]]):
+    """The matches of the rounds that are over, each made when it is asked for.
+
+    Args:
+        history: Where they are kept.
+        firsts: The first event that scheduled some of each.
+        ends: The first one after it that did not.
+    """
+
+    def __init__(self, history: History, firsts: array[int], ends: array[int]) -> None:
+        self._history = history
+        self._firsts = firsts
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[PlayedMatch, ...]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[tuple[PlayedMatch, ...], ...]: ...
+    def __getitem__(self, index: int | slice) -> tuple[PlayedMatch, ...] | tuple[tuple[PlayedMatch, ...], ...]:
+        if isinstance(index, slice):
+            return tuple(self[at] for at in range(*index.indices(len(self))))
+        return self._history.round(self._firsts[index], self._ends[index])[1]
+
+    def __iter__(self) -> Iterator[tuple[PlayedMatch, ...]]:
+        return (matches for _, matches in self.numbered())
+
+    def numbered(self) -> Iterator[tuple[int, tuple[PlayedMatch, ...]]]:
+        """They with their numbers, the first one first."""
+        return (self._history.round(first, end) for first, end in zip(self._firsts, self._ends, strict=True))
+
+    def numbered_backwards(self) -> Iterator[tuple[int, tuple[PlayedMatch, ...]]]:
+        """They with their numbers, the last one first."""
+        backwards = zip(reversed(self._firsts), reversed(self._ends), strict=True)
+        return (self._history.round(first, end) for first, end in backwards)
+
+
+def _means(players: Sequence[str], blocks: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: math.fsum(block[name] for block in blocks) / len(blocks) for name in players} if blocks else {}
