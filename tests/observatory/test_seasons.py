@@ -23,7 +23,7 @@ from observatory.store.models import (
     Submission,
 )
 from observatory.work.placing import check_newcomers
-from observatory.work.queue import Outcome, write_outcome
+from observatory.work.queue import Outcome, Queue, write_outcome
 from observatory.work.rounds import advance
 from observatory.work.seasons import CONTINUOUS, change_league, risers
 
@@ -243,7 +243,7 @@ async def test_who_fails_again_and_again_is_put_out(tmp_path: Path) -> None:
         assert [line["player_name"] for line in board] == ["bot0", "bot1"]
 
 
-async def test_what_was_asked_for_while_a_policy_was_closed_is_swept(tmp_path: Path) -> None:
+async def test_what_was_asked_for_while_a_policy_was_closed_is_swept_and_not_begun(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
@@ -253,6 +253,13 @@ async def test_what_was_asked_for_while_a_policy_was_closed_is_swept(tmp_path: P
         async with database.writing() as session:
             # as if the two had been committed just after that
             (await session.get_one(PolicyVersion, versions["bot0"])).disabled_at = now()
+        # no worker is quicker than the sweep
+        queue = Queue(database, owner="quick")
+        claim = await queue.claim()
+        assert claim is not None
+        assert claim.episode_id == kept
+        assert await queue.claim() is None
+        assert await queue.release(claim, counts=False)
         await sweep_closed(database)
         async with database.reading() as session:
             rows = await session.execute(sa.select(EpisodeRequest.id, EpisodeRequest.status, EpisodeRequest.error_type))
