@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio
 import sqlalchemy as sa
+from click.testing import CliRunner
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
+from observatory.cli import cli
+from observatory.operating import overview
 from observatory.operating.closing import sweep_closed
 from observatory.store.columns import now
 from observatory.store.models import (
@@ -140,6 +144,41 @@ async def test_a_pause_and_a_season_closed_by_hand(tmp_path: Path) -> None:
             assert len(waited.all()) == 1
         async with platform.client() as anybody:
             assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json() is None
+
+
+async def test_a_season_that_cannot_go_on_says_why(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        await contestants(platform, world, 2)
+        await league_of(platform, world, blocks=3)
+        assert await advance(database, world.division) is not None
+        async with database.writing() as session:
+            for row in await session.scalars(sa.select(EpisodeRequest)):
+                row.started_at = now()
+                outcome = Outcome(status="failed", error_type="game_unhealthy", error="The game ended with status 5.")
+                await write_outcome(session, row, outcome)
+        # the round is closed, and none follows
+        assert await advance(database, world.division) is None
+        assert await advance(database, world.division) is None
+        async with database.reading() as session:
+            [league] = await overview.leagues(session)
+        [stopped] = league["stopped"]
+        assert stopped["division"] == "Main"
+        assert "The game ended with status 5." in stopped["why"]
+        command = ["league", "list", "--data", str(platform.settings.data)]
+        listed = await anyio.to_thread.run_sync(CliRunner().invoke, cli, command)
+        assert f"Main: {stopped['why']}" in listed.stdout
+        assert "observatory league season 'Quick League'" in listed.stderr
+        async with platform.client() as anybody:
+            page = (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
+        assert "No more rounds are played in this season" in page
+        assert "The game ended with status 5." in page
+        async with database.writing() as session:
+            await change_league(session, world.league, "season")
+        async with database.reading() as session:
+            assert [league["stopped"] for league in await overview.leagues(session)] == [[]]
+        assert await advance(database, world.division) is not None
 
 
 def test_who_rises_and_who_falls() -> None:

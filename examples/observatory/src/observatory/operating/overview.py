@@ -27,7 +27,7 @@ from ..store.models import (
     WorkerRow,
 )
 from ..store.storage import stored
-from ..work.seasons import state_of
+from ..work.seasons import last_report, state_of, why_stopped
 from ..work.terms import LeagueTerms
 from .presence import EVERY_SECONDS
 
@@ -100,9 +100,21 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
             "members": members.get(row.id, 0),
             "divisions": divisions.get(row.id, 0),
             "rounds": under_way.get(row.id, []),
+            "stopped": await _stopped(session, row),
         }
         for row in rows
     ]
+
+
+async def _stopped(session: AsyncSession, league: League) -> list[JsonObject]:
+    """Which divisions of a league have no more rounds in its season, and why."""
+    rows = await session.execute(
+        sa.select(Division.id, Division.name)
+        .where(Division.league_id == league.id, Division.archived_at.is_(None))
+        .order_by(Division.level.desc())
+    )
+    found = [(name, why_stopped(await last_report(session, id, league.season))) for id, name in rows.all()]
+    return [{"division": name, "why": why} for name, why in found if why is not None]
 
 
 async def _counted(

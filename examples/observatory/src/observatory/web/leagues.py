@@ -31,7 +31,7 @@ from ..store.models import (
     User,
 )
 from ..work.queue import OVER
-from ..work.seasons import last_report, names_of, state_of
+from ..work.seasons import last_report, names_of, state_of, why_stopped
 from .rows import recent_episodes
 from .visit import Visit, open_visit, page, trouble
 
@@ -127,11 +127,13 @@ async def league_round(request: Request) -> Response:
 
 async def _division(session: AsyncSession, division: Division, season: int) -> JsonObject:
     table = await _table(session, division.id)
-    pairs = (await last_report(session, division.id, season) or {}).get("pairs", [])
+    report = await last_report(session, division.id, season)
+    pairs = (report or {}).get("pairs", [])
     history = await _history(session, division.id, season)
     return {
         "id": division.id,
         "name": division.name,
+        "stopped": why_stopped(report),
         "rated": any(line["rating"] is not None for line in table),
         "standings": [{**line, "history": _line(history.get(line["subject_id"], ()))} for line in table],
         "met": _met(table[:_MET], pairs),
