@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
 import sqlalchemy as sa
 from click.testing import CliRunner
+from support.league_play import contestants, league_of, play, play_rounds, strengths_of
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
 from observatory.cli import cli
@@ -32,56 +32,13 @@ from observatory.work.rounds import advance
 from observatory.work.seasons import CONTINUOUS, change_league, risers
 
 
-async def league_of(platform: Platform, world: World, **terms: Any) -> None:
-    """Say how the league plays; its rounds are begun by the test, not by the server."""
-    async with platform.services.database.writing() as session:
-        league = await session.get_one(League, world.league)
-        league.commissioner_config = {"every_seconds": 0, **terms}
-
-
-async def contestants(platform: Platform, world: World, count: int) -> dict[str, str]:
-    """Members of the league; their policy versions by name, the strongest first."""
-    found: dict[str, str] = {}
-    for number in range(count):
-        account = await platform.account(f"bot{number}")
-        found[account.name] = await platform.policy(account, account.name)
-        await platform.join(world, found[account.name])
-    return found
-
-
-async def play(platform: Platform, strengths: Mapping[str, float], *, faulty: str = "") -> int:
-    """End every episode that waits, with each policy's strength as its score; returns how many there were."""
-    async with platform.services.database.writing() as session:
-        rows = (await session.scalars(sa.select(EpisodeRequest).where(EpisodeRequest.status == "pending"))).all()
-        for row in rows:
-            seats = [seat.policy_version_id or "" for seat in row.participants]
-            if faulty in seats:
-                slot = seats.index(faulty)
-                outcome = Outcome(status="failed", error_type="player_error", error="gone", failed_policy_index=slot)
-            else:
-                outcome = Outcome(status="completed", scores=tuple(strengths[seat] for seat in seats))
-            row.started_at = now()
-            await write_outcome(session, row, outcome)
-        return len(rows)
-
-
-async def play_rounds(platform: Platform, division: str, strengths: Mapping[str, float], count: int) -> None:
-    for _ in range(count):
-        assert await advance(platform.services.database, division) is not None
-        assert await play(platform, strengths)
-
-
-def _strengths(versions: Mapping[str, str]) -> dict[str, float]:
-    return {version: float(-place) for place, version in enumerate(versions.values())}
-
-
 async def test_swiss_rounds_make_a_season(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
         versions = await contestants(platform, world, 4)
         await league_of(platform, world, pairing="swiss", rounds=2)
-        await play_rounds(platform, world.division, _strengths(versions), 2)
+        await play_rounds(platform, world.division, strengths_of(versions), 2)
         async with platform.client() as anybody:
             board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboards")).json()
             [view] = board["views"]
@@ -118,7 +75,7 @@ async def test_a_pause_and_a_season_closed_by_hand(tmp_path: Path) -> None:
         world = await seed(platform.services, (await platform.account("owner")).id)
         versions = await contestants(platform, world, 2)
         await league_of(platform, world)
-        await play_rounds(platform, world.division, _strengths(versions), 1)
+        await play_rounds(platform, world.division, strengths_of(versions), 1)
         async with database.writing() as session:
             await change_league(session, world.league, "pause")
         # the round that is under way is closed, and none is begun
@@ -201,7 +158,7 @@ async def test_the_best_rise_with_the_end_of_a_season(tmp_path: Path) -> None:
             upper = Division(name="Upper", level=2, league_id=world.league)
             session.add(upper)
         await league_of(platform, world, pairing="round-robin", rounds=1, moves=1)
-        await play_rounds(platform, world.division, _strengths(versions), 1)
+        await play_rounds(platform, world.division, strengths_of(versions), 1)
         await advance(database, world.division)
         async with database.reading() as session:
             members = (await session.scalars(sa.select(Membership))).unique().all()
@@ -260,7 +217,7 @@ async def test_who_fails_again_and_again_is_put_out(tmp_path: Path) -> None:
         versions = await contestants(platform, world, 3)
         await league_of(platform, world, pairing="round-robin", faults=4)
         assert await advance(database, world.division) is not None
-        await play(platform, _strengths(versions), faulty=versions["bot2"])
+        await play(platform, strengths_of(versions), faulty=versions["bot2"])
         # the round is closed, and the next is for those who are left
         assert await advance(database, world.division) is None
         assert await advance(database, world.division) is not None
@@ -312,7 +269,7 @@ async def test_the_page_of_an_episode_says_what_was_removed(tmp_path: Path) -> N
         world = await seed(platform.services, (await platform.account("owner")).id)
         versions = await contestants(platform, world, 2)
         episode = await platform.play_round(world, *versions.values())
-        await play(platform, _strengths(versions))
+        await play(platform, strengths_of(versions))
         async with platform.client() as anybody:
             page = f"{platform.url}/episodes/{episode}"
             assert "There is no replay." in (await anybody.get(page)).text
@@ -327,7 +284,7 @@ async def test_the_pages_of_a_league_that_lives(tmp_path: Path) -> None:
         world = await seed(platform.services, (await platform.account("owner")).id)
         versions = await contestants(platform, world, 3)
         await league_of(platform, world, pairing="round-robin")
-        await play_rounds(platform, world.division, _strengths(versions), 2)
+        await play_rounds(platform, world.division, strengths_of(versions), 2)
         begun = await advance(platform.services.database, world.division)
         async with platform.services.database.writing() as session:
             await change_league(session, world.league, "pause")
