@@ -25,6 +25,7 @@ from coworld_cli.main import cli
 TOKEN, OTHER = "user-token-of-ada", "user-token-of-bob"
 PLAYER = "ply_00000000-0000-4000-8000-000000000001"
 SESSION = "ply_session-token"
+OWNER = {"owner_user_id": "user_ada", "owner_name": "ada"}
 
 
 def whoami(asked: Asked) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def whoami(asked: Asked) -> dict[str, Any]:
         email = f"{names[token]}@example.com"
         return {"user_email": email, "subject_type": "user", "subject_id": f"user_{names[token]}", "scopes": []}
     if token == SESSION:
-        return {"user_email": "ada@example.com", "subject_type": "player", "subject_id": PLAYER, "scopes": []}
+        return {"user_email": "ada@example.com", "subject_type": "player", "subject_id": PLAYER, **OWNER}
     return {"user_email": "unknown", "subject_type": "anonymous", "scopes": []}
 
 
@@ -273,6 +274,7 @@ def test_player_is_taken_on_and_laid_down(run: Callable[..., Done], told: Platfo
     assert used.json["player_id"] == PLAYER
     assert SESSION not in used.stdout + used.stderr
     assert run("whoami", "--json").json["subject_id"] == PLAYER
+    assert "ada (user_ada)\n" in run("whoami").stdout
     assert run("whoami", "--json", "--as-user").json["subject_id"] == "user_ada"
     # players are managed by their owner, whoever is active
     (listed,) = run("player", "list", "--json").json

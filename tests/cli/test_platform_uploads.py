@@ -328,6 +328,8 @@ def test_secrets_are_kept_listed_and_deleted(run: Run, told: Platform, tmp_path:
     row = {
         "coworld_id": COWORLD["id"],
         "coworld_name": "arena",
+        "owner_user_id": "user_1",
+        "owner_name": "ada",
         "secret_name": "a/b",
         "size_bytes": 8,
         "updated_at": TIME,
@@ -343,7 +345,9 @@ def test_secrets_are_kept_listed_and_deleted(run: Run, told: Platform, tmp_path:
     assert "hidden" not in kept.output
     assert run("secret", "put", "arena", "a/b", "-", input="of a pipe").exit_code == 0
     assert told.asked[1].body == b"of a pipe"
-    assert "a/b" in run("secret", "list", "arena").stdout
+    listed = run("secret", "list", "arena").stdout
+    assert "a/b" in listed
+    assert "ada" in listed
     assert json.loads(run("secret", "list", "arena", "--json").stdout)[0]["size_bytes"] == 8
     assert run("secret", "delete", "arena", "a/b").stdout == "Deleted a/b of arena.\n"
 

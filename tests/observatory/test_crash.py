@@ -21,10 +21,18 @@ KILLS = 20 if FULL else 2
 DATABASES = ("sqlite", "postgresql") if FULL else ("sqlite",)
 
 
-@pytest.fixture(params=DATABASES)
-def url(request: pytest.FixtureRequest) -> str | None:
+@pytest.fixture(scope="session", params=DATABASES)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each kind of database in turn; of the session, so that a server that starts is no leak of a test."""
+    if request.param == "postgresql":
+        request.getfixturevalue("postgres")
+    return str(request.param)
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, kind: str) -> str | None:
     """Of a database of its own; None for SQLite in the data directory."""
-    return request.getfixturevalue("empty_postgres") if request.param == "postgresql" else None
+    return request.getfixturevalue("empty_postgres") if kind == "postgresql" else None
 
 
 async def counts(services: Services) -> dict[str, int]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import sqlalchemy as sa
+from click.testing import CliRunner
+from support.league_play import contestants, league_of, play, play_rounds, strengths_of
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
 from coworld_core.errors import UsageError
 from observatory.api.leagues import LeagueError, set_terms
+from observatory.cli import cli
+from observatory.operating import overview
 from observatory.operating.closing import sweep_closed
-from observatory.operating.overview import leagues
 from observatory.store.columns import now
 from observatory.store.models import (
     Division,
@@ -27,52 +30,9 @@ from observatory.store.models import (
     Submission,
 )
 from observatory.work.placing import check_newcomers
-from observatory.work.queue import Outcome, write_outcome
+from observatory.work.queue import Outcome, Queue, write_outcome
 from observatory.work.rounds import advance
 from observatory.work.seasons import CONTINUOUS, change_league, risers
-
-
-async def league_of(platform: Platform, world: World, **terms: Any) -> None:
-    """Say how the league plays; its rounds are begun by the test, not by the server."""
-    async with platform.services.database.writing() as session:
-        league = await session.get_one(League, world.league)
-        league.commissioner_config = {"every_seconds": 0, **terms}
-
-
-async def contestants(platform: Platform, world: World, count: int) -> dict[str, str]:
-    """Members of the league; their policy versions by name, the strongest first."""
-    found: dict[str, str] = {}
-    for number in range(count):
-        account = await platform.account(f"bot{number}")
-        found[account.name] = await platform.policy(account, account.name)
-        await platform.join(world, found[account.name])
-    return found
-
-
-async def play(platform: Platform, strengths: Mapping[str, float], *, faulty: str = "") -> int:
-    """End every episode that waits, with each policy's strength as its score; returns how many there were."""
-    async with platform.services.database.writing() as session:
-        rows = (await session.scalars(sa.select(EpisodeRequest).where(EpisodeRequest.status == "pending"))).all()
-        for row in rows:
-            seats = [seat.policy_version_id or "" for seat in row.participants]
-            if faulty in seats:
-                slot = seats.index(faulty)
-                outcome = Outcome(status="failed", error_type="player_error", error="gone", failed_policy_index=slot)
-            else:
-                outcome = Outcome(status="completed", scores=tuple(strengths[seat] for seat in seats))
-            row.started_at = now()
-            await write_outcome(session, row, outcome)
-        return len(rows)
-
-
-async def play_rounds(platform: Platform, division: str, strengths: Mapping[str, float], count: int) -> None:
-    for _ in range(count):
-        assert await advance(platform.services.database, division) is not None
-        assert await play(platform, strengths)
-
-
-def _strengths(versions: Mapping[str, str]) -> dict[str, float]:
-    return {version: float(-place) for place, version in enumerate(versions.values())}
 
 
 async def test_swiss_rounds_make_a_season(tmp_path: Path) -> None:
@@ -81,7 +41,7 @@ async def test_swiss_rounds_make_a_season(tmp_path: Path) -> None:
         world = await seed(platform.services, (await platform.account("owner")).id)
         versions = await contestants(platform, world, 4)
         await league_of(platform, world, pairing="swiss", rounds=2)
-        await play_rounds(platform, world.division, _strengths(versions), 2)
+        await play_rounds(platform, world.division, strengths_of(versions), 2)
         async with platform.client() as anybody:
             board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboards")).json()
             [view] = board["views"]
@@ -118,7 +78,7 @@ async def test_a_pause_and_a_season_closed_by_hand(tmp_path: Path) -> None:
         world = await seed(platform.services, (await platform.account("owner")).id)
         versions = await contestants(platform, world, 2)
         await league_of(platform, world)
-        await play_rounds(platform, world.division, _strengths(versions), 1)
+        await play_rounds(platform, world.division, strengths_of(versions), 1)
         async with database.writing() as session:
             await change_league(session, world.league, "pause")
         # the round that is under way is closed, and none is begun
@@ -151,7 +111,7 @@ async def test_terms_change_and_what_a_season_was_begun_with_stays(tmp_path: Pat
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
         await league_of(platform, world, pairing="round-robin", rounds=3)
-        strengths = _strengths(await contestants(platform, world, 3))
+        strengths = strengths_of(await contestants(platform, world, 3))
         await play_rounds(platform, world.division, strengths, 1)
 
         async def change(**terms: Any) -> Any:
@@ -171,37 +131,39 @@ async def test_terms_change_and_what_a_season_was_begun_with_stays(tmp_path: Pat
             await change(pairing="x")
 
 
-async def test_a_season_whose_first_blocks_are_void_halts_and_says_so(tmp_path: Path) -> None:
+async def test_a_season_that_cannot_go_on_says_why(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
-        strengths = _strengths(await contestants(platform, world, 2))
-        await league_of(platform, world, pairing="free-play", blocks=3)
-
-        async def said() -> str:
-            async with database.reading() as session:
-                [league] = await leagues(session)
-                return league["halted"]
-
+        await contestants(platform, world, 2)
+        await league_of(platform, world, blocks=3)
         assert await advance(database, world.division) is not None
         async with database.writing() as session:
-            rows = (await session.scalars(sa.select(EpisodeRequest))).all()
-            for row in rows:
+            for row in await session.scalars(sa.select(EpisodeRequest)):
                 row.started_at = now()
-                await write_outcome(
-                    session, row, Outcome(status="failed", error_type="results_missing", error="It broke.")
-                )
-        assert await said() == ""
-        # neither this time nor later
-        assert [await advance(database, world.division) for _ in range(2)] == [None, None]
-        assert await said() == "the game failed in each of the season's first blocks"
+                outcome = Outcome(status="failed", error_type="game_unhealthy", error="The game ended with status 5.")
+                await write_outcome(session, row, outcome)
+        # the round is closed, and none follows
+        assert await advance(database, world.division) is None
+        assert await advance(database, world.division) is None
+        async with database.reading() as session:
+            [league] = await overview.leagues(session)
+        [stopped] = league["stopped"]
+        assert stopped["division"] == "Main"
+        assert "The game ended with status 5." in stopped["why"]
+        command = ["league", "list", "--data", str(platform.settings.data)]
+        listed = await anyio.to_thread.run_sync(CliRunner().invoke, cli, command)
+        assert f"Main: {stopped['why']}" in listed.stdout
+        assert "observatory league season 'Quick League'" in listed.stderr
         async with platform.client() as anybody:
-            # nobody has played anything that counts
-            assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboards")).json() is None
+            page = (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
+        assert "No more rounds are played in this season" in page
+        assert "The game ended with status 5." in page
         async with database.writing() as session:
             await change_league(session, world.league, "season")
-        await play_rounds(platform, world.division, strengths, 2)
-        assert await said() == ""
+        async with database.reading() as session:
+            assert [league["stopped"] for league in await overview.leagues(session)] == [[]]
+        assert await advance(database, world.division) is not None
 
 
 def test_who_rises_and_who_falls() -> None:
@@ -224,7 +186,7 @@ async def test_the_best_rise_with_the_end_of_a_season(tmp_path: Path) -> None:
             upper = Division(name="Upper", level=2, league_id=world.league)
             session.add(upper)
         await league_of(platform, world, pairing="round-robin", rounds=1, moves=1)
-        await play_rounds(platform, world.division, _strengths(versions), 1)
+        await play_rounds(platform, world.division, strengths_of(versions), 1)
         await advance(database, world.division)
         async with database.reading() as session:
             members = (await session.scalars(sa.select(Membership))).unique().all()
@@ -283,7 +245,7 @@ async def test_who_fails_again_and_again_is_put_out(tmp_path: Path) -> None:
         versions = await contestants(platform, world, 3)
         await league_of(platform, world, pairing="round-robin", faults=4)
         assert await advance(database, world.division) is not None
-        await play(platform, _strengths(versions), faulty=versions["bot2"])
+        await play(platform, strengths_of(versions), faulty=versions["bot2"])
         # the round is closed, and the next is for those who are left
         assert await advance(database, world.division) is None
         assert await advance(database, world.division) is not None
@@ -305,7 +267,7 @@ async def test_who_fails_again_and_again_is_put_out(tmp_path: Path) -> None:
         assert [line["player_name"] for line in board] == ["bot0", "bot1"]
 
 
-async def test_what_was_asked_for_while_a_policy_was_closed_is_swept(tmp_path: Path) -> None:
+async def test_what_was_asked_for_while_a_policy_was_closed_is_swept_and_not_begun(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
@@ -315,6 +277,13 @@ async def test_what_was_asked_for_while_a_policy_was_closed_is_swept(tmp_path: P
         async with database.writing() as session:
             # as if the two had been committed just after that
             (await session.get_one(PolicyVersion, versions["bot0"])).disabled_at = now()
+        # no worker is quicker than the sweep
+        queue = Queue(database, owner="quick")
+        claim = await queue.claim()
+        assert claim is not None
+        assert claim.episode_id == kept
+        assert await queue.claim() is None
+        assert await queue.release(claim, counts=False)
         await sweep_closed(database)
         async with database.reading() as session:
             rows = await session.execute(sa.select(EpisodeRequest.id, EpisodeRequest.status, EpisodeRequest.error_type))
@@ -328,7 +297,7 @@ async def test_the_page_of_an_episode_says_what_was_removed(tmp_path: Path) -> N
         world = await seed(platform.services, (await platform.account("owner")).id)
         versions = await contestants(platform, world, 2)
         episode = await platform.play_round(world, *versions.values())
-        await play(platform, _strengths(versions))
+        await play(platform, strengths_of(versions))
         async with platform.client() as anybody:
             page = f"{platform.url}/episodes/{episode}"
             assert "There is no replay." in (await anybody.get(page)).text
@@ -343,7 +312,7 @@ async def test_the_pages_of_a_league_that_lives(tmp_path: Path) -> None:
         world = await seed(platform.services, (await platform.account("owner")).id)
         versions = await contestants(platform, world, 3)
         await league_of(platform, world, pairing="round-robin")
-        await play_rounds(platform, world.division, _strengths(versions), 2)
+        await play_rounds(platform, world.division, strengths_of(versions), 2)
         begun = await advance(platform.services.database, world.division)
         async with platform.services.database.writing() as session:
             await change_league(session, world.league, "pause")

@@ -136,7 +136,7 @@ def fits(page: Page) -> None:
 
 def test_the_api_is_described_without_anything_from_elsewhere(scene: Scene, pages: Pages) -> None:
     page = pages(scene.url("/docs"))
-    expect(page.locator("#swagger-ui")).to_contain_text("/v2/leagues")
+    expect(page.locator("#swagger-ui")).to_contain_text("/v2/leagues", timeout=PATIENCE * 1000)
 
 
 @pytest.mark.parametrize(("size", "dark"), [(DESK, False), (PHONE, True)], ids=["desk", "phone"])

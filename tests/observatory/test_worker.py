@@ -81,6 +81,9 @@ async def test_a_request_is_played_to_results_replay_and_logs(
         assert (over["status"], over["completed_count"], over["failed_count"]) == ("completed", 3, 0), over
         assert [episode["seed"] for episode in over["episodes"]] == [0, 1, 2]
         assert limits == [7 * 60] * 3
+        # two share the processor, as --parallel says, and the third waits for one of them
+        spans = [(episode["started_at"], episode["completed_at"]) for episode in over["episodes"]]
+        assert max(sum(begun <= moment < ended for begun, ended in spans) for moment, _ in spans) <= 2
         for index, episode in enumerate(over["episodes"]):
             names = [player["name"] for player in episode["game_config"]["players"]]
             # from episode to episode they change places

@@ -92,6 +92,11 @@ def _who(player: Player | None) -> str:
     return "-" if player is None else cell(player.name or player.id)
 
 
+def _named(name: str | None, id: str | None) -> str | None:
+    """A name with its id, or whatever is known of the two."""
+    return f"{name} ({id})" if name and id else name or id
+
+
 # --- leagues and what is in them ----------------------------------------------------------------------------------
 
 LEAGUES: tuple[Column[League], ...] = (
@@ -251,7 +256,7 @@ IMAGES: tuple[Column[Image], ...] = (
 
 SECRETS: tuple[Column[Secret], ...] = (
     Column("Secret", lambda row: row.secret_name),
-    Column("Owner", lambda row: row.owner_user_id),
+    Column("Owner", lambda row: row.owner_name or row.owner_user_id),
     Column("Size", lambda row: shown_size(row.size_bytes), right=True),
     Column("Updated", lambda row: when(row.updated_at)),
 )
@@ -454,6 +459,7 @@ def experience_details(row: ExperienceRequest) -> str:
         ("Error", row.error),
         ("Coworld", f"{row.coworld_name or '-'} {row.coworld_version or ''} ({row.coworld_id or '-'})"),
         ("Variant", row.variant_id),
+        ("Requested by", _named(row.requester if isinstance(row.requester, str) else None, row.requester_user_id)),
         ("Episodes", f"{row.episode_count}: {counts_of(row)}"),
         ("Created", when(row.created_at)),
         ("Started", when(row.started_at)),
@@ -484,7 +490,7 @@ def whoami_details(known: Whoami, server: str) -> str:
         ("Name", known.name),
         ("E-mail", known.user_email),
         ("You act as", f"{known.subject_type} {known.subject_id or ''}"),
-        ("Owner", known.owner_user_id),
+        ("Owner", _named(known.owner_name, known.owner_user_id)),
         ("Team member", known.is_softmax_team_member),
         ("Administrator", known.is_softmax_admin),
         ("Scopes", ", ".join(known.scopes)),

@@ -187,6 +187,7 @@ class Secret(Wire):
     coworld_id: str | None = Field(default=None, description="``cow_<uuid>``.")
     coworld_name: str = required("Which Coworld.")
     owner_user_id: str | None = Field(default=None, description="The user who set it.")
+    owner_name: str | None = newer("That user's name.")
     secret_name: str = required("Its name.")
     size_bytes: int = required("Size of its value.", 0)
     updated_at: Time | None = Field(default=None, description="When it was last written.")

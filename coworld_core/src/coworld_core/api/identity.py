@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StringConstraints
 
 from ._values import OpenText
-from ._wire import Body, LongText, Time, Wire, required
+from ._wire import Body, LongText, Time, Wire, newer, required
 
 __all__ = [
     "OwnedPlayer",
@@ -109,4 +109,5 @@ class Whoami(Wire):
     )
     subject_id: str | None = Field(default=None, description="Id of the user or of the player.")
     owner_user_id: str | None = Field(default=None, description="For a player: its owner.")
+    owner_name: str | None = newer("The owner's name.")
     scopes: tuple[str, ...] = Field(default=(), description="What the token permits, if the server limits it.")

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from .._findings import listed
 from ..commissioner.messages import (
     DescribeDivisionRequest,
     DescribeDivisionResponse,
@@ -23,6 +22,7 @@ from ..commissioner.messages import (
     RoundStart,
 )
 from ..commissioner.values import COMPETING, LeaderboardRoundResultInfo, RoundResultInfo
+from ..wording import listed
 from .commissioning import Commission, legacy_events, refused
 from .log import DueRound, RoundDecided, RoundPlace
 

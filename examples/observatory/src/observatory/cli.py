@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json as jsonlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -467,8 +468,11 @@ def league_list(settings: Settings, out: Out) -> None:
         out.say(f"{league['id']}  {league['name']} ({league['coworld']})" + ("" if league["public"] else "  (private)"))
         plays = f"{league['pairing']}, season {league['season']}, {league['members']} members, {league['divisions']} "
         out.say(f"    {league['state']}: {plays}division{'s' if league['divisions'] > 1 else ''}{_under_way(league)}")
-        if league["halted"]:
-            out.say(f"    halted: {league['halted']}; once that is mended: observatory league season {league['name']}")
+        for one in league["stopped"]:
+            out.say(f"    {one['division']}: {one['why']}")
+            out.note(
+                f"`observatory league season {shlex.quote(league['name'])}` closes the season and begins the next."
+            )
     if not found:
         out.note("None yet: observatory league add NAME --coworld NAME")
 

@@ -111,6 +111,7 @@ def _secret_json(row: CoworldSecret, owner: CoworldName, coworld_id: str | None)
         "coworld_id": coworld_id,
         "coworld_name": owner.name,
         "owner_user_id": row.user_id,
+        "owner_name": owner.user.name,
         "secret_name": row.name,
         "size_bytes": row.size_bytes,
         "updated_at": row.updated_at,

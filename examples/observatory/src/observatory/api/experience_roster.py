@@ -13,7 +13,8 @@ from coworld_core.errors import UsageError
 
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
-from ..operating.closing import open_versions, require_open
+from ..operating.closing import require_open
+from ..store.closed import open_versions
 from ..store.models import Coworld, Division, Game, League, Membership, Policy, PolicyVersion, Tally
 from ..work.scheduling import Candidate, Wish
 

@@ -15,7 +15,7 @@ from ..store.models import Event, League
 from .calls import Anyone, ApiRouter, Call, Json
 from .leagues import visible_leagues
 from .pages import PageQuery, paginate
-from .views import division_json, league_json, player_ref, policy_version_json
+from .views import division_json, league_json, of_player, player_ref, policy_version_json
 
 __all__ = ["router"]
 
@@ -43,7 +43,9 @@ async def list_events(call: Anyone, query: Annotated[EventQuery, Query()]) -> Js
     if not call.caller.elevated:
         own = Event.user_id == call.caller.user_id if call.caller.user_id else sa.false()
         statement = statement.where(sa.or_(Event.audience == "public", own))
-    given = query.model_dump(exclude={"limit", "offset", "cursor"}, exclude_none=True)
+    if query.player_id is not None:
+        statement = statement.where(of_player(Event, query.player_id))
+    given = query.model_dump(exclude={"limit", "offset", "cursor", "player_id"}, exclude_none=True)
     for name, value in given.items():
         statement = statement.where(getattr(Event, name) == value)
     page = await paginate(call.db, statement, query, moment=Event.created_at, key=Event.id)
@@ -60,7 +62,7 @@ def _event_json(event: Event, base_url: str) -> JsonObject:
         "event_type": event.event_type,
         "audience": event.audience,
         "user_id": event.user_id,
-        "player": player_ref(event.player),
+        "player": player_ref(event.player, event.policy_version) if event.policy_version else None,
         "policy_version": policy_version_json(event.policy_version) if event.policy_version else None,
         "league": league_json(event.league, base_url) if event.league else None,
         "division": division_json(event.division, base_url) if event.division else None,

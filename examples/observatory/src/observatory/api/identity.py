@@ -34,6 +34,7 @@ async def whoami(call: Annotated[Call, gate("anyone", tolerant=True)]) -> Json:
                 "subject_type": "anonymous",
                 "subject_id": None,
                 "owner_user_id": None,
+                "owner_name": None,
                 "scopes": [],
             }
         )
@@ -46,6 +47,7 @@ async def whoami(call: Annotated[Call, gate("anyone", tolerant=True)]) -> Json:
             "subject_type": caller.kind,
             "subject_id": caller.subject_id,
             "owner_user_id": user.id,
+            "owner_name": user.name,
             "scopes": ["player"] if player else ["user", "players", *(["team"] if caller.is_team else [])],
         }
     )

@@ -19,7 +19,7 @@ from ..work.placing import QUALIFYING, crown, place
 from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
 from .leagues import find_league, visible_leagues
 from .pages import PageQuery, paginate
-from .views import division_json, league_json, player_ref, policy_version_json
+from .views import division_json, league_json, of_player, player_ref, policy_version_json
 
 __all__ = ["membership_json", "router", "submission_json"]
 
@@ -62,7 +62,9 @@ async def list_memberships(call: Anyone, query: Annotated[MembershipQuery, Query
         statement = statement.where(Membership.is_champion, Membership.end_time.is_(None))
     if query.mine:
         statement = statement.where(_mine(call, Membership))
-    for name in ("league_id", "division_id", "policy_version_id", "player_id"):
+    if query.player_id is not None:
+        statement = statement.where(of_player(Membership, query.player_id))
+    for name in ("league_id", "division_id", "policy_version_id"):
         if (value := getattr(query, name)) is not None:
             statement = statement.where(getattr(Membership, name) == value)
     page = await paginate(call.db, statement, query, moment=Membership.created_at, key=Membership.id)
@@ -114,7 +116,9 @@ async def list_submissions(call: Known, query: Annotated[SubmissionQuery, Query(
     statement = sa.select(Submission).where(Submission.league_id.in_(_visible(call)))
     if query.mine:
         statement = statement.where(_mine(call, Submission))
-    for name in ("league_id", "policy_version_id", "player_id"):
+    if query.player_id is not None:
+        statement = statement.where(of_player(Submission, query.player_id))
+    for name in ("league_id", "policy_version_id"):
         if (value := getattr(query, name)) is not None:
             statement = statement.where(getattr(Submission, name) == value)
     page = await paginate(call.db, statement, query, moment=Submission.created_at, key=Submission.id)
@@ -195,7 +199,7 @@ def membership_json(row: Membership, base_url: str) -> JsonObject:
         "league": league_json(row.division.league, base_url),
         "division": division_json(row.division, base_url),
         "policy_version": policy_version_json(row.policy_version),
-        "player": player_ref(row.player),
+        "player": player_ref(row.player, row.policy_version),
         "created_at": row.created_at,
     }
 
@@ -208,7 +212,7 @@ def submission_json(row: Submission, base_url: str) -> JsonObject:
         "status": row.status,
         "league": league_json(row.league, base_url),
         "policy_version": policy_version_json(row.policy_version),
-        "player": player_ref(row.player),
+        "player": player_ref(row.player, row.policy_version),
         "league_policy_membership_id": row.membership_id,
         "notes": row.notes,
         "created_at": row.created_at,

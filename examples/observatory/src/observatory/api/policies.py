@@ -190,6 +190,7 @@ def _row_json(version: PolicyVersion) -> JsonObject:
         "version": version.version,
         "user_id": version.user_id,
         "player_id": version.player_id,
+        "user_name": version.user.name,
         "player_name": version.player.name if version.player else None,
         "tags": version.tags,
         "created_at": version.created_at,

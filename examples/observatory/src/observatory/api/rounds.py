@@ -65,7 +65,7 @@ async def get_round(call: Anyone, round_id: str) -> Json:
                     "score": row.score,
                     "result_metadata": row.result_metadata,
                     "policy_version": policy_version_json(row.policy_version),
-                    "player": player_ref(row.player),
+                    "player": player_ref(row.player, row.policy_version),
                     "created_at": row.created_at,
                 }
                 for row in results

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ..store.columns import JsonObject
-from ..store.models import Division, Game, League, Player, PolicyVersion
+import sqlalchemy as sa
 
-__all__ = ["division_json", "game_json", "league_json", "player_ref", "policy_version_json"]
+from ..store.columns import JsonObject
+from ..store.models import Division, Event, Game, League, Membership, Player, PolicyVersion, Submission
+
+__all__ = ["division_json", "game_json", "league_json", "of_player", "player_ref", "policy_version_json"]
 
 
 def game_json(game: Game) -> JsonObject:
@@ -70,6 +72,14 @@ def policy_version_json(version: PolicyVersion) -> JsonObject:
     }
 
 
-def player_ref(player: Player | None) -> JsonObject | None:
-    """A player as it stands beside what it has."""
-    return None if player is None else {"id": player.id, "name": player.name, "avatar_url": player.avatar_url}
+def player_ref(player: Player | None, version: PolicyVersion) -> JsonObject:
+    """Who a policy version plays for: a player, or the account of its owner, who plays without one."""
+    if player is None:
+        return {"id": version.user_id, "name": version.user.name, "avatar_url": None}
+    return {"id": player.id, "name": player.name, "avatar_url": player.avatar_url}
+
+
+def of_player(table: type[Membership | Submission | Event], player_id: str) -> sa.ColumnElement[bool]:
+    """The condition that a row has this id in its ``player_ref``."""
+    without = sa.and_(table.player_id.is_(None), table.user_id == player_id)
+    return sa.or_(table.player_id == player_id, without)

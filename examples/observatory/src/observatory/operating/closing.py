@@ -16,6 +16,7 @@ from coworld_core.api import PolicyRef
 from ..errors import forbidden
 from ..identity.accounts import AccountError, find_user
 from ..store.audit import audit
+from ..store.closed import closed_episodes
 from ..store.columns import now
 from ..store.database import Database, next_revision
 from ..store.models import EpisodeRequest, ExperienceRequest, Participant, Policy, PolicyVersion, User
@@ -30,7 +31,6 @@ __all__ = [
     "enable_policy",
     "enable_user",
     "find_policy",
-    "open_versions",
     "policy_label",
     "require_open",
     "sweep_closed",
@@ -41,14 +41,6 @@ class PolicyError(AccountError):
     """There is no such policy, or more than one."""
 
     default_code = "policy"
-
-
-def open_versions() -> sa.ColumnElement[bool]:
-    """The policy versions that may be scheduled; joined with ``Policy``."""
-    closed = sa.select(User.id).where(User.disabled_at.is_not(None))
-    return sa.and_(
-        PolicyVersion.disabled_at.is_(None), Policy.disabled_at.is_(None), PolicyVersion.user_id.not_in(closed)
-    )
 
 
 def closed_since(version: PolicyVersion) -> tuple[dt.datetime, str | None] | None:
@@ -186,21 +178,14 @@ def policy_label(row: Policy | PolicyVersion) -> str:
 
 
 async def sweep_closed(database: Database) -> int:
-    """Cancel what waits for who is closed: what was asked for while that happened was not there to be cancelled.
+    """Cancel what waits for whoever is closed: what was asked for while that happened was not there to be cancelled.
+
+    No worker begins it meanwhile (``Queue.claim``).
 
     Returns:
         How many episodes there were.
     """
-    closed = (
-        sa.select(PolicyVersion.id).join(Policy, Policy.id == PolicyVersion.policy_id).where(sa.not_(open_versions()))
-    )
-    seated = sa.select(Participant.episode_request_id).where(Participant.policy_version_id.in_(closed))
-    # a league's rounds take the turns of whoever brought the game, and are not that account's
-    asked = sa.and_(
-        EpisodeRequest.round_id.is_(None),
-        EpisodeRequest.user_id.in_(sa.select(User.id).where(User.disabled_at.is_not(None))),
-    )
-    left = sa.or_(asked, EpisodeRequest.id.in_(seated))
+    left = closed_episodes()
     async with database.reading() as session:
         waiting = sa.select(EpisodeRequest.id).where(EpisodeRequest.status == "pending", left).limit(1)
         if await session.scalar(waiting) is None:

@@ -27,7 +27,7 @@ from ..store.models import (
     WorkerRow,
 )
 from ..store.storage import stored
-from ..work.seasons import state_of
+from ..work.seasons import last_report, state_of, why_stopped
 from ..work.terms import LeagueTerms
 from .presence import EVERY_SECONDS
 
@@ -35,12 +35,6 @@ __all__ = ["accounts", "disk", "leagues", "policies", "queue", "workers"]
 
 _GONE = dt.timedelta(seconds=3 * EVERY_SECONDS)
 """After how long without a word a worker counts as gone."""
-
-_HALTS = {
-    "game_faults": "the game failed in each of the season's first blocks",
-    "spoiled": "none of the season's first blocks could be played",
-}
-"""Why a season halts, by ``report["over"]`` of its last round."""
 
 
 async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[JsonObject]:
@@ -94,7 +88,6 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
         .order_by(Round.round_number)
     ):
         under_way.setdefault(league, []).append({"round": number, "over": done, "episodes": all_of_them})
-    halted = await _halted(session)
     return [
         {
             "id": row.id,
@@ -102,29 +95,26 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
             "coworld": row.game.name,
             "public": row.public,
             "state": state_of(row),
-            "halted": halted.get(row.id, ""),
             "pairing": LeagueTerms.of(row.commissioner_config).pairing,
             "season": row.season,
             "members": members.get(row.id, 0),
             "divisions": divisions.get(row.id, 0),
             "rounds": under_way.get(row.id, []),
+            "stopped": await _stopped(session, row),
         }
         for row in rows
     ]
 
 
-async def _halted(session: AsyncSession) -> dict[str, str]:
-    """Why a season goes no further that has more rounds, by league."""
-    last = sa.select(Round.division_id, sa.func.max(Round.round_number).label("number")).group_by(Round.division_id)
-    newest = last.subquery()
+async def _stopped(session: AsyncSession, league: League) -> list[JsonObject]:
+    """Which divisions of a league have no more rounds in its season, and why."""
     rows = await session.execute(
-        sa.select(Division.league_id, Round.report)
-        .join(Division, Division.id == Round.division_id)
-        .join(League, League.id == Division.league_id)
-        .join(newest, sa.and_(newest.c.division_id == Round.division_id, newest.c.number == Round.round_number))
-        .where(Round.season == League.season, Division.archived_at.is_(None))
+        sa.select(Division.id, Division.name)
+        .where(Division.league_id == league.id, Division.archived_at.is_(None))
+        .order_by(Division.level.desc())
     )
-    return {league: why for league, report in rows if (why := _HALTS.get((report or {}).get("over", ""), ""))}
+    found = [(name, why_stopped(await last_report(session, id, league.season))) for id, name in rows.all()]
+    return [{"division": name, "why": why} for name, why in found if why is not None]
 
 
 async def _counted(

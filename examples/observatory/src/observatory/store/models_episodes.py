@@ -168,6 +168,7 @@ class Participant(Base):
     user_id: Mapped[str | None] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     player_name: Mapped[str | None]
+    """Of the player, or of the account that plays without one."""
     bundled_player: Mapped[str | None]
     """Id of an entry of the manifest's ``player``, when no policy sits here; without either, it is a person."""
 

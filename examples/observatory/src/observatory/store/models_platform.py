@@ -204,6 +204,8 @@ class CoworldName(Base):
     user_id: Mapped[str] = reference("users.id")
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
+    user: Mapped[User] = relationship(lazy="joined", innerjoin=True)
+
 
 class Coworld(Base):
     """One uploaded version of a Coworld."""
@@ -291,6 +293,7 @@ class PolicyVersion(Base):
     disabled_reason: Mapped[str | None] = mapped_column(sa.Text())
 
     policy: Mapped[Policy] = relationship(lazy="joined", innerjoin=True)
+    user: Mapped[User] = relationship(lazy="joined", innerjoin=True)
     player: Mapped[Player | None] = relationship(lazy="joined")
     image: Mapped[Image] = relationship(lazy="raise")
 

@@ -31,7 +31,7 @@ from ..store.models import (
     User,
 )
 from ..work.queue import OVER
-from ..work.seasons import last_report, names_of, state_of
+from ..work.seasons import last_report, names_of, state_of, why_stopped
 from .rows import recent_episodes
 from .visit import Visit, open_visit, page, trouble
 
@@ -114,7 +114,7 @@ async def league_round(request: Request) -> Response:
                 {
                     "rank": result.rank,
                     "label": f"{result.policy_version.policy.name}:v{result.policy_version.version}",
-                    "player": result.player.name if result.player else None,
+                    "owner": result.player.name if result.player else result.policy_version.user.name,
                     "score": result.score,
                 }
                 for result in results.unique()
@@ -127,11 +127,13 @@ async def league_round(request: Request) -> Response:
 
 async def _division(session: AsyncSession, division: Division, season: int) -> JsonObject:
     table = await _table(session, division.id)
-    pairs = (await last_report(session, division.id, season) or {}).get("pairs", [])
+    report = await last_report(session, division.id, season)
+    pairs = (report or {}).get("pairs", [])
     history = await _history(session, division.id, season)
     return {
         "id": division.id,
         "name": division.name,
+        "stopped": why_stopped(report),
         "rated": any(line["rating"] is not None for line in table),
         "standings": [{**line, "history": _line(history.get(line["subject_id"], ()))} for line in table],
         "met": _met(table[:_MET], pairs),
@@ -239,20 +241,19 @@ async def _rounds(session: AsyncSession, condition: sa.ColumnElement[bool]) -> l
 
 
 async def _members(session: AsyncSession, league_id: str) -> list[JsonObject]:
-    rows = await session.execute(
-        sa.select(Membership, User.name)
-        .join(User, User.id == Membership.user_id)
+    rows = await session.scalars(
+        sa.select(Membership)
         .where(Membership.league_id == league_id, Membership.end_time.is_(None))
         .order_by(Membership.is_champion.desc(), Membership.created_at)
     )
     return [
         {
             "label": f"{member.policy_version.policy.name}:v{member.policy_version.version}",
-            "owner": member.player.name if member.player else name,
+            "owner": member.player.name if member.player else member.policy_version.user.name,
             "state": "champion" if member.is_champion else "is being checked" if member.status == "qualifying" else "",
             "since": member.start_time,
         }
-        for member, name in rows.unique()
+        for member in rows.unique()
     ]
 
 

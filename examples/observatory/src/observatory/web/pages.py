@@ -165,6 +165,7 @@ async def policy_version(request: Request) -> Response:
             visit.caller,
             here="episodes",
             label=label,
+            owner=version.player.name if version.player else version.user.name,
             version=version,
             rows=rows,
             closed=closed,

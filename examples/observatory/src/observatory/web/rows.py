@@ -27,6 +27,8 @@ class SeatRow:
     """Who sits in a slot."""
 
     label: str
+    owner: str | None
+    """Name of the player or the account that it plays for; None for a person, and for what came with the game."""
     score: float | None
     share: float | None
     """Of the best score, 0 to 1; None where that means nothing."""
@@ -109,6 +111,7 @@ def _row(row: EpisodeRequest, caller: Caller, coworld: str, version: str) -> Epi
         seats=tuple(
             SeatRow(
                 label=seat.policy_name if seat.policy_version_id is None else f"{seat.policy_name}:v{seat.version}",
+                owner=seat.player_name if seat.policy_version_id is not None else None,
                 score=scores.get(seat.position),
                 share=scores[seat.position] / best if meaningful and seat.position in scores else None,
                 mine=seat.position in (mine or ()),

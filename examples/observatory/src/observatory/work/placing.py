@@ -9,8 +9,8 @@ from coworld_core.manifest.gameconfig import game_config_for, slot_count
 from coworld_core.manifest.loading import load_manifest
 
 from ..evidence.access import player_faults
-from ..operating.closing import open_versions
 from ..store.audit import audit
+from ..store.closed import open_versions
 from ..store.columns import now
 from ..store.database import Database
 from ..store.happenings import record

@@ -18,6 +18,7 @@ from sqlalchemy.orm import lazyload
 
 from coworld_core.ids import new_run_id
 
+from ..store.closed import closed_episodes
 from ..store.columns import new_id, now
 from ..store.database import Database, next_revision
 from ..store.models import Artifact, EpisodeRequest, ExperienceRequest, User
@@ -103,21 +104,7 @@ class Queue:
         if waiting is None:
             return None
         async with self._database.writing() as session:
-            row = await session.scalar(
-                sa.select(EpisodeRequest)
-                .join(User, User.id == EpisodeRequest.user_id)
-                .where(EpisodeRequest.status == "pending")
-                # accounts take turns: a thousand episodes of one hold up no other's first
-                .order_by(
-                    EpisodeRequest.priority,
-                    User.served_at.asc().nulls_first(),
-                    EpisodeRequest.created_at,
-                    EpisodeRequest.index,
-                )
-                .limit(1)
-                .options(*_BARE)
-                .with_for_update(skip_locked=True, of=EpisodeRequest)
-            )
+            row = await _next(session)
             if row is None:
                 return None
             claim = Claim(episode_id=row.id, token=new_id(), run_id=new_run_id(), attempt=row.attempts + 1)
@@ -297,6 +284,37 @@ async def settle_request(session: AsyncSession, request_id: str) -> None:
             if row.status == "failed":
                 row.error = "None of the episodes was completed."
     row.revision = await next_revision(session)
+
+
+async def _next(session: AsyncSession) -> EpisodeRequest | None:
+    """The episode whose turn it is, locked.
+
+    What was asked for in the moment in which somebody was closed is still there for a second, until it is swept; each
+    is found by itself, since looking at all that wait would cost more than a claim.
+    """
+    closed: list[str] = []
+    while True:
+        row = await session.scalar(
+            sa.select(EpisodeRequest)
+            .join(User, User.id == EpisodeRequest.user_id)
+            .where(EpisodeRequest.status == "pending", EpisodeRequest.id.not_in(closed))
+            # accounts take turns: a thousand episodes of one hold up no other's first
+            .order_by(
+                EpisodeRequest.priority,
+                User.served_at.asc().nulls_first(),
+                EpisodeRequest.created_at,
+                EpisodeRequest.index,
+            )
+            .limit(1)
+            .options(*_BARE)
+            .with_for_update(skip_locked=True, of=EpisodeRequest)
+        )
+        if row is None:
+            return None
+        its_own = sa.select(EpisodeRequest.id).where(EpisodeRequest.id == row.id, closed_episodes())
+        if await session.scalar(its_own) is None:
+            return row
+        closed.append(row.id)
 
 
 async def _locked(session: AsyncSession, request_id: str) -> ExperienceRequest | None:

@@ -25,8 +25,9 @@ from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import Manifest
 from coworld_runner.tournament.pairings import find_pairing
 
-from ..operating.closing import open_versions, sweep_closed
+from ..operating.closing import sweep_closed
 from ..services import Services
+from ..store.closed import open_versions
 from ..store.columns import now
 from ..store.database import Database
 from ..store.models import (

@@ -36,6 +36,7 @@ class Candidate:
     owner_user_id: str
     player_id: str | None = None
     player_name: str | None = None
+    """Of the player, or of the account that plays without one."""
 
     @classmethod
     def of(cls, version: PolicyVersion, player: Player | None = None) -> Candidate:
@@ -48,7 +49,7 @@ class Candidate:
             version=version.version,
             owner_user_id=version.user_id,
             player_id=player.id if player else None,
-            player_name=player.name if player else None,
+            player_name=player.name if player else version.user.name,
         )
 
     @property

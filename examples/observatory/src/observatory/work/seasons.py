@@ -26,6 +26,7 @@ __all__ = [
     "names_of",
     "risers",
     "state_of",
+    "why_stopped",
 ]
 
 CONTINUOUS = "continuous"
@@ -208,6 +209,22 @@ def state_of(league: League) -> str:
     if league.commissioner_key != CONTINUOUS:
         return "stands still"
     return "paused" if league.paused_at is not None else "plays"
+
+
+def why_stopped(report: JsonObject | None) -> str | None:
+    """Why a division plays no more rounds of a season that is not over; None: it does, or has not begun.
+
+    Args:
+        report: Of its last round (``last_report``).
+    """
+    match (report or {}).get("over"):
+        case None | "":
+            return None
+        case "rounds":
+            return "All rounds of this season are played. The next season begins when the other divisions are done."
+        case over:
+            why = (report or {}).get("why") or f"Its first blocks did not count ({over})."
+            return f"No more rounds are played in this season: {why}"
 
 
 async def names_of(session: AsyncSession, subjects: Sequence[str]) -> dict[str, str]:

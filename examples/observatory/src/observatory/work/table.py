@@ -31,6 +31,8 @@ __all__ = ["PlayedEpisode", "PlayedRound", "Table", "make_table"]
 
 _NO_END = 10**9
 """More rounds, and blocks, than anybody plays."""
+_REMARKS = {"game_faults": "game_faults", "spoiled": "spoiled_blocks"}
+"""Which remark of a tournament says why it was stopped, by the reason."""
 _PLATFORM = "crash"
 """The ``error_type`` of episodes that the platform spoiled."""
 
@@ -62,7 +64,7 @@ class Table:
 
     report: JsonObject
     """``standings``, the first one first (``subject``, ``place``, ``rating``, ``low``, ``high``, ``won``, ``played``,
-    ``rounds``), ``pairs`` and ``over``."""
+    ``rounds``), ``pairs``, ``over``, and ``why`` in words where the season cannot go on."""
     over: str
     """Why no round follows; empty: one does, or there is nobody to play it."""
     config: JsonObject | None = None
@@ -185,6 +187,7 @@ def _report(tournament: Tournament, over: str) -> JsonObject:
     )
     return {
         "over": over,
+        "why": next((one.message for one in found.remarks if one.code == _REMARKS.get(over)), None),
         "standings": [
             {
                 "subject": one.name,
