@@ -19,7 +19,7 @@ from coworld_client.seat.answers import NOTHING, default_action, understood
 from coworld_client.seat.controllers import load_controller
 from coworld_client.seat.llm import MOST_TRIES, LlmPlayer
 from coworld_core.errors import UsageError
-from coworld_core.rules import Frame, ReplayHeader, ReplayWriter
+from coworld_core.rules import Frame, ReplayHeader, ReplayWriter, read_replay
 from coworld_runner.errors import unwrapped
 from coworld_runner.own_players.reading import read_own_player
 
@@ -164,6 +164,8 @@ async def test_free_text_is_the_action(tmp_path: Path) -> None:
             tasks.start_soon(play_seat, lambda *_: "yes", table.url(1))
             await play_seat(player, table.url(0))
             tasks.cancel_scope.cancel()
+        replay = read_replay(table.match.replay(reason="over"))
+    assert [tick.by for tick in replay.ticks[1:]] == [{0: "llm"}, {}, {0: "llm"}]
     assert [line["action"] for line in kept(path)[0]] == ["Say something, 3 to go.", "Say something, 1 to go."]
 
 

@@ -54,7 +54,7 @@ def replay_is_played_back(pages: Pages, played: Path) -> None:
         expect(page.locator("#board pre")).to_have_text("|")
         expect(page.get_by_role("button", name="Play")).to_be_visible()
         page.locator("body").press("ArrowLeft")
-        expect(page.locator("#notice")).to_have_text("Seat 0: take 1")
+        expect(page.locator("#notice")).to_have_text("Seat 0 (human): take 1")
         page.get_by_label("Tick").press("Home")
         expect(page.locator("#status")).to_have_text("Tick 0")
         fits(page)

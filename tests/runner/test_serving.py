@@ -19,7 +19,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 
 from coworld_core.episode.conduct import read_conduct
-from coworld_core.rules import RulesError, Ticks, Turns, read_replay
+from coworld_core.rules import RulesError, Ticks, Turns, read_replay, trajectory
 from coworld_runner import random_player
 from coworld_runner.serving.outbox import MAX_NOTICES, Outbox
 
@@ -71,6 +71,32 @@ async def test_a_game_from_hello_to_over() -> None:
     replay = read_replay(table.match.replay(reason="over", results=over["results"]))
     assert [tick.drawing for tick in replay.ticks] == ["||||", "|", ""]
     assert not any(token in line for token in TOKENS for line in table.said)
+
+
+async def test_the_replay_names_who_decided_in_a_seat_that_a_person_takes_over_and_hands_back() -> None:
+    async with serving(sticks=6) as table, sit(table, 1) as other:
+
+        async def take_one(seat: ClientConnection, tick: int, **more: Any) -> None:
+            """Act in seat 0, and have the other seat answer."""
+            while (await turn(seat))["tick"] != tick:
+                pass
+            await seat.send(json.dumps({"type": "act", "tick": tick, "action": {"take": 1}, **more}))
+            while (await turn(other))["tick"] != tick + 1:
+                pass
+            await tell(other, tick + 1, {"take": 1})
+
+        async with sit(table, 0) as bot:
+            await take_one(bot, 0)
+            async with sit(table, 0) as person:
+                await take_one(person, 2, by="human")
+        async with sit(table, 0) as back:
+            await take_one(back, 4, by="llm")
+            over = await until_over(back)
+        await table.over.wait()
+    replay = read_replay(table.match.replay(reason="over", results=over["results"]))
+    assert [tick.by for tick in replay.ticks] == [{}, {}, {}, {0: "human"}, {}, {0: "llm"}, {}]
+    rows = [row for row in trajectory(Sticks, replay).to_records() if row["seat"] == 0 and row["acts"]]
+    assert [(row["tick"], row["by"]) for row in rows] == [(0, None), (2, "human"), (4, "llm")]
 
 
 def act(tick: Any, action: Any) -> str:

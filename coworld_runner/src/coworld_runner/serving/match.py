@@ -37,6 +37,9 @@ OWN_QUEUE: Final = 1.0
 """Delays of up to this many seconds until an observation is delivered count as ours; longer ones are the
 client's."""
 
+MAX_BY: Final = 40
+"""The most characters of what a player says of who decided."""
+
 MAX_LINES: Final = 100
 """The most log lines for one seat."""
 
@@ -52,6 +55,8 @@ class _Seat:
     outbox: Outbox | None = None
     seen: bool = False
     action: Any = None
+    by: str = ""
+    """Who decided that action, if the player says it."""
     acted: bool = False
     told: int = -1
     """The tick of the newest observation in its outbox; -1 once that has been delivered."""
@@ -205,7 +210,7 @@ class Match:
     def _hear(self, slot: int, message: str | bytes) -> str | None:
         seat = self._seats[slot]
         try:
-            tick, action = _read_act(message)
+            tick, action, by = _read_act(message)
         except ValueError as error:
             return self._refused(slot, str(error))
         if self._end is not None:
@@ -223,7 +228,7 @@ class Match:
             seat.action = self._play.read(slot, action)
         except ActionRefused as refused:
             return self._refused(slot, refused.message)
-        seat.acted = True
+        seat.acted, seat.by = True, by
         self._charge(seat)
         used = max(anyio.current_time() - seat.asked, 0.0)
         self.events.add(self._play.tick, ACTED, slot, seconds=round(used, 6))
@@ -261,7 +266,7 @@ class Match:
                     self.events.add(self._play.tick, IDLE, slot)
             done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
             self._frame = self._play.frame()
-            self._writer.add(self._frame, done)
+            self._writer.add(self._frame, done, by={slot: self._seats[slot].by for slot in done})
         if self._failure is not None:
             raise self._failure
         self._log(f"game over after {self._play.tick} ticks")
@@ -303,7 +308,7 @@ class Match:
     def _ask(self) -> None:
         now = anyio.current_time()
         for seat in self._seats:
-            seat.action, seat.acted, seat.told, seat.asked = None, False, self._play.tick, now
+            seat.action, seat.by, seat.acted, seat.told, seat.asked = None, "", False, self._play.tick, now
         for slot, seat in enumerate(self._seats):
             if seat.outbox is not None:
                 seat.outbox.put(self._observe(slot))
@@ -384,8 +389,8 @@ class Match:
         return f'{{"type":"refused","tick":{self._play.tick},"reason":{_json(reason)}{told}}}'
 
 
-def _read_act(message: str | bytes) -> tuple[int, Any]:
-    """The tick and the action of a player's message.
+def _read_act(message: str | bytes) -> tuple[int, Any, str]:
+    """The tick and the action of a player's message, and who decided it, if it says so.
 
     Raises:
         ValueError: The message is not valid; the text says why.
@@ -401,7 +406,10 @@ def _read_act(message: str | bytes) -> tuple[int, Any]:
     tick = said.get("tick")
     if not isinstance(tick, int) or isinstance(tick, bool) or "action" not in said:
         raise ValueError("an act has a tick, which is a whole number, and an action")
-    return tick, said["action"]
+    by = said.get("by", "")
+    if not isinstance(by, str) or len(by) > MAX_BY:
+        raise ValueError(f"an act's by is a text of at most {MAX_BY} characters")
+    return tick, said["action"], by
 
 
 def _state(frame: Frame) -> str:

@@ -5,7 +5,7 @@ let send = () => {};
 
 function act(action) {
   if (ended || !now || !now.your_turn) return;
-  send({ type: "act", tick: now.tick, action });
+  send({ type: "act", tick: now.tick, action, by: "human" });
   for (const button of el("controls").querySelectorAll("button")) button.disabled = true;
 }
 
