@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 from support.chat import Chat, chat_server
-from support.served import Sticks, serving
+from support.served import Talk, serving
 
 from coworld_client.seat import SeatError, play_seat
 from coworld_client.seat.answers import NOTHING, default_action, understood
@@ -140,21 +140,6 @@ async def test_an_address_that_does_not_answer_is_said_without_the_key(
             await played(LlmPlayer(model="tiny", base_url=url, key=KEY))
     assert failed.value.code == code
     assert KEY not in str(failed.value)
-
-
-class Talk(Sticks):
-    """Words are actions."""
-
-    Action = str
-
-    def legal(self, seat: int) -> None:
-        return None
-
-    def step(self, actions: Mapping[int, Any]) -> None:
-        self.left, self.turn = self.left - 1, 1 - self.turn
-
-    def text(self, seat: int) -> str:
-        return f"Say something, {self.left} to go."
 
 
 async def test_free_text_is_the_action(tmp_path: Path) -> None:
