@@ -297,6 +297,9 @@ async def open_server(
         compress: Whether to compress messages.
         max_size: The most bytes of a frame; None: no limit.
     """
+    # Connections inherit it. asyncio itself does it only for sockets that say they are TCP, as those of
+    # `socket.create_server` do not; without it, a second small frame waits until the first one is acknowledged.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = await serve(
         connected,
         sock=listener,
