@@ -61,7 +61,7 @@ class Sticks(Rules):
 class Talk(Sticks):
     """Words are actions."""
 
-    Action = str
+    Action = str  # pyright: ignore[reportAssignmentType]
 
     def legal(self, seat: int) -> None:
         return None
