@@ -100,3 +100,11 @@ def test_rollout() -> None:
     found = figures("rollout.py", "--rounds", "1", "--episodes", "10")
     assert set(found["of_bare"]) >= {"nim: random", "nim: a function", "nim: AECEnv", "gather: a function"}
     assert found["two_processes_ticks_per_second"] > 0
+
+
+@pytest.mark.timeout(300)
+def test_serving() -> None:
+    found = figures("serving.py", "--rounds", "1", "--turns", "200")
+    assert found["of_bare"] > 0
+    assert found["kib_of_a_seat"] > 0
+    assert found["seconds_from_init_to_page"] > 0

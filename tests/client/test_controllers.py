@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from typing import Any
 import anyio
 import pytest
 from support.chat import Chat, chat_server
-from support.served import Sticks, serving
+from support.served import Talk, serving
 
 from coworld_client.seat import SeatError, play_seat
 from coworld_client.seat.answers import NOTHING, default_action, understood
 from coworld_client.seat.controllers import load_controller
 from coworld_client.seat.llm import MOST_TRIES, LlmPlayer
 from coworld_core.errors import UsageError
-from coworld_core.rules import Frame, ReplayHeader, ReplayWriter
+from coworld_core.rules import Frame, ReplayHeader, ReplayWriter, read_replay
 from coworld_runner.errors import unwrapped
 from coworld_runner.own_players.reading import read_own_player
 
@@ -142,21 +142,6 @@ async def test_an_address_that_does_not_answer_is_said_without_the_key(
     assert KEY not in str(failed.value)
 
 
-class Talk(Sticks):
-    """Words are actions."""
-
-    Action = str
-
-    def legal(self, seat: int) -> None:
-        return None
-
-    def step(self, actions: Mapping[int, Any]) -> None:
-        self.left, self.turn = self.left - 1, 1 - self.turn
-
-    def text(self, seat: int) -> str:
-        return f"Say something, {self.left} to go."
-
-
 async def test_free_text_is_the_action(tmp_path: Path) -> None:
     path = tmp_path / "artifact.zip"
     with model(lambda words: words.splitlines()[0], path) as (_, player):
@@ -164,6 +149,8 @@ async def test_free_text_is_the_action(tmp_path: Path) -> None:
             tasks.start_soon(play_seat, lambda *_: "yes", table.url(1))
             await play_seat(player, table.url(0))
             tasks.cancel_scope.cancel()
+        replay = read_replay(table.match.replay(reason="over"))
+    assert [tick.by for tick in replay.ticks[1:]] == [{0: "llm"}, {}, {0: "llm"}]
     assert [line["action"] for line in kept(path)[0]] == ["Say something, 3 to go.", "Say something, 1 to go."]
 
 

@@ -13,35 +13,73 @@ from support.served_program import program
 pytestmark = pytest.mark.browser
 
 NARROW = {"width": 360, "height": 740}
+MIDDLE = {"width": 768, "height": 1024}
 
 
 def fits(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than the screen"
 
 
-def test_a_person_plays_with_buttons_and_keys_while_another_watches(pages: Pages, tmp_path: Path) -> None:
+def focused(page: Page) -> str:
+    """What has the focus, in words; keys alone must be enough to know where one is."""
+    return str(page.evaluate("document.activeElement.ariaLabel || document.activeElement.textContent"))
+
+
+def test_people_play_with_keys_alone_while_another_watches(pages: Pages, tmp_path: Path) -> None:
     with program(tmp_path) as game:
         base = f"http://127.0.0.1:{game.port}"
         first = pages(f"{base}/client/player?slot=0&token={TOKENS[0]}", size=NARROW, dark=True, alone=True)
         expect(first.locator("#status")).to_have_text("Waiting")
-        second = pages(f"{base}/clients/player?slot=1&token={TOKENS[1]}")
+        second = pages(f"{base}/clients/player?slot=1&token={TOKENS[1]}", size=MIDDLE)
         viewer = pages(f"{base}/client/global", size=NARROW)
+        wide = pages(f"{base}/client/global", dark=True)
         expect(first.locator("#status")).to_have_text("Your turn")
         expect(first.locator("#controls button")).to_have_text(["1take 1", "2take 2", "3take 3"])
-        fits(first)
-        fits(viewer)
-        first.get_by_role("button", name="take 1").click()
+        for page in (first, second, viewer, wide):
+            fits(page)
+        for _ in range(2):
+            first.keyboard.press("Tab")
+        assert focused(first) == "1take 1"
+        first.keyboard.press("Enter")
         expect(viewer.locator("#board pre")).to_have_text("|||")
         second.keyboard.press("2")
         expect(viewer.locator("#status")).to_have_text("Tick 2")
+        expect(first.get_by_role("button", name="take 1")).to_be_focused()
         first.keyboard.press("9")
-        first.keyboard.press("Tab")
         first.keyboard.press("1")
         expect(first.locator("#status")).to_have_text("The game is over")
         expect(viewer.locator("#seats li")).to_have_text(["Seat 01", "Seat 10"])
         assert game.process.wait(20) == 0
 
     replay_is_played_back(pages, tmp_path)
+
+
+def test_words_are_sent_with_enter(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.served:Talk") as game:
+        base = f"http://127.0.0.1:{game.port}/client/player"
+        first, second = (
+            pages(f"{base}?slot={slot}&token={TOKENS[slot]}", size=size, dark=slot == 1)
+            for slot, size in enumerate((MIDDLE, NARROW))
+        )
+        box, other = first.get_by_label("Your words"), second.get_by_label("Your words")
+        box.focus()
+        first.keyboard.type("Two lines,")
+        first.keyboard.press("Shift+Enter")
+        first.keyboard.type("both mine")
+        first.keyboard.press("Enter")
+        other.focus()
+        second.keyboard.type("42")
+        second.keyboard.press("Enter")
+        expect(box).to_be_focused()
+        expect(box).to_have_value("")
+        first.keyboard.press("Enter")
+        expect(other).to_be_focused()
+        fits(second)
+        second.keyboard.press("Enter")
+        expect(second.locator("#status")).to_have_text("The game is over")
+        assert game.process.wait(20) == 0
+        said = [next(iter(tick.actions.values())) for tick in game.replay().ticks[1:]]
+    assert said == ["Two lines,\nboth mine", "42", "", ""]
 
 
 def replay_is_played_back(pages: Pages, played: Path) -> None:
@@ -54,7 +92,7 @@ def replay_is_played_back(pages: Pages, played: Path) -> None:
         expect(page.locator("#board pre")).to_have_text("|")
         expect(page.get_by_role("button", name="Play")).to_be_visible()
         page.locator("body").press("ArrowLeft")
-        expect(page.locator("#notice")).to_have_text("Seat 0: take 1")
+        expect(page.locator("#notice")).to_have_text("Seat 0 (human): take 1")
         page.get_by_label("Tick").press("Home")
         expect(page.locator("#status")).to_have_text("Tick 0")
         fits(page)

@@ -110,7 +110,7 @@ async def test_there_is_no_game_in_a_viewer(viewer: Server, path: str) -> None:
     with pytest.raises(InvalidStatus) as caught:
         async with connect(viewer.ws(path)):
             pass
-    assert caught.value.response.status_code == 403
+    assert caught.value.response.status_code == 404
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -161,5 +161,5 @@ async def test_a_bad_uri_is_refused(service: Server, query: str, status: int) ->
     with pytest.raises(InvalidStatus) as caught:
         async with connect(service.ws(f"/replay{query}")):
             pass
-    assert caught.value.response.status_code == 403
+    assert caught.value.response.status_code == status
     assert get(service.http("/healthz"))[0] == 200

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paintarena.match import Lateness
 from paintarena.rules import MOVES, NOBODY, Action, Board, action_from
 
 ACTIONS: list[Action] = list(MOVES)
@@ -92,3 +93,11 @@ def test_every_action_has_its_word(action: Action) -> None:
 def test_an_empty_board_is_refused(width: int, height: int, slots: int) -> None:
     with pytest.raises(ValueError, match="must be positive"):
         Board(width, height, slots=slots)
+
+
+@pytest.mark.parametrize(("delay", "late"), [(-1.0, False), (0.0, False), (0.1, False), (0.11, True)])
+def test_a_tick_is_late_after_a_whole_period(delay: float, late: bool) -> None:
+    lateness = Lateness()
+    assert lateness.note(delay, period=0.1) is late
+    assert lateness.ticks == int(late)
+    assert lateness.worst == (delay if late else 0)

@@ -11,16 +11,10 @@ from threading import Event, Thread
 
 import anyio
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import WebSocketRoute
-from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from paintarena import hosting
-from paintarena.logs import Log
 from paintarena.testing import Server, running, small_config
-from paintarena.web import refuse
 
 SLOW = {"max_ticks": 10_000, "tick_rate": 10, "player_connect_timeout_seconds": 0}
 
@@ -131,32 +125,6 @@ async def test_a_crowd_at_the_end_of_a_replay(tmp_path: Path) -> None:
                 server.process.send_signal(signal.SIGCONT)
                 assert await anyio.to_thread.run_sync(server.wait) == 0
     said_nothing_but(server)
-
-
-async def test_a_viewer_who_is_refused_with_the_farewell(caplog: pytest.LogCaptureFixture) -> None:
-    """The server tells a client that it ends, and in the same moment the client's handler turns it down."""
-    coming, decided = anyio.Event(), anyio.Event()
-
-    async def late(viewer: WebSocket) -> None:
-        coming.set()
-        await decided.wait()
-        await refuse(viewer)
-
-    log = Log()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = hosting.web_server(Starlette(routes=[WebSocketRoute("/", late)]), log=log)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(server.serve, [listener])
-            async with await anyio.connect_tcp("127.0.0.1", listener.getsockname()[1]) as client:
-                await client.send(upgrade("/"))
-                await coming.wait()
-                (connection,) = server.server_state.connections
-                # the handler is next, before the connection is told that it is closed
-                decided.set()
-                connection.shutdown()
-                assert (await client.receive()).startswith(b"HTTP/1.1 500")
-            await server.stop()
-    assert not [record for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.parametrize("viewer", ["page", "socket"])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import tracemalloc
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from pydantic import BaseModel, field_validator
@@ -17,12 +20,16 @@ from support.games import Gather
 from support.served import TOKENS, Sticks, Table, hear, serving, sit, tell
 from support.served_program import program
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
+from websockets.http11 import Request, Response
 
 from coworld_core.episode.conduct import read_conduct
-from coworld_core.rules import RulesError, Ticks, Turns, read_replay
+from coworld_core.rules import RulesError, Ticks, Turns, read_config, read_replay, trajectory
 from coworld_runner import random_player
+from coworld_runner.serving.match import Match
 from coworld_runner.serving.outbox import MAX_NOTICES, Outbox
+from coworld_runner.serving.server import open_server
 
 
 async def turn(seat: ClientConnection) -> dict[str, Any]:
@@ -72,6 +79,32 @@ async def test_a_game_from_hello_to_over() -> None:
     replay = read_replay(table.match.replay(reason="over", results=over["results"]))
     assert [tick.drawing for tick in replay.ticks] == ["||||", "|", ""]
     assert not any(token in line for token in TOKENS for line in table.said)
+
+
+async def test_the_replay_names_who_decided_in_a_seat_that_a_person_takes_over_and_hands_back() -> None:
+    async with serving(sticks=6) as table, sit(table, 1) as other:
+
+        async def take_one(seat: ClientConnection, tick: int, **more: Any) -> None:
+            """Act in seat 0, and have the other seat answer."""
+            while (await turn(seat))["tick"] != tick:
+                pass
+            await seat.send(json.dumps({"type": "act", "tick": tick, "action": {"take": 1}, **more}))
+            while (await turn(other))["tick"] != tick + 1:
+                pass
+            await tell(other, tick + 1, {"take": 1})
+
+        async with sit(table, 0) as bot:
+            await take_one(bot, 0)
+            async with sit(table, 0) as person:
+                await take_one(person, 2, by="human")
+        async with sit(table, 0) as back:
+            await take_one(back, 4, by="llm")
+            over = await until_over(back)
+        await table.over.wait()
+    replay = read_replay(table.match.replay(reason="over", results=over["results"]))
+    assert [tick.by for tick in replay.ticks] == [{}, {}, {}, {0: "human"}, {}, {0: "llm"}, {}]
+    rows = [row for row in trajectory(Sticks, replay).to_records() if row["seat"] == 0 and row["acts"]]
+    assert [(row["tick"], row["by"]) for row in rows] == [(0, None), (2, "human"), (4, "llm")]
 
 
 def act(tick: Any, action: Any) -> str:
@@ -393,6 +426,63 @@ async def test_messages_that_wait_are_few() -> None:
     outbox.put("later")
     outbox.notify("later")
     assert (await outbox.take(), await outbox.take(), outbox.close_reason) == (["end"], [], "over")
+
+
+async def test_a_small_frame_does_not_wait_for_the_one_before() -> None:
+    """Two in a row would otherwise take the 40 ms after which a system acknowledges what nothing answers."""
+    found: list[int] = []
+
+    async def connected(connection: ServerConnection) -> None:
+        found.append(connection.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    async def route(connection: ServerConnection, request: Request) -> Response | None:
+        return None
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with (
+            open_server(connected, route, listener),
+            connect(f"ws://127.0.0.1:{listener.getsockname()[1]}", proxy=None) as client,
+        ):
+            await client.wait_closed()
+    assert found == [1]
+
+
+class Endless(Sticks):
+    """As long as it is asked to be, and with little to see."""
+
+    def legal(self, seat: int) -> list[Sticks.Action]:
+        return [self.Action(take=1)]
+
+    def draw(self) -> str:
+        return f"{self.left:05}"
+
+
+async def test_a_long_game_takes_no_more_memory_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that read nothing are there as well; of what stays, events are limited and the replay is packed."""
+    monkeypatch.setattr("coworld_runner.serving.match.MAX_EVENTS", 200)
+    config = read_config(Endless, {"tokens": list(TOKENS), "sticks": 2500})
+    match = Match(Endless, config, seed=1, log=lambda line: None)
+    for slot in range(2):
+        match.join(slot)
+    match.watch()
+    held: list[int] = []
+
+    async def act() -> None:
+        for tick in range(2500):
+            if tick in (500, 2499):
+                held.append(tracemalloc.get_traced_memory()[0])
+            message = json.dumps({"type": "act", "tick": tick, "action": {"take": 1}})
+            while match.hear(tick % 2, message) is not None:
+                await anyio.lowlevel.checkpoint()
+
+    tracemalloc.start()
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(act)
+            await match.play()
+    finally:
+        tracemalloc.stop()
+    assert held[1] - held[0] < 2000 * 20, "bytes for each tick: an hour of ten in a second would take megabytes"
 
 
 # --- rules that fail ------------------------------------------------------------------------------------------------

@@ -189,6 +189,11 @@ TABLE = [
     Line("an act without an action", says('{"type": "act", "tick": 0}'), "refused: an act has a tick"),
     Line("a tick that is text", says(act("0", {"take": 1})), "refused: an act has a tick"),
     Line("a tick that is true", says(act(True, {"take": 1})), "refused: an act has a tick"),
+    Line(
+        "an act by a name without end",
+        says(json.dumps({"type": "act", "tick": 0, "action": {"take": 1}, "by": "x" * 41})),
+        "refused: an act's by",
+    ),
     Line("a tick that is over", says(act(-1, {"take": 1})), "refused: too late"),
     Line("a tick to come", says(act(1, {"take": 1})), "refused: tick 1 has not come yet"),
     Line("a tick far away", says(act(10**30, {"take": 1})), "refused: tick 1000000000000000000000"),

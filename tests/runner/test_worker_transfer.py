@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import socket
 import tracemalloc
 from collections.abc import AsyncGenerator
@@ -170,6 +171,14 @@ async def test_no_time_at_all(server: PutServer) -> None:
     assert server.puts == []
 
 
+async def test_a_post_is_never_sent_again(server: PutServer) -> None:
+    server.faults["/note"] = [503]
+    async with Transfers() as transfers:
+        with pytest.raises(TransferError, match="answered 503"):
+            await transfers.put(f"{server.url}/note", b"x", content_type="text/plain", what="note", method="POST")
+    assert [put.status for put in server.puts] == [503]
+
+
 @pytest.mark.parametrize("shape", ["file://{}", "{}"])
 async def test_files(tmp_path: Path, shape: str) -> None:
     source = tmp_path / "source"
@@ -179,6 +188,18 @@ async def test_files(tmp_path: Path, shape: str) -> None:
     await put(uri, source)
     assert target.read_bytes() == b"from a file"
     await put(uri, b"again")
+    assert target.read_bytes() == b"again"
+    assert [path.name for path in target.parent.iterdir()] == ["target"]
+
+
+async def test_a_file_that_is_mounted_by_itself_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(self: Path, target: Path) -> Path:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    target = tmp_path / "target"
+    target.write_bytes(b"a longer one")
+    monkeypatch.setattr(Path, "replace", busy)
+    await put(str(target), b"again")
     assert target.read_bytes() == b"again"
     assert [path.name for path in target.parent.iterdir()] == ["target"]
 

@@ -16,9 +16,9 @@ RUN ln -s /usr/bin/python3 /usr/local/bin/python
 ENV PYTHONPATH=/opt/site PYTHONUNBUFFERED=1
 COPY site /opt/site
 COPY paintarena /opt/site/paintarena
-RUN python -c "import paintarena.server, paintarena.players.frontier, paintarena.players.sweep"
+RUN python -c "import paintarena.hosting, paintarena.server, paintarena.players.frontier, paintarena.players.sweep"
 """
-_LIBRARIES = ["anyio", "starlette", "uvicorn", "websockets", "click", "h11", "idna", "typing_extensions"]
+_LIBRARIES = ["anyio", "coworld_core", "coworld_runner", "idna", "typing_extensions", "websockets"]
 
 
 def paintarena_image() -> str:

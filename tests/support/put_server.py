@@ -89,6 +89,7 @@ async def put_server(
 
     app = web.Application(client_max_size=1 << 30)
     app.router.add_put("/{path:.*}", put)
+    app.router.add_post("/{path:.*}", put)
     app.router.add_get("/{path:.*}", get)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()

@@ -18,7 +18,7 @@ from coworld_core.rules import Rules, RulesConfig, RulesError, read_config
 from coworld_runner.serving.match import Match
 from coworld_runner.serving.server import game_server, talked_out
 
-__all__ = ["TOKENS", "Broken", "Sticks", "Table", "hear", "serving", "sit", "tell"]
+__all__ = ["TOKENS", "Broken", "Sticks", "Table", "Talk", "hear", "serving", "sit", "tell"]
 
 TOKENS = ("secret-of-seat-0", "secret-of-seat-1")
 
@@ -56,6 +56,21 @@ class Sticks(Rules):
 
     def draw(self) -> str:
         return "|" * self.left
+
+
+class Talk(Sticks):
+    """Words are actions."""
+
+    Action = str  # pyright: ignore[reportAssignmentType]
+
+    def legal(self, seat: int) -> None:
+        return None
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.left, self.turn = self.left - 1, 1 - self.turn
+
+    def text(self, seat: int) -> str:
+        return f"Say something, {self.left} to go."
 
 
 @dataclass

@@ -24,8 +24,10 @@ def test_a_game_of_words_is_played_and_over() -> None:
     assert play.results()["reason"]
 
 
-def test_chance_is_that_of_the_rules() -> None:
-    rules = rules_of(TextArena, "KuhnPoker-v0", seats=2)
+@pytest.mark.parametrize(("game", "seats"), [("KuhnPoker-v0", 2), ("ThreeCardMonte-v0", 1)])
+def test_chance_is_that_of_the_rules(game: str, seats: int) -> None:
+    """Also of games that make a generator of their own."""
+    rules = rules_of(TextArena, game, seats=seats)
     plays = [Play(rules, seed=seed) for seed in (1, 1, *range(2, 8))]
     texts = [play.observe(play.to_act[0]) for play in plays]
     assert texts[0] == texts[1]

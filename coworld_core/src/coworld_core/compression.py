@@ -6,6 +6,7 @@ elsewhere may be made to fill a disk, so nothing here unpacks more than it was a
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Callable
 from typing import IO, Literal
@@ -13,7 +14,7 @@ from typing import IO, Literal
 from .errors import CoworldError
 from .sizes import shown_size
 
-__all__ = ["Compression", "Unpacker", "detect_compression", "sniff_compression"]
+__all__ = ["Compression", "Unpacker", "detect_compression", "sniff_compression", "unpack"]
 
 Compression = Literal["none", "zlib", "gzip"]
 """How bytes are packed."""
@@ -60,6 +61,26 @@ def detect_compression(file: IO[bytes], *, name: str = "") -> Compression:
         except zlib.error:
             return "none"
     return compression
+
+
+def unpack(data: bytes, *, limit: int, what: str, source: str, error: type[CoworldError]) -> bytes:
+    """Unpack bytes, however often they were packed: a replay may have been compressed a second time in transfer.
+
+    Args:
+        data: The bytes; those that are not packed are returned as they are.
+        limit: How many bytes they may unpack to.
+        what: What is unpacked, in messages and in front of codes: "replay".
+        source: Where it came from, for messages.
+        error: The class of errors raised.
+
+    Raises:
+        CoworldError: Of the given class, with a code as in `Unpacker.run`.
+    """
+    while (packing := detect_compression(io.BytesIO(data), name=source)) != "none":
+        plain = io.BytesIO()
+        Unpacker(packing, limit=limit, what=what, source=source, error=error).run(io.BytesIO(data).read, plain.write)
+        data = plain.getvalue()
+    return data
 
 
 class Unpacker:

@@ -47,6 +47,8 @@ class LlmPlayer:
         transport: Another transport, for tests.
     """
 
+    controller = "llm"
+
     def __init__(
         self,
         *,

@@ -118,6 +118,8 @@ class _Sitting:
 
         # Controllers of ours see all that the game says; others what concerns them.
         self._decide: Callable[[dict[str, Any]], Any] = getattr(self._player, "decide", decide)
+        by = getattr(self._player, "controller", None) if hasattr(self._player, "decide") else None
+        self._by = {} if by is None else {"by": by}
         self._refused = 0
         self._asked: dict[str, Any] | None = None
         self.greeted = False
@@ -188,7 +190,8 @@ class _Sitting:
         if action is PASS:
             return
         try:
-            text = json.dumps({"type": "act", "tick": asked["tick"], "action": action}, allow_nan=False)
+            said = {"type": "act", "tick": asked["tick"], "action": action, **self._by}
+            text = json.dumps(said, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise SeatError(f"The player failed {where}: {_said(error)}", code="player_failed") from error
         # What the game said before it closed, `over` perhaps, is still to be read; and then, how it closed.

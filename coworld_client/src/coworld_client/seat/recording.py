@@ -20,6 +20,8 @@ class RecordedPlayer:
         slot: Whose actions; None: those of the seat that it sits in.
     """
 
+    controller = "recording"
+
     def __init__(self, actions: Mapping[int, Mapping[int, Any]], *, source: str, slot: int | None = None) -> None:
         self._actions = actions
         self._source = source

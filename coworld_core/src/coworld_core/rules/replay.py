@@ -6,7 +6,6 @@ the game ended. The replay of a game that failed has everything up to the failur
 
 from __future__ import annotations
 
-import io
 import json
 import zlib
 from collections.abc import Generator, Mapping
@@ -16,7 +15,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..compression import Unpacker, detect_compression
+from ..compression import unpack
 from ..tables import TableRow, Tabular, html_table
 from .errors import ReplayFormatError, RulesError
 from .game import Rules
@@ -67,6 +66,10 @@ class ReplayTick(BaseModel):
     )
     to_act: list[int] = Field(description="The seats whose action was awaited.")
     drawing: str = ""
+    by: dict[int, str] = Field(
+        default_factory=dict[int, str],
+        description="Who decided in a seat, where its player said so: human for a person on a page, llm, recording.",
+    )
 
 
 class RulesReplay(BaseModel):
@@ -92,6 +95,8 @@ class TrajectoryStep:
         observation: What it saw, as JSON.
         legal: Its legal actions; None if the type alone defines them.
         action: What it did; None if it missed its turn or was not to act.
+        by: Who decided, where the player said so: `human` for a person on a page, `llm`, `recording`; else None. It may
+            change from tick to tick, since a person may take a seat over and hand it back.
         score: Its score after that tick: only at the last one, or at every one if the rules have `live_scores`.
     """
 
@@ -102,6 +107,7 @@ class TrajectoryStep:
     observation: Any
     legal: list[Any] | None
     action: Any
+    by: str | None = None
     score: float | None = None
 
 
@@ -122,6 +128,7 @@ class Trajectory(Tabular):
                 "observation": to_json(step.observation),
                 "legal": None if step.legal is None else to_json(step.legal),
                 "action": None if step.action is None else to_json(step.action),
+                "by": step.by,
                 "score": step.score,
             }
             for step in self.steps
@@ -143,10 +150,14 @@ class ReplayWriter:
         self._packed = bytearray()
         self._add(header.model_dump(mode="json"))
 
-    def add(self, frame: Frame, actions: Mapping[int, Any] | None = None) -> None:
-        """Add a frame, and the actions that led to it."""
+    def add(
+        self, frame: Frame, actions: Mapping[int, Any] | None = None, *, by: Mapping[int, str] | None = None
+    ) -> None:
+        """Add a frame, the actions that led to it, and who decided them, where that is known."""
         done = {str(seat): action for seat, action in (actions or {}).items()}
-        self._add({"tick": frame.tick, "actions": done, "to_act": frame.to_act, "drawing": frame.drawing})
+        line = {"tick": frame.tick, "actions": done, "to_act": frame.to_act, "drawing": frame.drawing}
+        said = {str(seat): name for seat, name in (by or {}).items() if name}
+        self._add({**line, "by": said} if said else line)
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
         """Add the end and return the whole replay; nothing can be added afterwards."""
@@ -164,7 +175,7 @@ def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY)
         ReplayFormatError: Code `replay_invalid` if it is not a replay, or a code of `Unpacker` if it is damaged or
             unpacks to more than `limit` bytes.
     """
-    lines = _unpacked(data, source, limit).split(b"\n")
+    lines = unpack(data, limit=limit, what="replay", source=source, error=ReplayFormatError).split(b"\n")
     texts = [line for line in lines if line]
     if not texts:
         raise _invalid(source, "it has no line")
@@ -216,16 +227,16 @@ def trajectory(rules: type[Rules], replay: RulesReplay) -> Trajectory:
     play = _begun(rules, replay)
     steps: list[TrajectoryStep] = []
     told: list[TrajectoryStep] = []
-    for actions in chain(_ticks_again(play, replay), (None,)):
+    for seen in chain(_ticks_again(play, replay), (None,)):
         # Actions are known before the tick, scores after it.
         scores = play.scores_now()
         steps += [replace(step, score=scores[step.seat]) for step in told] if scores else told
-        if actions is not None:
-            told = [_step(play, seat, name, actions.get(seat)) for seat, name in enumerate(replay.header.names)]
+        if seen is not None:
+            told = [_step(play, seat, name, seen) for seat, name in enumerate(replay.header.names)]
     return Trajectory(steps=tuple(steps))
 
 
-def _step(play: Play, seat: int, name: str, action: Any) -> TrajectoryStep:
+def _step(play: Play, seat: int, name: str, seen: ReplayTick) -> TrajectoryStep:
     legal = play.options(seat)
     return TrajectoryStep(
         tick=play.tick,
@@ -234,7 +245,8 @@ def _step(play: Play, seat: int, name: str, action: Any) -> TrajectoryStep:
         acts=seat in play.to_act,
         observation=play.observation(seat),
         legal=None if legal is None else to_plain(list(legal)),
-        action=action,
+        action=seen.actions.get(seat),
+        by=seen.by.get(seat),
     )
 
 
@@ -249,11 +261,11 @@ def _begun(rules: type[Rules], replay: RulesReplay) -> Play:
     return Play(rules, config=config, seats=header.seats, seed=header.seed)
 
 
-def _ticks_again(play: Play, replay: RulesReplay) -> Generator[Mapping[int, Any]]:
-    """Play tick by tick, yielding the actions of each tick before they are done."""
+def _ticks_again(play: Play, replay: RulesReplay) -> Generator[ReplayTick]:
+    """Play tick by tick, yielding each tick before its actions are done."""
     for number, seen in enumerate(replay.ticks):
         if number:
-            yield seen.actions
+            yield seen
             # Replays do not distinguish defaults from chosen actions; both are legal.
             play.step(
                 {seat: None if action is None else play.read(seat, action) for seat, action in seen.actions.items()}
@@ -262,16 +274,6 @@ def _ticks_again(play: Play, replay: RulesReplay) -> Generator[Mapping[int, Any]
         then = Frame(tick=seen.tick, to_act=tuple(seen.to_act), drawing=seen.drawing)
         if frame != then:
             raise RulesError(f"it was {then}, and is now {frame}", where="play_again", tick=seen.tick)
-
-
-def _unpacked(data: bytes, source: str, limit: int) -> bytes:
-    # A replay may have been compressed a second time in transfer.
-    while (packing := detect_compression(io.BytesIO(data), name=source)) != "none":
-        plain = io.BytesIO()
-        unpacker = Unpacker(packing, limit=limit, what="replay", source=source, error=ReplayFormatError)
-        unpacker.run(io.BytesIO(data).read, plain.write)
-        data = plain.getvalue()
-    return data
 
 
 def _invalid(source: str, problem: str, *, line: int | None = None, code: str = "replay_invalid") -> ReplayFormatError:

@@ -291,7 +291,7 @@ Websocket `/player?slot=N&token=T`; text frames, one JSON object each, with its 
 
 | To the game | |
 | --- | --- |
-| `act` | `tick` of the observation that it answers, and `action` |
+| `act` | `tick` of the observation that it answers, and `action`; perhaps `by`, who decided, which the replay keeps |
 
 An `act` counts for its own tick only, and only the first that is legal; for any other the answer is `refused`. Who
 connects again with the same slot and token gets `hello` and the present `observe`; the older connection is closed. A

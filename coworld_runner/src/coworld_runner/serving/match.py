@@ -41,6 +41,9 @@ client's."""
 SLOW: Final = 5.0
 """Seconds without a move after which spectators are told whose moves the game is waiting for."""
 
+MAX_BY: Final = 40
+"""The most characters of what a player says of who decided."""
+
 MAX_LINES: Final = 100
 """The most log lines for one seat."""
 
@@ -59,6 +62,8 @@ class _Seat:
     outbox: Outbox | None = None
     seen: bool = False
     action: Any = None
+    by: str = ""
+    """Who decided that action, if the player says it."""
     acted: bool = False
     told: int = -1
     """The tick of the newest observation in its outbox; -1 once that has been delivered."""
@@ -231,7 +236,7 @@ class Match:
     def _hear(self, slot: int, message: str | bytes) -> str | None:
         seat = self._seats[slot]
         try:
-            tick, action = _read_act(message)
+            tick, action, by = _read_act(message)
         except ValueError as error:
             return self._refused(slot, str(error))
         if self._end is not None:
@@ -249,7 +254,7 @@ class Match:
             seat.action = self._play.read(slot, action)
         except ActionRefused as refused:
             return self._refused(slot, refused.message)
-        seat.acted = True
+        seat.acted, seat.by = True, by
         seat.charge()
         used = max(anyio.current_time() - seat.asked, 0.0)
         self.events.add(self._play.tick, ACTED, slot, seconds=round(used, 6))
@@ -289,7 +294,7 @@ class Match:
                     self.events.add(self._play.tick, IDLE, slot)
             done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
             self._frame = self._play.frame()
-            self._writer.add(self._frame, done)
+            self._writer.add(self._frame, done, by={slot: self._seats[slot].by for slot in done})
         if self._failure is not None:
             raise self._failure
         self._log(f"game over after {self._play.tick} ticks")
@@ -329,7 +334,7 @@ class Match:
     def _ask(self) -> None:
         now = anyio.current_time()
         for seat in self._seats:
-            seat.action, seat.acted, seat.told, seat.asked = None, False, self._play.tick, now
+            seat.action, seat.by, seat.acted, seat.told, seat.asked = None, "", False, self._play.tick, now
         self._show()
 
     def _show(self) -> None:
@@ -406,8 +411,8 @@ class Match:
         return f'{{"type":"refused","tick":{self._play.tick},"reason":{_json(reason)}{told}}}'
 
 
-def _read_act(message: str | bytes) -> tuple[int, Any]:
-    """The tick and the action of a player's message.
+def _read_act(message: str | bytes) -> tuple[int, Any, str]:
+    """The tick and the action of a player's message, and who decided it, if it says so.
 
     Raises:
         ValueError: The message is not valid; the text says why.
@@ -423,7 +428,10 @@ def _read_act(message: str | bytes) -> tuple[int, Any]:
     tick = said.get("tick")
     if not isinstance(tick, int) or isinstance(tick, bool) or "action" not in said:
         raise ValueError("an act has a tick, which is a whole number, and an action")
-    return tick, said["action"]
+    by = said.get("by", "")
+    if not isinstance(by, str) or len(by) > MAX_BY:
+        raise ValueError(f"an act's by is a text of at most {MAX_BY} characters")
+    return tick, said["action"], by
 
 
 def _schemas(rules: type[Rules]) -> dict[str, Any]:

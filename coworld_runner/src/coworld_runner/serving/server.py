@@ -7,10 +7,11 @@ import http
 import logging
 import re
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Protocol
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import anyio
@@ -23,11 +24,13 @@ from coworld_core.errors import CoworldError
 from coworld_core.rules import RulesError
 from coworld_core.rules.wire import MAX_FRAME
 
-from .match import Match
 from .outbox import Outbox
 from .pages import Document, render
 
 __all__ = [
+    "Load",
+    "Reply",
+    "ServedGame",
     "address_of",
     "content_response",
     "game_server",
@@ -54,19 +57,66 @@ FLOOD_PAUSE: Final = 0.05
 
 MAX_VIEWERS: Final = 1000
 
-_Reply = Callable[[str | bytes], str | None]
-_Load = Callable[[str], Awaitable[Sequence[str]]]
+Reply = Callable[[str | bytes], str | None]
+"""Takes a message and may return an answer."""
+
+Load = Callable[[str], Awaitable[Sequence[str]]]
 """Loads the messages that show the replay at an address."""
+
+_Pages = Callable[[str], Document]
+"""Makes a page of its name: `player`, `global`, `replay`, or one of the game's own."""
+
+
+class ServedGame(Protocol):
+    """A running game as its connections see it. What is to be sent goes into outboxes, so no client is waited for."""
+
+    def join(self, slot: int, /) -> Outbox:
+        """Give a seat to a new connection."""
+        ...
+
+    def leave(self, slot: int, outbox: Outbox, /) -> None:
+        """Record that the connection behind `outbox` is gone."""
+        ...
+
+    def hear(self, slot: int, message: str | bytes, /) -> str | None:
+        """Handle a message from a seat, and return an answer if it is refused."""
+        ...
+
+    def delivered(self, slot: int, /) -> None:
+        """Record that a seat's pending messages were sent."""
+        ...
+
+    def watch(self) -> Outbox:
+        """Add a spectator."""
+        ...
+
+    def unwatch(self, outbox: Outbox, /) -> None:
+        """Remove a spectator."""
+        ...
+
+    def fail(self, error: RulesError, /) -> None:
+        """End the game with a failure that a new connection has met."""
+        ...
 
 
 @asynccontextmanager
-async def game_server(match: Match, tokens: Sequence[str], *, listener: socket.socket) -> AsyncGenerator[Server]:
+async def game_server(
+    game: ServedGame,
+    tokens: Sequence[str],
+    *,
+    listener: socket.socket,
+    pages: _Pages = render,
+    operators: Mapping[str, Reply] = MappingProxyType({}),
+) -> AsyncGenerator[Server]:
     """Serve a running game.
 
     Args:
-        match: The game.
+        game: The game.
         tokens: The secret of each seat.
         listener: The socket to listen on.
+        pages: Its pages: `player`, `global`, and one for each of `operators`.
+        operators: Sockets of the game's own, by name: each is a spectator's whose messages are answered. They need no
+            token, so they are for games that are asked for them.
     """
     watching = 0
 
@@ -77,23 +127,23 @@ async def game_server(match: Match, tokens: Sequence[str], *, listener: socket.s
             if url.path == "/player":
                 slot = seat_of(url, tokens)
                 assert slot is not None, "nobody else gets here"
-                outbox = match.join(slot)
+                outbox = game.join(slot)
                 try:
                     await converse(
-                        connection, outbox, answer=partial(match.hear, slot), sent=partial(match.delivered, slot)
+                        connection, outbox, answer=partial(game.hear, slot), sent=partial(game.delivered, slot)
                     )
                 finally:
-                    match.leave(slot, outbox)
+                    game.leave(slot, outbox)
             else:
                 watching += 1
-                outbox = match.watch()
+                outbox = game.watch()
                 try:
-                    await converse(connection, outbox, pause=VIEWER_PAUSE)
+                    await converse(connection, outbox, answer=operators.get(url.path[1:]), pause=VIEWER_PAUSE)
                 finally:
                     watching -= 1
-                    match.unwatch(outbox)
+                    game.unwatch(outbox)
         except RulesError as error:
-            match.fail(error)
+            game.fail(error)
 
     async def route(connection: ServerConnection, request: Request) -> Response | None:
         url = address_of(request)
@@ -101,10 +151,10 @@ async def game_server(match: Match, tokens: Sequence[str], *, listener: socket.s
             if seat_of(url, tokens) is None:
                 return connection.respond(http.HTTPStatus.FORBIDDEN, "slot or token missing or wrong\n")
             return None
-        if url.path == "/global":
+        if url.path == "/global" or url.path[1:] in operators:
             full = watching >= MAX_VIEWERS
             return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "too many watch\n") if full else None
-        return _common(connection, url, pages=("player", "global"), home="client/global")
+        return _common(connection, url, pages=pages, names=("player", "global", *operators), home="client/global")
 
     async with open_server(connected, route, listener) as server:
         yield server
@@ -112,7 +162,12 @@ async def game_server(match: Match, tokens: Sequence[str], *, listener: socket.s
 
 @asynccontextmanager
 async def replay_server(
-    messages: Sequence[str] | None, *, load: _Load, listener: socket.socket
+    messages: Sequence[str] | None,
+    *,
+    load: Load,
+    listener: socket.socket,
+    pages: _Pages = render,
+    answer: Reply | None = None,
 ) -> AsyncGenerator[Server]:
     """Serve one replay, or in the older dialect the replays that requests name with `?uri=`.
 
@@ -120,6 +175,8 @@ async def replay_server(
         messages: The messages that show the one replay; None: each request names its replay.
         load: Loads a replay by its address.
         listener: The socket to listen on.
+        pages: Makes the page `replay`.
+        answer: Answers messages of viewers; None: they are ignored.
     """
 
     async def named(url: SplitResult) -> Sequence[str]:
@@ -134,19 +191,19 @@ async def replay_server(
             return
         except ConnectionClosed:
             return
-        await converse(connection, outbox)
+        await converse(connection, outbox, answer=answer)
 
     async def route(connection: ServerConnection, request: Request) -> Response | None:
         url = address_of(request)
         is_page = re.match(r"/clients?/replay(/|$)", url.path)
         if not is_page and not re.match(r"/replay(/|$)", url.path):
-            return _common(connection, url, pages=(), home="client/replay")
+            return _common(connection, url, pages=pages, names=(), home="client/replay")
         try:
             await named(url)
         except CoworldError as error:
             status = http.HTTPStatus.NOT_FOUND if parse_qs(url.query).get("uri") else http.HTTPStatus.BAD_REQUEST
             return connection.respond(status, f"{error.message}\n")
-        return page_response(render("replay")) if is_page else None
+        return page_response(pages("replay")) if is_page else None
 
     async with open_server(connected, route, listener, compress=True) as server:
         yield server
@@ -156,7 +213,7 @@ async def converse(
     connection: ServerConnection,
     outbox: Outbox,
     *,
-    answer: _Reply | None = None,
+    answer: Reply | None = None,
     sent: Callable[[], None] | None = None,
     pause: float = 0.0,
 ) -> None:
@@ -240,9 +297,14 @@ async def open_server(
         compress: Whether to compress messages.
         max_size: The most bytes of a frame; None: no limit.
     """
+    # Connections inherit it. asyncio itself does it only for sockets that say they are TCP, as those of
+    # `socket.create_server` do not; without it, a second small frame waits until the first one is acknowledged.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = await serve(
         connected,
         sock=listener,
+        # asyncio listens once more, with room for a hundred who wait unless told.
+        backlog=socket.SOMAXCONN,
         process_request=route,
         max_size=max_size,
         max_queue=4,
@@ -289,12 +351,14 @@ def seat_of(url: SplitResult, tokens: Sequence[str]) -> int | None:
     return int(slot) if right else None
 
 
-def _common(connection: ServerConnection, url: SplitResult, *, pages: Sequence[str], home: str) -> Response:
+def _common(
+    connection: ServerConnection, url: SplitResult, *, pages: _Pages, names: Sequence[str], home: str
+) -> Response:
     """The routes that every server has: health, the pages under both prefixes, and a way from the root to one."""
     if url.path == "/healthz":
         return _response(http.HTTPStatus.OK, b'{"ok":true}', {"Content-Type": "application/json"})
-    if match := re.fullmatch(rf"/clients?/({'|'.join(pages) or '$'})", url.path):
-        return page_response(render(match[1]))
+    if match := re.fullmatch(rf"/clients?/({'|'.join(names) or '$'})", url.path):
+        return page_response(pages(match[1]))
     if url.path == "/":
         return _response(http.HTTPStatus.TEMPORARY_REDIRECT, b"", {"Location": home})
     return connection.respond(http.HTTPStatus.NOT_FOUND, "no such page\n")

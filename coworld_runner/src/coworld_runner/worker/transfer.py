@@ -7,13 +7,14 @@ of these for a while.
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import math
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import unquote_to_bytes
 
 import anyio
@@ -29,7 +30,9 @@ from ..package._sources import fetch, read_source
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
-__all__ = ["Transfers", "read_document"]
+__all__ = ["Method", "Transfers", "read_document"]
+
+Method = Literal["PUT", "POST"]
 
 _log = logging.getLogger("coworld.worker")
 
@@ -131,18 +134,26 @@ class Transfers:
             await client.aclose()
 
     async def put(
-        self, uri: str, content: Path | bytes, *, content_type: str, what: str, until: float | None = None
+        self,
+        uri: str,
+        content: Path | bytes,
+        *,
+        content_type: str,
+        what: str,
+        method: Method = "PUT",
+        until: float | None = None,
     ) -> None:
         """Upload a file or bytes, retrying transient failures.
 
         Files are written atomically, and missing parent directories are created. An http(s) server gets a PUT with a
-        Content-Length; 409 and 412 count as "already there".
+        Content-Length; 409 and 412 count as "already there". A POST is sent once: to repeat it might do harm.
 
         Args:
             uri: An http(s) or file address, or a path.
             content: A file, streamed from the disk, or bytes.
             content_type: Its media type.
             what: A name for the content, for messages.
+            method: How it is sent to an http(s) server.
             until: The deadline, on the event loop's clock; None: a minute from now.
 
         Raises:
@@ -163,7 +174,7 @@ class Transfers:
             asked: float | None = None
             try:
                 with anyio.fail_at(until):
-                    status, asked = await self._put_once(uri, content, content_type)
+                    status, asked = await self._send_once(method, uri, content, content_type)
             except _Passing as error:
                 said = str(error)
             except TimeoutError:
@@ -178,14 +189,16 @@ class Transfers:
                 said = f"{shown_url(uri)} answered {status}"
                 if not says_later(status):
                     raise _failed(what, uri, said, "upload_refused", status=status)
-            pause = tries.again(asked)
+            pause = tries.again(asked) if method == "PUT" else None
             if pause is None:
                 break
             _log.warning("%s not uploaded yet: %s; trying again in %.1f s", what, said, pause)
             await anyio.sleep(pause)
         raise _failed(what, uri, said, "upload_failed")
 
-    async def _put_once(self, uri: str, content: Path | bytes, content_type: str) -> tuple[int, float | None]:
+    async def _send_once(
+        self, method: Method, uri: str, content: Path | bytes, content_type: str
+    ) -> tuple[int, float | None]:
         import httpx2
 
         if self._client is None:
@@ -199,9 +212,8 @@ class Transfers:
         # object stores reject a body of unknown length
         headers = {"Content-Type": content_type, "Content-Length": str(size)}
         try:
-            response = await self._client.put(
-                uri, content=content if isinstance(content, bytes) else _pieces(content, size), headers=headers
-            )
+            body = content if isinstance(content, bytes) else _pieces(content, size)
+            response = await self._client.request(method, uri, content=body, headers=headers)
         except httpx2.InvalidURL as error:
             raise UsageError(f"{shown_url(uri)} is not an address: {error}.", code="bad_url") from None
         except httpx2.RequestError as error:
@@ -227,7 +239,13 @@ async def _pieces(path: Path, size: int) -> AsyncGenerator[bytes]:
 def _write_file(path: Path, content: Path | bytes, what: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content, sync=True)
+        try:
+            write_whole(path, content, sync=True)
+        except OSError as error:
+            # A single file that is mounted into a container cannot be replaced, only filled.
+            if error.errno != errno.EBUSY:
+                raise
+            path.write_bytes(content if isinstance(content, bytes) else content.read_bytes())
     except OSError as error:
         raise TransferError(
             f"The {what} could not be written to {path}: {error.strerror}.",

@@ -156,12 +156,35 @@ class TextArena(LibraryRules):
             if name.startswith("textarena") and getattr(module, "random", None) is random
         ]
         try:
+            chance = _Chance(self.rng)
             for module in found:
-                module.random = self.rng  # pyright: ignore[reportAttributeAccessIssue]
+                module.random = chance  # pyright: ignore[reportAttributeAccessIssue]
             yield
         finally:
             for module in found:
                 module.random = random  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class _Chance:
+    """What games take for the module `random`: everything in it draws from one generator.
+
+    Args:
+        rng: The generator.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        class Random(random.Random):
+            """A generator of a game's own; one without a seed would be another one in each process."""
+
+            def __init__(self, seed: Any = None) -> None:
+                super().__init__(rng.getrandbits(64) if seed is None else seed)
+
+        self.Random = Random
+        self._rng = rng
+
+    def __getattr__(self, name: str) -> Any:
+        """Find the function of the module that has this name."""
+        return getattr(self._rng, name)
 
 
 def _environment(game: str) -> Any:

@@ -5,12 +5,9 @@ Whoever may see the episode may read it, so nothing that is said here holds a to
 
 import sys
 from collections import deque
-from functools import partial
-from http.client import HTTPException
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
 POST_SECONDS: Final = 2.0
 """Patience with one post; the end of the game waits this long at most."""
@@ -59,13 +56,15 @@ class Log:
         """Post what is waiting; also during cancellation, because the last lines matter most."""
         if self._uri is None or not self._waiting:
             return
-        from paintarena.artifacts import post_text
+        import httpx2
 
         text = "".join(f"{line}\n" for line in self._waiting)
         self._waiting.clear()
-        post = partial(post_text, self._uri, text, seconds=POST_SECONDS)
         try:
             with anyio.fail_after(POST_SECONDS, shield=True):
-                await anyio.to_thread.run_sync(post, abandon_on_cancel=True)
-        except (OSError, ValueError, HTTPException) as error:
-            print(f"log lines could not be posted: {error}", file=sys.stderr, flush=True)
+                async with httpx2.AsyncClient(timeout=POST_SECONDS) as client:
+                    kind = {"Content-Type": "text/plain; charset=utf-8"}
+                    (await client.post(self._uri, content=text.encode(), headers=kind)).raise_for_status()
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+            reason = str(error).partition("?")[0] or type(error).__name__
+            print(f"log lines could not be posted: {reason}", file=sys.stderr, flush=True)

@@ -7,9 +7,10 @@ from typing import Final, Literal
 
 import anyio
 
+from coworld_core.rules import RulesError
+from coworld_runner.serving.outbox import Outbox
 from paintarena.config import Config, Json, is_tick_rate
 from paintarena.logs import Log
-from paintarena.outbox import Outbox
 from paintarena.rules import Board, action_from
 
 LEAD_IN: Final = 0.5
@@ -120,9 +121,15 @@ class Match:
         """Remove a spectator."""
         self._viewers.discard(outbox)
 
+    def delivered(self, slot: int) -> None:
+        """Take note that `slot` was told everything; its time is not counted."""
+
+    def fail(self, error: RulesError) -> None:
+        """Never called: these rules take any action."""
+
     # What clients say
 
-    def hear_player(self, slot: int, message: str | bytes) -> str | None:
+    def hear(self, slot: int, message: str | bytes) -> str | None:
         """Take a message of the player of `slot`; return an answer when it is not understood.
 
         `{"move": "up" | "down" | "left" | "right" | "stay"}` changes the held action. Any other word counts
@@ -214,13 +221,11 @@ class Match:
         """Return the results as JSON; the score of a slot is the number of tiles it owns."""
         return _json(self._results()).encode()
 
-    def replay(self) -> list[bytes]:
-        """Return the replay as pieces of one JSON object: config without tokens, names, frames and results."""
+    def replay(self) -> bytes:
+        """Return the replay as JSON: config without tokens, names, frames and results."""
         head = _json({"config": self._config.public, "player_names": list(self._config.names)})
-        pieces = [head[:-1].encode(), b',"frames":[']
-        for index, frame in enumerate(self._frames):
-            pieces += [b"," if index else b"", frame]
-        return [*pieces, b'],"results":', self.results(), b"}"]
+        pieces = [head[:-1].encode(), b',"frames":[', b",".join(self._frames), b'],"results":', self.results(), b"}"]
+        return b"".join(pieces)
 
     def _results(self) -> dict[str, Json]:
         scores = self._board.scores

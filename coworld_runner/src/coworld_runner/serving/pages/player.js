@@ -2,18 +2,30 @@ let about = null;
 let now = null;
 let ended = false;
 let send = () => {};
+let held = false; // whether the focus was among the controls that went away
+
+// Show other controls; whoever had the focus there, and has moved it nowhere else, gets it back with the next ones.
+function place(...nodes) {
+  held = held || el("controls").contains(document.activeElement);
+  el("controls").replaceChildren(...nodes);
+  const first = el("controls").querySelector("textarea, button");
+  if (!first) return;
+  if (held && document.activeElement === document.body) first.focus();
+  held = false;
+}
 
 function act(action) {
   if (ended || !now || !now.your_turn) return;
-  send({ type: "act", tick: now.tick, action });
+  send({ type: "act", tick: now.tick, action, by: "human" });
+  held = el("controls").contains(document.activeElement);
   for (const button of el("controls").querySelectorAll("button")) button.disabled = true;
 }
 
 function showChoices() {
   setNotice("");
-  if (!now.your_turn) { el("controls").replaceChildren(); return; }
+  if (!now.your_turn) { place(); return; }
   if (now.legal) {
-    el("controls").replaceChildren(...now.legal.map((action, number) => {
+    place(...now.legal.map((action, number) => {
       const key = number < 9 ? [make("kbd", { "aria-hidden": "true" }, String(number + 1))] : [];
       const button = make("button", { type: "button" }, ...key, words(action));
       button.addEventListener("click", () => act(action));
@@ -21,12 +33,20 @@ function showChoices() {
     }));
     return;
   }
-  const typed = make("textarea", { "aria-label": "Your action, as JSON", spellcheck: "false" });
+  const plain = about.action_schema && about.action_schema.type === "string";
+  const typed = make("textarea", { "aria-label": plain ? "Your words" : "Your action, as JSON", spellcheck: String(plain) });
   const button = make("button", { type: "button" }, "Send");
   button.addEventListener("click", () => {
+    if (plain) { act(typed.value); return; }
     try { act(JSON.parse(typed.value)); } catch { act(typed.value); }
   });
-  el("controls").replaceChildren(typed, button);
+  // As in a chat: Enter sends, and with Shift it begins another line.
+  typed.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    button.click();
+  });
+  place(typed, button);
 }
 
 function hear(message) {

@@ -25,7 +25,9 @@ function show(tick) {
   slider.value = String(at);
   slider.setAttribute("aria-valuetext", `tick ${seen.tick} of ${ticks[ticks.length - 1].tick}`);
   setStatus(last ? endings[head.reason] || head.reason || "The end" : `Tick ${seen.tick}`);
-  const done = Object.entries(seen.actions).map(([seat, action]) => `${head.header.names[seat]}: ${action === null ? "no action" : words(action)}`);
+  const by = seen.by || {};
+  const actor = (seat) => head.header.names[seat] + (by[seat] ? ` (${by[seat]})` : "");
+  const done = Object.entries(seen.actions).map(([seat, action]) => `${actor(seat)}: ${action === null ? "no action" : words(action)}`);
   setNotice(done.join(" · "));
 }
 

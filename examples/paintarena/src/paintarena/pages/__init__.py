@@ -1,47 +1,15 @@
-"""The browser pages: each one file, with shared style and script put into it, and nothing fetched from elsewhere.
+"""The browser pages: each one file, with shared style and script put into it, and nothing fetched from elsewhere."""
 
-They are put together because a page may be opened below any path prefix of a proxy that passes on its own
-routes only.
-"""
-
-import base64
-import hashlib
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
 
-Page = Literal["player", "global", "admin", "replay"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Document:
-    """A finished page.
-
-    Attributes:
-        html: The whole document.
-        policy: The `Content-Security-Policy` that lets exactly its own style and script run.
-    """
-
-    html: str
-    policy: str
+from coworld_runner.serving.pages import Document, document
 
 
 @cache
-def render(page: Page) -> Document:
-    """Return `page`, with `common.css`, `common.js` and its own script inside."""
+def render(page: str) -> Document:
+    """Return `player`, `global`, `admin` or `replay`, with `common.css`, `common.js` and its own script inside."""
     folder = files(__name__)
-    style = (folder / "common.css").read_text("utf-8")
-    script = (folder / "common.js").read_text("utf-8") + (folder / f"{page}.js").read_text("utf-8")
-    shell = (folder / f"{page}.html").read_text("utf-8")
-    html = shell.replace("/*style*/", style).replace("/*script*/", script)
-    policy = (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
-        # A hosted page is told its socket by `?address=`, which may be anywhere.
-        "connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'"
-    )
-    return Document(html=html, policy=policy)
-
-
-def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    names = (f"{page}.html", "common.css", "common.js", f"{page}.js")
+    shell, style, common, own = ((folder / name).read_text("utf-8") for name in names)
+    return document(shell, style=style, script=common + own)
