@@ -95,11 +95,6 @@ def test_seconds(value: float, shown: str) -> None:
     assert text.seconds(value) == shown
 
 
-def test_plural() -> None:
-    assert text.plural(1, "episode") == "1 episode"
-    assert text.plural(2, "episode") == "2 episodes"
-
-
 def test_shown_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert text.shown_path(tmp_path / "a" / "b") == "a/b"

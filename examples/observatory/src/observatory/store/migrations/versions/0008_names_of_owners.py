@@ -13,7 +13,7 @@ down_revision = "0007"
 branch_labels = None
 depends_on = None
 
-_SEATS = sa.table("participants", *(sa.column(name) for name in ("user_id", "policy_version_id", "player_name")))
+_SEATS = sa.table("participants", sa.column("user_id"), sa.column("policy_version_id"), sa.column("player_name"))
 _USERS = sa.table("users", sa.column("id"), sa.column("name"))
 
 
