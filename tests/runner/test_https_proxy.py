@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Generator
+from contextlib import ExitStack
 
 import pytest
 
@@ -61,6 +62,19 @@ def _ask(port: int, request: str) -> str:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(f"{request}\r\n\r\n".encode("latin-1"))
         return b"".join(iter(lambda: connection.recv(1024), b"")).decode()
+
+
+def test_one_client_does_not_take_the_way_out_from_the_others(proxy: int, capsys: pytest.CaptureFixture[str]) -> None:
+    with ExitStack() as held:
+        for _ in range(32):
+            held.enter_context(socket.create_connection(("127.0.0.1", proxy), timeout=10))
+        # accepted in turn, so this one is too many
+        assert held.enter_context(socket.create_connection(("127.0.0.1", proxy), timeout=10)).recv(1) == b""
+        with socket.create_connection(("127.0.0.1", proxy), timeout=10, source_address=("127.0.0.2", 0)) as another:
+            another.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert another.recv(1024).startswith(b"HTTP/1.1 200 ")
+    (told,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert told["refused"] == "more than 32 connections at a time"
 
 
 def test_what_is_refused_is_told_once_without_what_a_terminal_obeys(

@@ -22,6 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
 __all__ = ["HTTPS", "LISTENS", "Proxy", "host_problem", "is_named", "is_public", "main"]
 
@@ -36,6 +37,8 @@ _CONNECT_SECONDS = 20.0
 _IDLE_SECONDS = 900.0
 """A model may think for minutes without a byte."""
 _MOST_TOLD = 100
+_MOST_EACH = 32
+"""Connections of one client at a time, so that no player takes the way out from the others."""
 _CHUNK = 1 << 16
 
 
@@ -110,12 +113,33 @@ class Proxy(ThreadingHTTPServer):
         super().__init__(address, _Handler)
         self.hosts = tuple(hosts)
         self._told: set[tuple[str, str]] = set()
-        self._telling = threading.Lock()
+        self._open: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own, unless its client has too many."""
+        with self._lock:
+            before = self._open.get(client_address[0], 0)
+            if before < _MOST_EACH:
+                self._open[client_address[0]] = before + 1
+        if before < _MOST_EACH:
+            super().process_request(request, client_address)
+        else:
+            self.tell(f"more than {_MOST_EACH} connections at a time", "one player does not get")
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._open[client_address[0]] -= 1
 
     def tell(self, target: str, why: str) -> None:
         """Write down a refusal, once."""
-        target = re.sub(r"[^!-~]", "?", target)[:300]
-        with self._telling:
+        target = re.sub(r"[^ -~]", "?", target)[:300]
+        with self._lock:
             if (target, why) not in self._told and len(self._told) < _MOST_TOLD:
                 self._told.add((target, why))
                 sys.stdout.write(json.dumps({"refused": target, "why": why}) + "\n")
