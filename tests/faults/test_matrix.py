@@ -578,8 +578,9 @@ def expected(game_behaviour: str, player_behaviour: str) -> tuple[set[Blame], se
         # both are there to be seen from the beginning, and either ends the episode
         return set(), {*misdeed, *failure}
     if player_behaviour == "exits-3":
-        # it never connects, so the game never comes to its own misdeeds
-        return set(failure), set()
+        # It never connects, so the game comes to its own misdeeds only if it takes the look at the free seat for a
+        # player, and is quicker than its end.
+        return set(failure), set(misdeed)
     # a game that plays for a quarter of a second and fails proves nothing about its players
     return set(misdeed or failure), set()
 

@@ -199,7 +199,7 @@ async def test_the_audit_log_tells_who_did_what_and_no_secret(tmp_path: Path) ->
         assert [line["action"] for line in mine][-2:] == ["team.acted", "coworld.shown"]
         text = json.dumps(lines)
         for secret in (ann.token, session_token, web.cookies["observatory_session"]):
-            assert secret.rpartition("_")[2] not in text
+            assert secret[-20:] not in text
         assert "hush" not in text
 
 
