@@ -145,8 +145,9 @@ os.execvp("python3", ["python3", "player.py", "well"])
 
 
 @pytest.mark.parametrize("backend_name", DOCKER)
-async def test_which_hosts_players_reach_by_https(arena: Arena) -> None:
+async def test_which_hosts_players_reach_by_https(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a server at an address of the internet, as far as this machine is concerned."""
+    monkeypatch.setenv("COWORLD_COLLECTOR_IMAGE", arena.image)
     where, wild, other, inside = (f"{name}.coworld-test.example" for name in ("api", "a.wild", "other", "inside"))
     with https_server(arena.image, where, wild, other, inside=inside) as server:
         urls = [f"https://{host}/" for host in (where, wild, other, inside, server.address)] + [f"https://{where}:80/"]
