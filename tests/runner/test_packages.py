@@ -438,7 +438,7 @@ async def test_a_manifest_behind_an_address(site: Site, tmp_path: Path, monkeypa
     site.page("/m.json?key=secret", manifest())
     package = await resolve_package(f"{site.url}/m.json?key=secret")
     assert package.manifest.game.version == "1.2.3"
-    assert package.source == package.report.source == f"{site.url}/m.json?…"
+    assert package.source == package.report.source == f"{site.url}/m.json"
     assert (package.fetched, package.path, package.directory) == (True, None, None)
     assert package.default_results_dir() == tmp_path / "coworld-results"
     headers = site.asked[0][1]
@@ -625,7 +625,7 @@ async def test_a_wrong_manifest_from_elsewhere_lists_its_issues(site: Site) -> N
     for path in ("/raw?key=secret", "/api"):
         error = await failing(f"{site.url}{path}")
         assert isinstance(error, ManifestError)
-        assert error.report.source == site.url + path.replace("key=secret", "…")
+        assert error.report.source == site.url + path.partition("?")[0]
         assert error.message.startswith(error.report.source)
 
 

@@ -16,15 +16,24 @@ _SECRET_PARAMETER = re.compile(
 )
 
 
-def shown_url(url: object) -> str:
-    """An address without user and password, fragment, and a query that may let somebody in."""
+def shown_url(url: object, *, query: bool = False) -> str:
+    """An address without user and password, query and fragment, of at most 200 characters.
+
+    Args:
+        url: The address.
+        query: Whether to show a query in which no parameter is known to let somebody in, and any length: for addresses
+            of our own, whose parameters are known.
+    """
     try:
         parts = urlsplit(str(url))
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return HIDDEN
     host = f"[{host}]" if ":" in host else host
-    place = f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}" if parts.scheme else parts.path
+    bare = parts._replace(netloc=f"{host}{f':{port}' if port else ''}", query="", fragment="")
+    place = bare.geturl() if parts.scheme else parts.path
+    if not query:
+        return place[:200]
     if not parts.query:
         return place
     names = [pair.partition("=")[0] for pair in parts.query.split("&")]

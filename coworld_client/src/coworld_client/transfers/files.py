@@ -373,7 +373,7 @@ class _Fetch:
     def _shown(self) -> str:
         from coworld_core.urls import shown_url
 
-        return shown_url(str(self.url))
+        return shown_url(str(self.url), query=True)
 
     def _refused(self, why: str, code: str) -> TransferRefused:
         return TransferRefused(

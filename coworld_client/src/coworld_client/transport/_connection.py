@@ -248,7 +248,7 @@ class Connection:
     def _what(self, method: str, target: str | httpx2.URL) -> str:
         url = self.url(target)
         own = origin_of(url) == self.origin
-        return f"{method} {url.path.removeprefix(self.base.path) if own else shown_url(url)}"
+        return f"{method} {url.path.removeprefix(self.base.path) if own else shown_url(url, query=True)}"
 
     async def _send(
         self,
@@ -311,7 +311,7 @@ class Connection:
             response = await self.http.send(request, stream=True, auth=None)
         except (httpx2.TransportError, httpx2.InvalidURL, OSError) as error:
             raise unreachable(error, what, self.origin) from error
-        logger.debug("%s %s: %d", method, shown_url(url), response.status_code)
+        logger.debug("%s %s: %d", method, shown_url(url, query=True), response.status_code)
         return response
 
     def _redirected(self, url: httpx2.URL, response: httpx2.Response, what: str, *, elsewhere: bool) -> httpx2.URL:

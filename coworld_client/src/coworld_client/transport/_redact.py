@@ -22,7 +22,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         if secret:
             text = text.replace(secret, HIDDEN)
     text = _BEARER.sub(rf"\g<1>{HIDDEN}", text)
-    return _URL.sub(lambda match: shown_url(match[1]), text)
+    return _URL.sub(lambda match: shown_url(match[1], query=True), text)
 
 
 def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:

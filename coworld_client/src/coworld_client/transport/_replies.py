@@ -121,7 +121,7 @@ async def refusal(response: httpx2.Response, what: str, server: str, secrets: It
     words = detail_text(detail) or response.reason_phrase or "no reason given"
     hint = None
     if 300 <= status < 400:
-        words = f"a redirect to {shown_url(headers.get('location', ''))}"
+        words = f"a redirect to {shown_url(headers.get('location', ''), query=True)}"
         hint = "Only reading follows redirects. Is the server's address right?"
     return error_for_status(status)(
         f"The server answered {status} to {what}: {words}",

@@ -215,7 +215,7 @@ def _records(
         settled = place if isinstance(place, _Settled) else found[url]
         yield SourceRecord(
             runnable=runnable,
-            url=shown_url(url),
+            url=shown_url(url, query=True),
             status=settled.status,
             code=settled.code,
             message=settled.message,
