@@ -201,6 +201,12 @@ class History:
             played += [PlayedMatch(players=(name,), name="bye") for name in byes]
         return self._round[first], tuple(played)
 
+    def matches(self, first: int, end: int) -> int:
+        """How many matches a round has that is over, byes included (``round``)."""
+        begin = self._end[first - 1] if first else 0
+        byes = sum(len(self._byes.get(part, ())) for part in range(first, end)) if self._byes else 0
+        return len({*self._match[begin : self._end[end - 1]]}) + byes
+
     def _blocks_in(self, part: int) -> range:
         return range((self._end[part - 1] if part else 0) + 1, self._end[part] + 1)
 
@@ -239,6 +245,11 @@ class PlayedRounds(Sequence[tuple[PlayedMatch, ...]]):
 
     def __iter__(self) -> Iterator[tuple[PlayedMatch, ...]]:
         return (matches for _, matches in self.numbered())
+
+    @property
+    def matches(self) -> int:
+        """How many matches they have in all, byes included."""
+        return sum(map(self._history.matches, self._firsts, self._ends))
 
     def numbered(self) -> Iterator[tuple[int, tuple[PlayedMatch, ...]]]:
         """They with their numbers, the first one first."""

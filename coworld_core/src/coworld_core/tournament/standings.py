@@ -323,7 +323,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 "pairs": tuple(pairs),
                 "rounds": len(field.played),
                 "matches": matches,
-                "matches_before": sum(map(len, field.played)) - len(matches),
+                "matches_before": self._played().matches - len(matches),
                 "commissioned": self.league.report(self.active),
             }
         )
