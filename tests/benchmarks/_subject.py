@@ -12,21 +12,11 @@ from typing import Any, Literal
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.images import docker_client, ensure_python_image  # noqa: E402
+from support.images import docker_client  # noqa: E402
+from support.paintarena_image import paintarena_image  # noqa: E402
 
 BackendName = Literal["process", "docker"]
 
-_PAINTARENA = """
-ARG BASE_IMAGE
-FROM ${BASE_IMAGE}
-RUN ln -s /usr/bin/python3 /usr/local/bin/python
-ENV PYTHONPATH=/opt/site PYTHONUNBUFFERED=1
-COPY site /opt/site
-COPY paintarena /opt/site/paintarena
-RUN python -c "import paintarena.hosting, paintarena.server, paintarena.players.frontier, paintarena.players.sweep"
-USER 65534:65534
-"""
-_LIBRARIES = ["anyio", "coworld_core", "coworld_runner", "idna", "typing_extensions", "websockets"]
 NETWORK = f"coworld-benchmark-floor-{os.getpid()}"
 
 
@@ -69,16 +59,7 @@ def subject(package: str, backend: BackendName, scratch: Path, *, seconds: float
     if package == "paintarena":
         directory = ROOT / "examples/paintarena"
         config: dict[str, Any] = {"width": 12, "height": 8, "max_ticks": max(1, round(20 * seconds)), "tick_rate": 20}
-        image = (
-            ensure_python_image(
-                "coworld-paintarena",
-                _PAINTARENA,
-                {"paintarena": directory / "src/paintarena"},
-                _LIBRARIES,
-            )
-            if backend == "docker"
-            else "{{PAINTARENA_IMAGE}}"
-        )
+        image = paintarena_image() if backend == "docker" else "{{PAINTARENA_IMAGE}}"
     elif package == "misfits":
         from support.misfit_kit import PACKAGE, ensure_image
 

@@ -8,6 +8,7 @@ from typing import Final, Literal
 import anyio
 
 from coworld_core.rules import RulesError
+from coworld_runner.serving.countdown import Countdown
 from coworld_runner.serving.outbox import Outbox
 from paintarena.config import Config, Json, is_tick_rate
 from paintarena.logs import Log
@@ -62,8 +63,7 @@ class Match:
 
     def __init__(self, config: Config, *, log: Log, countdown: float = 0.0) -> None:
         self._config = config
-        self._countdown = countdown
-        self._starts_at: float | None = None
+        self._countdown = Countdown(countdown)
         self._log = log
         self._board = Board(config.width, config.height, slots=len(config.tokens))
         self._seats = [_Seat() for _ in config.tokens]
@@ -176,7 +176,7 @@ class Match:
         absent = [slot for slot, seat in enumerate(self._seats) if not seat.seen]
         if absent:
             self._log.line(f"starting without slot {', '.join(map(str, absent))}: never connected")
-        await self._count_down()
+        await self._countdown.run(lambda: self._tell_everybody(self._snapshot()), anyio.Event())
         self._started = True
         self._log.line(
             f"game starts: {self._config.width}x{self._config.height}, "
@@ -198,14 +198,6 @@ class Match:
             # ticks would give the players no time to answer.
             due = (anyio.current_time() if late else due) + period
         self._log.line(f"game over: scores {list(self._board.scores)} after {self._board.tick} ticks")
-
-    async def _count_down(self) -> None:
-        """Count the seconds down, which are told to everybody as they pass."""
-        self._starts_at = anyio.current_time() + self._countdown
-        while (left := self._starts_at - anyio.current_time()) > 0:
-            self._tell_everybody(self._snapshot())
-            await anyio.sleep(min(left, 1.0))
-        self._starts_at = None
 
     def finish(self) -> None:
         """Declare the game done: players get their `final`, spectators a last snapshot, and all are closed."""
@@ -260,9 +252,8 @@ class Match:
             "paused": self._paused,
             "tick_rate": self._rate,
             "done": self._done,
+            **self._countdown.told(),
         }
-        if self._starts_at is not None:
-            state["starts_in"] = round(max(self._starts_at - anyio.current_time(), 0.0), 3)
         return _json(state)[1:]
 
     @staticmethod
