@@ -103,6 +103,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.CallI
 
 # --- who runs what --------------------------------------------------------------------------------------------------
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Long tests are left out while nothing has changed that they guard."""
+    from support.guarded import Groups
+
+    config.pluginmanager.register(Groups(config))
+
+
 SPREAD = (
     "tests/benchmarks/",
     "tests/chaos/",

@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^```(console|kubectl)\n(.*?)^```", re.MULTILINE | re.DOTALL
 
 @pytest.mark.kubernetes
 @pytest.mark.docker
-@pytest.mark.long
+@pytest.mark.guarded("cluster")
 @pytest.mark.timeout(1800)
 def test_the_page(tmp_path: Path) -> None:
     need_cluster()

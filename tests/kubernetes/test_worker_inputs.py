@@ -18,7 +18,7 @@ from support.worker_kit import Desk, misfit_request, published_job
 
 from coworld_runner.backends.kubernetes._api import Cluster
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.guarded("cluster"), pytest.mark.timeout(600)]
 
 LABELS = {"workload-type": "arena", "karpenter.sh/capacity-type": "on-demand"}
 CLAIM = "outputs"

@@ -20,7 +20,7 @@ from support.worker_kit import Desk, accounts_have_tokens, misfit_request, publi
 
 from coworld_core.episode.record import read_record
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.guarded("cluster"), pytest.mark.timeout(1800)]
 
 KEEPER = (
     "python3",

@@ -513,7 +513,7 @@ async def test_a_server_that_stays_away_is_the_platforms_fault(namespace: str, t
 # --- when we are gone ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.guarded("cluster")
 async def test_what_a_killed_runner_left_goes_by_itself(namespace: str) -> None:
     """Nobody cleans: the cluster removes the run once its lease, or on old clusters its lifetime, is over."""
     run_id = new_run_id()

@@ -1,23 +1,30 @@
-"""What the long tests on a cluster guard, and whether any of it has changed since they last passed.
+"""What groups of long tests guard, and whether any of it has changed since they last passed.
 
-    python tests/support/guarded.py            ends with 0 when nothing has changed
-    python tests/support/guarded.py --passed   they have just passed: writes that down
-
-It is written into the tree, beside those tests, to be committed with the change that it speaks for.
+A group is all tests that are marked with its name, `@pytest.mark.guarded("cluster")`. As long as none of its files has
+changed since the whole group passed, a run leaves it out and says so; `FULL=1` leaves out nothing, nor does a run that
+names files. A run in which the whole group passes writes that down in `tests/passed.json`, to be committed with the
+change that it speaks for.
 """
 
 from __future__ import annotations
 
 import hashlib
-import sys
+import json
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-__all__ = ["digest"]
+import pytest
+
+from .full import FULL
+
+__all__ = ["GROUPS", "Groups", "digests", "unchanged", "write_down"]
 
 ROOT = Path(__file__).parents[2]
-PASSED = ROOT / "tests/kubernetes/passed.sha256"
+PASSED = ROOT / "tests/passed.json"
 
-GUARDED = (
+CLUSTER = (
     # what is different on a cluster, and what leads an episode through it
     "coworld_runner/src/coworld_runner/backend.py",
     "coworld_runner/src/coworld_runner/backends/*.py",
@@ -45,11 +52,36 @@ GUARDED = (
     "tests/support/misfits/*",
 )
 
+GROUPS = {
+    "cluster": CLUSTER,
+    # what needs the cluster to itself
+    "alone": CLUSTER,
+}
 
-def digest() -> str:
-    """Of all the files that are guarded, names and content."""
+
+def digests() -> dict[str, str]:
+    """Of all the files that each group guards, names and content."""
+    return {group: _digest(patterns) for group, patterns in GROUPS.items()}
+
+
+def unchanged(now: Mapping[str, str]) -> frozenset[str]:
+    """The groups that have passed over exactly these files."""
+    return frozenset(group for group, digest in _passed().items() if now.get(group) == digest)
+
+
+def write_down(passed: Mapping[str, str]) -> None:
+    """Groups that have just passed, by the digest of what they passed over."""
+    whole = {group: digest for group, digest in {**_passed(), **passed}.items() if group in GROUPS}
+    PASSED.write_text(json.dumps(whole, indent=2, sort_keys=True) + "\n")
+
+
+def _passed() -> dict[str, str]:
+    return json.loads(PASSED.read_text()) if PASSED.exists() else {}
+
+
+def _digest(patterns: Iterable[str]) -> str:
     whole = hashlib.sha256()
-    for pattern in GUARDED:
+    for pattern in patterns:
         found = sorted(path for path in ROOT.glob(pattern) if path.is_file())
         assert found, f"{pattern} names no file any more"
         for path in found:
@@ -58,16 +90,70 @@ def digest() -> str:
     return whole.hexdigest()
 
 
-def main() -> int:
-    """Look, or write down."""
-    if sys.argv[1:] == ["--passed"]:
-        PASSED.write_text(f"{digest()}\n")
-        print(f"written to {PASSED.relative_to(ROOT)}: commit it")
-        return 0
-    unchanged = PASSED.exists() and PASSED.read_text().strip() == digest()
-    print("nothing has changed that the long tests on a cluster guard" if unchanged else "changed since they passed")
-    return 0 if unchanged else 1
+def _group(item: pytest.Item) -> str | None:
+    mark = item.get_closest_marker("guarded")
+    return mark.args[0] if mark else None
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+class Groups:
+    """A plugin of pytest, in the process that one has started and in each of its workers."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        told: dict[str, Any] | None = getattr(config, "workerinput", None)
+        # a run of chosen files is for these files: it leaves nothing out, and shows nothing of a whole group
+        self._chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+        self._now = digests()
+        if told is not None:
+            self._left_out = frozenset[str](told["left_out"])
+        else:
+            self._left_out = frozenset[str]() if FULL or self._chosen else unchanged(self._now)
+        # how many tests each group has that is wanted whole, and which of them have passed
+        self._whole = dict[str, int]()
+        self._passed = set[tuple[str, str]]()
+
+    def pytest_report_header(self) -> str | None:
+        names = ", ".join(sorted(self._left_out))
+        return f"left out, as nothing has changed that they guard: {names} (FULL=1 runs all)" if names else None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+        members = Counter(map(_group, items))
+        left = [item for item in items if _group(item) in self._left_out]
+        if left:
+            items[:] = [item for item in items if _group(item) not in self._left_out]
+            config.hook.pytest_deselected(items=left)
+        yield
+        chosen = Counter(map(_group, items))
+        self._whole = {group: count for group, count in members.items() if group and chosen[group] == count}
+        for item in items:
+            if group := _group(item):
+                item.user_properties.append(("guarded", group))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["left_out"] = sorted(self._left_out)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._whole.update(getattr(node, "workeroutput", {}).get("whole", {}))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and (report.passed or hasattr(report, "wasxfail")):
+            self._passed.update(
+                (str(group), report.nodeid) for name, group in report.user_properties if name == "guarded"
+            )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if (told := getattr(session.config, "workeroutput", None)) is not None:
+            told["whole"] = self._whole
+        elif exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._left_out:
+            session.exitstatus = pytest.ExitCode.OK
+
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
+        passed = Counter(group for group, _ in self._passed)
+        whole = [group for group, count in self._whole.items() if passed[group] == count]
+        if exitstatus == pytest.ExitCode.OK and whole and not self._chosen:
+            write_down({group: self._now[group] for group in whole})
+            where = PASSED.relative_to(ROOT)
+            terminalreporter.write_line(f"passed, and noted in {where}: {', '.join(sorted(whole))}; commit it")
