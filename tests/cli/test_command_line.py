@@ -270,7 +270,6 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["run-episode", "w", "--backend", "moon"], "There is no backend 'moon'. There are docker, kubernetes"),
         (["clean", "--backend", "auto"], "There is no backend 'auto'."),
         (["run-episode", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
-        (["run-episode", "w", "--player-https", "a.example.com", "--player-network", "open"], "leave one out."),
         (["scrimmage", "w"], "Missing argument 'BOT'."),
         (["scrimmage", "w", "i", "--metric", "/x"], "--metric needs -n 2 or more: one episode measures nothing."),
         (["scrimmage", "w", "i", "-n", "2", "--verify-replay"], "--verify-replay is for one episode."),

@@ -478,7 +478,7 @@ def test_a_senseless_environment_is_refused_before_listening(tmp_path: Path, env
         running(tmp_path, config=small_config(), env=env),
     ):
         pass
-    assert "ended with 1: paintarena: " in str(caught.value)
+    assert "ended with 2: paintarena: " in str(caught.value)
     assert words in str(caught.value)
     assert "Traceback" not in str(caught.value)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -13,6 +14,8 @@ __all__ = ["write_whole"]
 
 def write_whole(path: Path, data: bytes | Path, *, mode: int = 0o666, sync: bool = False) -> None:
     """Write a file atomically: to a temporary file beside it, which is then renamed.
+
+    A single file that is mounted into a container cannot be replaced; it is filled from the temporary one.
 
     Args:
         path: The file, in an existing directory.
@@ -35,7 +38,12 @@ def write_whole(path: Path, data: bytes | Path, *, mode: int = 0o666, sync: bool
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        part.replace(path)
+        try:
+            part.replace(path)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            shutil.copyfile(part, path)
     finally:
         with contextlib.suppress(OSError):
             part.unlink()

@@ -387,11 +387,6 @@ class PlayOptions(PackageOptions):
             )
         if (self.aws_profile or self.aws_region) and not self.use_bedrock:
             raise click.UsageError("--aws-profile and --aws-region need --use-bedrock.", click.get_current_context())
-        if self.player_https and self.player_network == "open":
-            raise click.UsageError(
-                "--player-https holds players to those hosts, and --player-network open to none: leave one out.",
-                click.get_current_context(),
-            )
         if self.watch and self.episodes > 1:
             raise click.UsageError("--watch shows one episode, and these are several: leave out -n, or --watch.")
 

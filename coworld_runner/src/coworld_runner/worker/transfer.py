@@ -7,7 +7,6 @@ of these for a while.
 
 from __future__ import annotations
 
-import errno
 import io
 import logging
 import math
@@ -239,13 +238,7 @@ async def _pieces(path: Path, size: int) -> AsyncGenerator[bytes]:
 def _write_file(path: Path, content: Path | bytes, what: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            write_whole(path, content, sync=True)
-        except OSError as error:
-            # A single file that is mounted into a container cannot be replaced, only filled.
-            if error.errno != errno.EBUSY:
-                raise
-            path.write_bytes(content if isinstance(content, bytes) else content.read_bytes())
+        write_whole(path, content, sync=True)
     except OSError as error:
         raise TransferError(
             f"The {what} could not be written to {path}: {error.strerror}.",

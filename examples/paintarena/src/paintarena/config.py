@@ -5,6 +5,8 @@ import math
 from dataclasses import dataclass
 from typing import Final, cast
 
+from coworld_core.errors import CoworldError
+
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 DEFAULT_CONNECT_TIMEOUT: Final = 180.0
@@ -83,8 +85,11 @@ RESULTS_SCHEMA: Final[dict[str, Json]] = {
 }
 
 
-class ConfigError(Exception):
+class ConfigError(CoworldError):
     """The config cannot be played; the message says which value and what it must be, and never shows a token."""
+
+    kind = "answer"
+    default_code = "config_invalid"
 
 
 @dataclass(frozen=True, kw_only=True)
