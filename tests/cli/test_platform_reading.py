@@ -230,6 +230,12 @@ def test_piped_prose_is_whole(run: Run, told: Platform) -> None:
     ("words", "path", "wanted"),
     [
         (f"divisions -l {LEAGUE['id']}", "/v2/divisions", {"league_id": LEAGUE["id"]}),
+        # a league by its name
+        ("divisions -l open", "/v2/divisions", {"league_id": LEAGUE["id"]}),
+        ("memberships -l Open", "/v2/league-policy-memberships", {"league_id": LEAGUE["id"]}),
+        ("submissions --league Open", "/v2/league-submissions", {"league_id": LEAGUE["id"]}),
+        ("rounds --league Open", "/v2/rounds", {"league_id": LEAGUE["id"]}),
+        ("events --league Open", "/v2/competition-events", {"league_id": LEAGUE["id"]}),
         (
             f"memberships -l {LEAGUE['id']} -d {DIVISION['id']} --mine --active-only --champions-only",
             "/v2/league-policy-memberships",
@@ -266,6 +272,7 @@ def test_piped_prose_is_whole(run: Run, told: Platform) -> None:
 def test_filters_are_asked_of_the_server(
     words: str, path: str, wanted: dict[str, str], run: Run, told: Platform
 ) -> None:
+    told.on("GET", "/v2/leagues", [LEAGUE])
     told.on("GET", path, [])
     assert run(*words.split()).exit_code == 0
     query = told.calls("GET", path)[0].query
@@ -297,6 +304,13 @@ def test_one(name: str, path: str, row: dict[str, Any], said: list[str], run: Ru
         for key in ("id", "created_at")
         if key in row
     }
+
+
+def test_a_league_by_name(run: Run, told: Platform) -> None:
+    told.on("GET", "/v2/leagues", [LEAGUE])
+    told.on("GET", f"/v2/leagues/{LEAGUE['id']}", LEAGUE)
+    assert json.loads(run("leagues", "open", "--json").stdout)["id"] == LEAGUE["id"]
+    assert run("leagues", "opem").exit_code == exitcodes.REMOTE
 
 
 def test_policies_have_labels_for_programs(run: Run, told: Platform) -> None:

@@ -118,24 +118,24 @@ coworld hosted-game create COW_ID --variant default --no-spectators
 coworld hosted-game join SESSION_ID
 coworld hosted-game join SESSION_ID --json
 coworld leagues
-coworld leagues LEAGUE_ID
-coworld divisions --league LEAGUE_ID
+coworld leagues LEAGUE
+coworld divisions --league LEAGUE
 coworld divisions DIV_ID
-coworld results LEAGUE_ID
+coworld results LEAGUE
 coworld results DIV_ID --include-recent-rounds 5
 coworld rounds --division DIV_ID
 coworld rounds ROUND_ID
 coworld memberships --mine
-coworld memberships --league LEAGUE_ID --champions-only
+coworld memberships --league LEAGUE --champions-only
 coworld submissions --mine
-coworld submissions --league LEAGUE_ID --json
-coworld events --league LEAGUE_ID
+coworld submissions --league LEAGUE --json
+coworld events --league LEAGUE
 coworld events --policy my-player:v3 --all --jsonl
-coworld upload-policy ./bot.py --league LEAGUE_ID
+coworld upload-policy ./bot.py --league LEAGUE
 coworld upload-policy my-player:latest --name my-player --run python --run my_player.py
 coworld upload-policy my-player:2 --name my-player --secret-env API_KEY
-coworld submit my-player --league LEAGUE_ID
-coworld submit my-player:v3 --league LEAGUE_ID --auto-champion never
+coworld submit my-player --league LEAGUE
+coworld submit my-player:v3 --league LEAGUE --auto-champion never
 coworld retire-membership LPM_ID
 coworld retire-membership LPM_ID --reason 'a newer one plays'
 coworld league create paintarena

@@ -26,23 +26,31 @@ from ..render.rows import dump, rows_table, show_list, show_one, show_rows
 from ..running import Running, run_api
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coworld_client import CoworldClient
 
-__all__ = ["commands"]
+__all__ = ["commands", "of_league"]
 
 commands = NounGroup()
 
 
+async def of_league(api: CoworldClient, filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters of a list in which a league, if one is named, is given by its id."""
+    league = filters["league"]
+    return {**filters, "league": await api.leagues.id_of(league) if league else None}
+
+
 @commands.command("leagues")
-@click.argument("league", required=False, type=IdType("league"), metavar="[LEAGUE_ID]")
+@click.argument("league", required=False, type=IdType("league", names=True), metavar="[LEAGUE]")
 @listing_options(None, noun="leagues")
 @platform_options
 def leagues(out: Output, connection: Connection, listing: Listing, league: str | None) -> int:
-    """List leagues, or show one."""
+    """List leagues, or show one: LEAGUE is its name or its id."""
 
     async def body(api: CoworldClient, _: Running) -> int:
         if league is not None:
-            return await show_one(out, api.leagues.get(league), tables.league_details)
+            return await show_one(out, api.leagues.get(await api.leagues.id_of(league)), tables.league_details)
         return await show_list(out, api.leagues.list(limit=listing.limit), tables.LEAGUES, listing, noun="league")
 
     return run_api(out, connection, body, anonymous=True)
@@ -53,15 +61,15 @@ def leagues(out: Output, connection: Connection, listing: Listing, league: str |
 @league_filter
 @listing_options(None, noun="divisions")
 @platform_options
-def divisions(out: Output, connection: Connection, listing: Listing, division: str | None, league: str | None) -> int:
+def divisions(out: Output, connection: Connection, listing: Listing, division: str | None, **filters: Any) -> int:
     """List divisions, or show one."""
-    if division and league:
+    if division and any(filters.values()):
         raise click.UsageError("--league is for lists; it does not go with the id of a division.")
 
     async def body(api: CoworldClient, _: Running) -> int:
         if division is not None:
             return await show_one(out, api.divisions.get(division), tables.division_details)
-        pager = api.divisions.list(league=league, limit=listing.limit)
+        pager = api.divisions.list(**await of_league(api, filters), limit=listing.limit)
         return await show_list(out, pager, tables.DIVISIONS, listing, noun="division")
 
     return run_api(out, connection, body, anonymous=True)
@@ -130,7 +138,7 @@ def rounds(out: Output, connection: Connection, listing: Listing, round: str | N
     async def body(api: CoworldClient, _: Running) -> int:
         if round is not None:
             return await show_one(out, api.rounds.get(round), tables.round_details)
-        pager = api.rounds.list(**filters, limit=listing.limit, offset=listing.offset)
+        pager = api.rounds.list(**await of_league(api, filters), limit=listing.limit, offset=listing.offset)
         return await show_list(out, pager, tables.ROUNDS, listing, noun="round", envelope=True)
 
     return run_api(out, connection, body)
@@ -150,9 +158,8 @@ def events(out: Output, connection: Connection, listing: Listing, **filters: Any
     """List what happened in competitions."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        return await show_list(
-            out, api.events.list(**filters, limit=listing.limit), tables.EVENTS, listing, noun="event"
-        )
+        pager = api.events.list(**await of_league(api, filters), limit=listing.limit)
+        return await show_list(out, pager, tables.EVENTS, listing, noun="event")
 
     return run_api(out, connection, body)
 

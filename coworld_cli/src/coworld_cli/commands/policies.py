@@ -25,6 +25,7 @@ from ..output import Output
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one
 from ..running import Running, run_api
+from .leagues import of_league
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ def memberships(out: Output, connection: Connection, listing: Listing, **filters
     """List the policies that are in leagues."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.memberships.list(**filters, limit=listing.limit)
+        pager = api.memberships.list(**await of_league(api, filters), limit=listing.limit)
         return await show_list(out, pager, tables.MEMBERSHIPS, listing, noun="membership")
 
     return run_api(out, connection, body)
@@ -68,7 +69,7 @@ def submissions(out: Output, connection: Connection, listing: Listing, **filters
     """List submissions of policies to leagues."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.submissions.list(**filters, limit=listing.limit)
+        pager = api.submissions.list(**await of_league(api, filters), limit=listing.limit)
         return await show_list(out, pager, tables.SUBMISSIONS, listing, noun="submission")
 
     return run_api(out, connection, body)

@@ -156,7 +156,7 @@ def listing_options(limit: int | None, *, offset: bool = False, noun: str = "row
 
 
 league_filter = click.option(
-    "--league", "-l", type=IdType("league"), metavar="LEAGUE_ID", help="Only those of this league."
+    "--league", "-l", type=IdType("league", names=True), metavar="LEAGUE", help="Only those of this league: name or id."
 )
 division_filter = click.option(
     "--division", "-d", type=IdType("division"), metavar="DIVISION_ID", help="Only those of this division."
