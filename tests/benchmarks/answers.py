@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory, quick_commands("observatory"):
+    with tempfile.TemporaryDirectory() as directory, quick_commands("observatory", prepared=False):
         figures = anyio.run(measure, options, Path(directory))
     finish(figures, as_json=options.json)
 

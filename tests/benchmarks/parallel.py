@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=1.0, help="of play")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--cold", action="store_true", help="without a first episode that does not count")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     processors = len(os.sched_getaffinity(0))
@@ -86,7 +87,8 @@ def main() -> None:
             about = subject(options.package, backend, Path(directory), seconds=options.seconds)
             scratch = Path(directory) / backend
             scratch.mkdir()
-            played(about, scratch / "warm", 1, 1)
+            if not options.cold:
+                played(about, scratch / "warm", 1, 1)
             alone, bare, many = interleaved(
                 options.rounds,
                 lambda about=about, scratch=scratch: played(about, fresh(scratch), 1, 1),

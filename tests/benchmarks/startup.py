@@ -42,6 +42,7 @@ print(json.dumps({"import_ms": (imported - begun) * 1e3, "first_ms": (first - im
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--cold", action="store_true", help="without a first round that does not count")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
 
@@ -52,8 +53,8 @@ def main() -> None:
         return once
 
     programs = [program(words) for words in PROGRAMS.values()]
-    for once in programs:
-        once()  # files and bytecode into their caches
+    if not options.cold:
+        interleaved(1, *programs)  # files and bytecode into their caches
     timings = interleaved(options.rounds, *programs)
     base = median([timing.wall for timing in timings[0]])
     figures: dict[str, Any] = {"benchmark": "startup", "machine": machine()}

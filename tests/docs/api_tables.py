@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,12 @@ _WITHOUT_STATUS: dict[type[CoworldError], str] = {
 }
 
 
+@cache
+def described() -> dict[str, Any]:
+    """The document for machines."""
+    return document("http://here")
+
+
 def tables() -> dict[str, str]:
     """Each table by its name."""
     return {"ids": _ids(), "refusals": _refusals(), "routes": _routes()}
@@ -80,9 +87,8 @@ def _refusals() -> str:
 
 
 def _routes() -> str:
-    described = document("http://here")
-    by_tag: dict[str, list[str]] = {tag["name"]: [] for tag in described["tags"]}
-    for path, methods in described["paths"].items():
+    by_tag: dict[str, list[str]] = {tag["name"]: [] for tag in described()["tags"]}
+    for path, methods in described()["paths"].items():
         for method, operation in methods.items():
             call = f"`{method.upper()} {path.removeprefix('/observatory')}`"
             row = f"| {call} | {_access(operation)} | {operation['summary']} | {_query(operation)} |\n"

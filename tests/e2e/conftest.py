@@ -1,4 +1,4 @@
-"""One browser for the tests of a module, and windows of its own for each."""
+"""One browser for all these tests, as it takes longer to start than most of them, and windows of its own for each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 from support.browser import Pages, browsing, opening
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Generator[Browser]:
     with browsing() as browser:
         yield browser

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import FrameLocator, Page, expect
 from support.browser import Pages
+from support.cli_kit import Started
 
 from coworld_runner.serving.starting import new_game
 
@@ -26,17 +25,14 @@ NARROW = {"width": 360, "height": 740}
 @contextmanager
 def developing(place: Path) -> Generator[str]:
     """`coworld dev` in a directory, and the link that it prints; Ctrl-C ends it well."""
-    command = [sys.executable, "-m", "coworld_cli", "dev", "--no-open-browser"]
-    with subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            link = re.search(r"http://\S+", process.stdout.readline())
-            assert link, process.communicate()
-            yield link[0]
-            process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
-        finally:
-            process.kill()
+    command = Started(["dev", "--no-open-browser"], None, place)
+    try:
+        link = command.until(lambda: re.search(r"http://\S+\n", command.stdout), "the link")
+        yield link[0].strip()
+        command.send(signal.SIGINT)
+        assert command.end().status == 0
+    finally:
+        command.close()
 
 
 def line(text: str, part: str) -> int:

@@ -8,15 +8,25 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 from support.browser import Pages
-from support.cli_kit import Started, coworld
+from support.cli_kit import Done, Started, coworld
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.events import RunStarted, parse_event
 from coworld_core.episode.record import read_record, read_summary
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
-QUICK = ("--variant", "quick", "--backend", "process")
+QUICK = Path(__file__).parents[1] / "support" / "quick"
 BOTH = {"frontier-painter": "Frontier Painter", "sweep-painter": "Sweep Painter"}
+"""In another order than that of the game's own config."""
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """An episode of both, and what was said while it was played."""
+    out = tmp_path_factory.mktemp("played") / "out"
+    done = coworld("run-episode", PAINT, *BOTH, "--variant", "quick", "--backend", "process", "-o", out)
+    assert done.status == 0, done.stderr
+    return out, done
 
 
 @pytest.fixture
@@ -38,12 +48,10 @@ def shown(page: Page) -> list[str]:
     return page.locator("#scores .name").all_inner_texts()
 
 
-@pytest.mark.parametrize("players", [list(BOTH), list(reversed(BOTH))])
-def test_an_episode_names_who_played_it(players: list[str], tmp_path: Path) -> None:
-    names = [BOTH[player] for player in players]
-    done = coworld("run-episode", PAINT, *players, *QUICK, "-o", "out", cwd=tmp_path)
-    assert done.status == 0, done.stderr
-    layout = EpisodeLayout(tmp_path / "out")
+def test_an_episode_names_who_played_it(played: tuple[Path, Done]) -> None:
+    out, done = played
+    players, names = list(BOTH), list(BOTH.values())
+    layout = EpisodeLayout(out)
     record = read_record(layout.record)
     assert [(slot.name, slot.player_id) for slot in record.slots] == list(zip(names, players, strict=True))
     assert [player["name"] for player in record.game_config["players"]] == names
@@ -63,27 +71,30 @@ def test_an_episode_names_who_played_it(players: list[str], tmp_path: Path) -> N
 
 
 def test_several_episodes_are_summed_up_by_player(tmp_path: Path) -> None:
-    done = coworld("run-episode", PAINT, *BOTH, *QUICK, "-n", "2", "-o", "out", cwd=tmp_path)
+    several = ("--backend", "process", "-n", "2")
+    done = coworld("run-episode", QUICK, "guest", "confidant", *several, "-o", "out", cwd=tmp_path)
     assert done.status == 0, done.stderr
     summary = read_summary(tmp_path / "out")
     assert [(player.player_id, player.name, player.seats, player.episodes) for player in summary.players] == [
-        ("frontier-painter", "Frontier Painter", (0,), 2),
-        ("sweep-painter", "Sweep Painter", (1,), 2),
+        ("guest", "Guest", (0,), 2),
+        ("confidant", "Confidant", (1,), 2),
     ]
     assert tuple(player.mean_score for player in summary.players) == summary.mean_scores
     assert [[str(seat) for seat in row.seats] for row in summary.episodes] == [
-        ["Frontier Painter (frontier-painter)", "Sweep Painter (sweep-painter)"]
+        ["Guest (guest)", "Confidant (confidant)"]
     ] * 2
-    assert "  episode  Frontier Painter  Sweep Painter " in done.stdout
-    alone = coworld("run-episode", PAINT, "sweep-painter", *QUICK, "-n", "2", "-o", "alone", "--json", cwd=tmp_path)
+    assert "  episode  Guest  Confidant " in done.stdout
+    alone = coworld("run-episode", QUICK, "guest", *several, "-o", "alone", "--json", cwd=tmp_path)
     (player,) = alone.json["players"]
-    assert (player["name"], player["player_id"], player["seats"]) == ("Sweep Painter", "sweep-painter", [0, 1])
+    assert (player["name"], player["player_id"], player["seats"]) == ("Guest", "guest", [0, 1])
     assert player["mean_score"] == sum(alone.json["mean_scores"]) / 2
-    assert [seat["name"] for seat in alone.json["episodes"][0]["seats"]] == ["Sweep Painter", "Sweep Painter (2)"]
+    assert [seat["name"] for seat in alone.json["episodes"][0]["seats"]] == ["Guest", "Guest (2)"]
 
 
 @pytest.mark.browser
-def test_the_games_pages_name_who_plays(pages: Pages, start: Callable[..., Started], tmp_path: Path) -> None:
+def test_the_games_pages_name_who_plays(
+    pages: Pages, start: Callable[..., Started], played: tuple[Path, Done], tmp_path: Path
+) -> None:
     words = ("--human", "0", "--backend", "process", "--no-open-browser", "-o", "live")
     live = start("play", PAINT, *BOTH, *words, cwd=tmp_path)
     found = live.until(lambda: [word for word in live.stdout.split() if "/client/global" in word], "the viewer's link")
@@ -91,8 +102,7 @@ def test_the_games_pages_name_who_plays(pages: Pages, start: Callable[..., Start
     assert shown(pages(found[0])) == ["Person", "Sweep Painter"]
     live.send(signal.SIGINT)
     live.end()
-    assert coworld("run-episode", PAINT, *BOTH, *QUICK, "-o", "out", cwd=tmp_path).status == 0
-    replay = start("replay", PAINT, "out", "--backend", "process", "--no-open-browser", "--json", cwd=tmp_path)
+    replay = start("replay", PAINT, played[0], "--backend", "process", "--no-open-browser", "--json", cwd=tmp_path)
     replay.until(lambda: replay.stdout.rstrip().endswith("}"), "the answer")
     assert shown(pages(json.loads(replay.stdout)["link"])) == list(BOTH.values())
     replay.send(signal.SIGINT)

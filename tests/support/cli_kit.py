@@ -94,9 +94,11 @@ _launchers: dict[str, Launcher] = {}
 
 
 @contextmanager
-def quick_commands(program: str = "coworld") -> Generator[None]:
-    """Let a program's commands start at once, as long as the context is open."""
-    with launcher(sys.executable, program, modules=[*_modules(_MODULES[program])]) as started:
+def quick_commands(program: str = "coworld", *, prepared: bool = True) -> Generator[None]:
+    """Let a program's commands start at once, as long as the context is open; where one or two of them are to come, it
+    is not worth while that it be prepared."""
+    modules = [*_modules(_MODULES[program])] if prepared else []
+    with launcher(sys.executable, program, modules=modules) as started:
         _launchers[program] = started
         yield
         del _launchers[program]

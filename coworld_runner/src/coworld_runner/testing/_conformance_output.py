@@ -22,6 +22,9 @@ from ._conformance_kit import HTTP, Arena, Suite, does_not_apply, until
 
 __all__ = ["OutputChecks"]
 
+_INTERVAL = 0.2
+"""Seconds between attempts at a unit that is to be waited for: more often tells nothing more."""
+
 
 class OutputChecks(Suite):
     """Logs and readiness."""
@@ -109,11 +112,11 @@ class OutputChecks(Suite):
             seconds: list[float] = []
 
             async def ready() -> None:
-                seconds.append(await unit.wait_ready(HttpProbe(timeout=self.deadline)))
+                seconds.append(await unit.wait_ready(HttpProbe(timeout=self.deadline, interval=_INTERVAL)))
 
             tasks.start_soon(ready)
             with pytest.raises(NotReadyError):
-                await unit.wait_ready(HttpProbe(timeout=self.patience))
+                await unit.wait_ready(HttpProbe(timeout=self.patience, interval=_INTERVAL))
             assert seconds == []
             (arena.inside("subject") / "go").touch()
             await until(lambda: bool(seconds))
@@ -148,7 +151,7 @@ class OutputChecks(Suite):
             backend.units([spec], publish=arena.publish) as (unit,),
         ):
             with pytest.raises(NotReadyError) as caught:
-                await unit.wait_ready(HttpProbe(timeout=self.patience))
+                await unit.wait_ready(HttpProbe(timeout=self.patience, interval=_INTERVAL))
             assert unit.exit is None
         assert caught.value.context["exit"] is None
         assert caught.value.context["last"]
@@ -180,7 +183,7 @@ class OutputChecks(Suite):
             async with _stranger(port):
                 await unit.start()
                 with pytest.raises(NotReadyError) as caught:
-                    await unit.wait_ready(HttpProbe(timeout=self.patience))
+                    await unit.wait_ready(HttpProbe(timeout=self.patience, interval=_INTERVAL))
         assert "stranger" in str(caught.value.context["last"])
 
 

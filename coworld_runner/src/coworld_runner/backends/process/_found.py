@@ -56,18 +56,19 @@ def find_processes(run_id: str | None = None) -> list[Found]:
         bare: list[psutil.Process] = []
         for process in pending:
             with contextlib.suppress(psutil.Error, OSError):
-                if process.uids().real != mine or process.status() == psutil.STATUS_ZOMBIE:
-                    continue  # its parent reaps a zombie
                 environment = process.environ()
-                if not environment and not last and process.exe():
+                if not environment and not last and process.uids().real == mine and process.exe():
                     bare.append(process)
                     continue
                 run, unit = environment.get(_RUN, ""), environment.get(_UNIT, "")
-                if place := environment.get(_SCRATCH):
-                    places[run] = Path(place)
                 if not run:
                     run, unit = group_of(str(process.pid))
-                if not run or (run_id is not None and run != run_id) or _namespace(str(process.pid)) != space:
+                # what is dear to know is asked only of the few that have a run
+                if not run or process.uids().real != mine or process.status() == psutil.STATUS_ZOMBIE:
+                    continue  # its parent reaps a zombie
+                if place := environment.get(_SCRATCH):
+                    places[run] = Path(place)
+                if (run_id is not None and run != run_id) or _namespace(str(process.pid)) != space:
                     continue  # its engine removes a process in a container
                 found.append(
                     Found(
