@@ -81,8 +81,9 @@ def command(*args: str | Path) -> list[str]:
 
 _MODULES = {
     "coworld": (
-        *("coworld_core", "coworld_client", "coworld_runner", "coworld_cli"),
-        *("anyio._backends._asyncio", "h11", "httpcore2", "jinja2", "jsonschema", "referencing.jsonschema"),
+        *("coworld_core", "coworld_client", "coworld_runner", "coworld_cli", "paintarena"),
+        *("anyio._backends._asyncio", "anyio._core._signals", "graphlib", "h11", "httpcore2", "jinja2", "jsonschema"),
+        *("pydantic.dataclasses", "referencing.jsonschema", "yaml.cyaml"),
     ),
     "observatory": (
         *("coworld_core", "coworld_client", "coworld_runner", "observatory"),
@@ -105,7 +106,7 @@ def quick_commands(program: str = "coworld") -> Generator[None]:
 def _modules(names: Sequence[str]) -> Iterator[str]:
     for name in names:
         yield name
-        if name.startswith(("coworld_", "observatory")):
+        if name.startswith(("coworld_", "observatory", "paintarena")):
             for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
                 # a cluster's 859 modules are too many; migrations are run, not imported
                 if not re.search("__main__|kube|migrations", module.name):
@@ -168,12 +169,32 @@ def _start(
 def start_script(script: Path, *words: str, log: Path) -> Command:
     """Start a Python program of the tests; what it writes goes to the end of a file."""
     with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
-        return _launchers["coworld"].start(
-            [str(script), *words],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-            cwd=Path.cwd(),
-            streams=(nothing.fileno(), output.fileno(), output.fileno()),
+        streams = (nothing.fileno(), output.fileno(), output.fileno())
+        return _start_script(script, *words, env=os.environ, streams=streams)
+
+
+def start_module(name: str, *, env: Mapping[str, str], out: int, err: int) -> Command:
+    """Start a module as ``python -m`` does, but for its imports.
+
+    Args:
+        name: Its name.
+        env: Its whole environment.
+        out: Descriptor of its standard output.
+        err: The same of its standard error.
+    """
+    with Path(os.devnull).open("rb") as nothing:
+        return _start_script(
+            Path(__file__).with_name("run_module.py"), name, env=env, streams=(nothing.fileno(), out, err)
         )
+
+
+def _start_script(script: Path, *words: str, env: Mapping[str, str], streams: tuple[int, int, int]) -> Command:
+    return _launchers["coworld"].start(
+        [str(script), *words],
+        env={**env, "PYTHONPATH": str(Path(__file__).parents[1])},
+        cwd=Path.cwd(),
+        streams=streams,
+    )
 
 
 class Started:

@@ -22,13 +22,27 @@ from typing import Any
 __all__ = ["Command", "Done", "Launcher", "heed_signals", "launcher"]
 
 _PROGRAM = """
-import importlib, json, os, runpy, select, signal, socket, sys, traceback
+import gc, importlib, json, os, runpy, select, signal, socket, sys, traceback
 from importlib.metadata import entry_points
 
 names, modules, address = json.loads(sys.argv[1])
 programs = {name: point.load() for name in names for point in entry_points(group="console_scripts", name=name)}
 for module in modules:
     importlib.import_module(module)
+
+
+def build(model):
+    # models are built when they are first used, and then by each command anew
+    for each in model.__subclasses__():
+        each.model_rebuild(raise_errors=False)
+        build(each)
+
+
+if "pydantic" in sys.modules:
+    build(sys.modules["pydantic"].BaseModel)
+# a collection in a fork would write to, and so copy, all the memory that it shares with this process
+gc.collect()
+gc.freeze()
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 listener.bind(address)
 listener.listen(64)
