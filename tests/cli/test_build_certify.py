@@ -86,7 +86,7 @@ def test_nothing_is_built_for_local_processes(world: World) -> None:
 
 
 def test_build_without_an_engine(world: World) -> None:
-    done = coworld("build", world(), env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    done = coworld("build", world("well"), env={"DOCKER_HOST": "unix:///nowhere.sock"})
     assert done.status == 3
     assert done.stderr.count("error: ") == 1
 
@@ -96,7 +96,7 @@ def test_build_run_and_certify_on_docker(world: World, tmp_path: Path) -> None:
     from support.misfit_kit import ensure_image
 
     image = ensure_image()
-    directory = world()
+    directory = world("well")
     # what is built here is there already, as an image by name
     (directory / "compose.yaml").write_text(json.dumps({"services": {"misfits": {"image": image}}}))
     built = coworld("build", directory, "--version", "1.2.3", "--json")
@@ -198,7 +198,7 @@ def test_certify_where_nothing_is(tmp_path: Path) -> None:
 
 
 def test_a_certification_on_a_terminal(world: World, terminal: Callable[..., Terminal], tmp_path: Path) -> None:
-    run = terminal("certify", world(), "--offline", "-o", tmp_path / "out")
+    run = terminal("certify", world("well"), "--offline", "-o", tmp_path / "out")
     assert run.end() == 0, run.text
     assert "● smoke-episode" in run.text
     assert "✓ matriculate" in run.text

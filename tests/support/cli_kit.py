@@ -25,6 +25,8 @@ from typing import Any
 from .launcher import Command, Done, Launcher, launcher
 
 MISFITS = Path(__file__).parent / "misfits"
+QUICK = MISFITS.with_name("quick")
+RUN_MODULE = Path(__file__).with_name("run_module.py")
 PATIENCE = 90.0
 """Seconds for anything to happen; tests wait on conditions, and only a broken one takes as long."""
 
@@ -183,9 +185,7 @@ def start_module(name: str, *, env: Mapping[str, str], out: int, err: int) -> Co
         err: The same of its standard error.
     """
     with Path(os.devnull).open("rb") as nothing:
-        return _start_script(
-            Path(__file__).with_name("run_module.py"), name, env=env, streams=(nothing.fileno(), out, err)
-        )
+        return _start_script(RUN_MODULE, name, env=env, streams=(nothing.fileno(), out, err))
 
 
 def _start_script(script: Path, *words: str, env: Mapping[str, str], streams: tuple[int, int, int]) -> Command:
@@ -313,8 +313,10 @@ class Terminal:
             os.close(self.master)
 
 
-def write_world(directory: Path, game: str = "well", *players: str, name: str = "misfits", **config: Any) -> Path:
+def write_world(directory: Path, game: str = "", *players: str, name: str = "misfits", **config: Any) -> Path:
     """Write a small Coworld whose game and players behave as told (see ``misfits``), and return its directory.
+
+    Where nobody is told how to behave, the programs are those of the quickest game (see ``quick``).
 
     Args:
         directory: Made for it.
@@ -334,10 +336,15 @@ def write_world(directory: Path, game: str = "well", *players: str, name: str = 
     ]
     seats = [{"player_id": player["id"]} for player in manifest["player"]]
     names = ["Left", "Right", *(f"Player {index}" for index in range(2, len(who)))][: len(who)]
-    game_config = {"players": [{"name": seat} for seat in names], "behaviour": game, **config}
+    game_config = {"players": [{"name": seat} for seat in names], "behaviour": game or "well", **config}
     manifest["certification"] = {"game_config": game_config, "players": seats}
+    if quick := not game:
+        manifest["game"]["runnable"]["run"] = ["python3", "-S", "-E", "game.py"]
+        manifest["game"]["results_schema"]["required"] = ["scores"]
+        for player in manifest["player"]:
+            player["run"] = ["python3", "-S", "-E", "player.py"]
     (directory / "coworld_manifest_template.json").write_text(json.dumps(manifest, indent=2))
-    services = {"misfits": {"image": "coworld-misfits", "build": {"context": str(MISFITS)}}}
+    services = {"misfits": {"image": "coworld-misfits", "build": {"context": str(QUICK if quick else MISFITS)}}}
     # JSON is YAML
     (directory / "compose.yaml").write_text(json.dumps({"services": services}))
     return directory
