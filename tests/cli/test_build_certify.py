@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from support.cli_kit import Started, Terminal, coworld
 
 from coworld_cli.main import cli
+from coworld_cli.render.certification import verdict_text
 from coworld_runner.certification import read_certification
 
 World = Callable[..., Path]
@@ -174,7 +175,7 @@ def test_a_world_that_is_not_certified(world: World, tmp_path: Path) -> None:
     certification = read_certification(written)
     failed = [step.id for step in certification.failed]
     assert failed
-    shown = coworld("certify", out.parent / "world", "--offline", "-o", tmp_path / "again", "--quiet").stdout
+    shown = verdict_text(certification, out, manifest="world")
     assert "not certified" in shown
     assert "This step checks that an episode is played to its end" in shown
     assert f"  [fail] {failed[0]}" in shown
