@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from support.cli_kit import Started, Terminal, coworld
@@ -175,7 +176,7 @@ def test_a_world_that_is_not_certified(world: World, tmp_path: Path) -> None:
     certification = read_certification(written)
     failed = [step.id for step in certification.failed]
     assert failed
-    shown = verdict_text(certification, out, manifest="world")
+    shown = click.unstyle(verdict_text(certification, out, manifest="world"))
     assert "not certified" in shown
     assert "This step checks that an episode is played to its end" in shown
     assert f"  [fail] {failed[0]}" in shown
