@@ -47,7 +47,7 @@ def terminal(no_leaks: None) -> Iterator[Callable[..., Terminal]]:
 def world(tmp_path: Path) -> Callable[..., Path]:
     """Write a small Coworld below the test's directory (see ``support.cli_kit.write_world``)."""
 
-    def write(game: str = "well", *players: str, directory: str = "world", **config: Any) -> Path:
+    def write(game: str = "", *players: str, directory: str = "world", **config: Any) -> Path:
         return write_world(tmp_path / directory, game, *players, **config)
 
     return write

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
-from support.cli_kit import PATIENCE, command, environment
+from support.cli_kit import QUICK, RUN_MODULE, environment, launcher_of
+from support.launcher import Done
 from support.plugin import MOON, install
-
-PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
 
 
 class Shell:
@@ -21,12 +19,11 @@ class Shell:
         self.site = install(directory / "site", backends=backends, modules={"moon": MOON})
         self.imported = directory / "imported"
 
-    def run(self, *args: str | Path, env: dict[str, str | None] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(self, *args: str | Path, env: dict[str, str | None] | None = None) -> Done:
         """Run a command that finds it."""
         own = {"PYTHONPATH": str(self.site), "MOON_IMPORTED": str(self.imported), **(env or {})}
-        return subprocess.run(
-            command(*args), env=environment(own), capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
+        words = [str(RUN_MODULE), "coworld_cli", *map(str, args)]
+        return launcher_of("coworld").run(words, env=environment(own), cwd=Path.cwd())
 
 
 @pytest.fixture
@@ -35,29 +32,29 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def test_an_episode_runs_on_it(shell: Shell, tmp_path: Path) -> None:
-    done = shell.run("run-episode", PAINT, "--variant", "quick", "--backend", "moon", "-o", tmp_path / "out", "--json")
-    assert done.returncode == 0, done.stderr
+    done = shell.run("run-episode", QUICK, "--backend", "moon", "-o", tmp_path / "out", "--json")
+    assert done.status == 0, done.stderr
     assert json.loads((tmp_path / "out" / "episode.json").read_text())["backend"] == "moon"
     assert shell.imported.exists()
 
 
 def test_the_variable_of_the_environment_names_it_too(shell: Shell, tmp_path: Path) -> None:
-    done = shell.run("replay", PAINT, tmp_path / "none", env={"COWORLD_BACKEND": "mooon"})
-    assert done.returncode == 2
+    done = shell.run("replay", QUICK, tmp_path / "none", env={"COWORLD_BACKEND": "mooon"})
+    assert done.status == 2
     assert "There is no backend 'mooon'. Did you mean 'moon'?" in done.stderr
 
 
 def test_doctor_and_clean_look_there(shell: Shell) -> None:
     looked = shell.run("doctor", "--backend", "moon", "--json")
-    assert looked.returncode == 0, looked.stderr
+    assert looked.status == 0, looked.stderr
     assert json.loads(looked.stdout)["backends"] == ["moon"]
     cleaned = shell.run("clean", "--run", "0000", "--backend", "moon", "--json")
-    assert cleaned.returncode == 0, cleaned.stderr
+    assert cleaned.status == 0, cleaned.stderr
 
 
 def test_one_of_no_use_is_the_environments_fault_and_names_where_it_is_from(shell: Shell, tmp_path: Path) -> None:
-    done = shell.run("run-episode", PAINT, "--backend", "broken", "-o", tmp_path / "out", "--json")
-    assert done.returncode == 3
+    done = shell.run("run-episode", QUICK, "--backend", "broken", "-o", tmp_path / "out", "--json")
+    assert done.status == 3
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "backend_broken"
     assert "No module named 'no_such_module'" in error["message"]
@@ -69,7 +66,7 @@ def test_one_of_no_use_is_the_environments_fault_and_names_where_it_is_from(shel
 
 def test_help_imports_nothing_of_it_and_completion_only_reads_names(shell: Shell) -> None:
     for args in (["--help"], ["run-episode", "--help"], ["doctor", "--help"]):
-        assert shell.run(*args).returncode == 0
+        assert shell.run(*args).status == 0
     asked = {
         "_COWORLD_COMPLETE": "bash_complete",
         "COMP_WORDS": "coworld run-episode w --backend mo",

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from support.cli_kit import Started, Terminal, coworld
 
 from coworld_cli.main import cli
+from coworld_cli.render.certification import verdict_text
 from coworld_runner.certification import read_certification
 
 World = Callable[..., Path]
@@ -86,7 +88,7 @@ def test_nothing_is_built_for_local_processes(world: World) -> None:
 
 
 def test_build_without_an_engine(world: World) -> None:
-    done = coworld("build", world(), env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    done = coworld("build", world("well"), env={"DOCKER_HOST": "unix:///nowhere.sock"})
     assert done.status == 3
     assert done.stderr.count("error: ") == 1
 
@@ -96,7 +98,7 @@ def test_build_run_and_certify_on_docker(world: World, tmp_path: Path) -> None:
     from support.misfit_kit import ensure_image
 
     image = ensure_image()
-    directory = world()
+    directory = world("well")
     # what is built here is there already, as an image by name
     (directory / "compose.yaml").write_text(json.dumps({"services": {"misfits": {"image": image}}}))
     built = coworld("build", directory, "--version", "1.2.3", "--json")
@@ -174,7 +176,7 @@ def test_a_world_that_is_not_certified(world: World, tmp_path: Path) -> None:
     certification = read_certification(written)
     failed = [step.id for step in certification.failed]
     assert failed
-    shown = coworld("certify", out.parent / "world", "--offline", "-o", tmp_path / "again", "--quiet").stdout
+    shown = click.unstyle(verdict_text(certification, out, manifest="world"))
     assert "not certified" in shown
     assert "This step checks that an episode is played to its end" in shown
     assert f"  [fail] {failed[0]}" in shown
@@ -198,7 +200,7 @@ def test_certify_where_nothing_is(tmp_path: Path) -> None:
 
 
 def test_a_certification_on_a_terminal(world: World, terminal: Callable[..., Terminal], tmp_path: Path) -> None:
-    run = terminal("certify", world(), "--offline", "-o", tmp_path / "out")
+    run = terminal("certify", world("well"), "--offline", "-o", tmp_path / "out")
     assert run.end() == 0, run.text
     assert "● smoke-episode" in run.text
     assert "✓ matriculate" in run.text

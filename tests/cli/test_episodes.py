@@ -81,13 +81,11 @@ def test_json_is_the_record_and_where_it_is(world: World, tmp_path: Path) -> Non
 
 
 def test_no_path_is_named_that_is_not_there(world: World, tmp_path: Path) -> None:
-    directory = world("no-replay")
-    done = coworld("run-episode", directory, "-o", tmp_path / "a")
+    done = coworld("run-episode", world("no-replay"), "-o", tmp_path / "out")
     assert done.status == 0
     assert "Replay" not in done.stdout
     assert "coworld_cli replay" not in done.stdout
     assert "warning: The game wrote no replay." in done.stdout
-    assert coworld("run-episode", directory, "-o", tmp_path / "b", "--json").json["paths"]["replay"] is None
 
 
 @pytest.mark.parametrize(
@@ -107,10 +105,13 @@ def test_a_fault_is_told_with_whose_it_was(
     assert done.stderr == ""
     assert f"fault: {who} · {error_type}\n" in done.stdout
     assert said in done.stdout
-    answer = coworld("run-episode", directory, "-o", tmp_path / "json", "--quiet", "--json")
-    assert answer.status == 1
-    assert answer.json["ok"] is False
-    assert answer.json["faults"][0]["error_type"] == error_type
+
+
+def test_a_fault_as_json(world: World, tmp_path: Path) -> None:
+    done = coworld("run-episode", world("exits-5"), "-o", tmp_path / "out", "--quiet", "--json")
+    assert done.status == 1
+    assert done.json["ok"] is False
+    assert done.json["faults"][0]["error_type"] == "game_unhealthy"
 
 
 def test_the_log_of_the_culprit_is_shown(world: World, tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_bundled_players_by_id_variant_and_seed(world: World, tmp_path: Path) ->
 def test_a_player_with_a_command_of_its_own(world: World, tmp_path: Path) -> None:
     done = coworld(
         "run-episode",
-        world(),
+        world("well"),
         "coworld-misfits:latest",
         *["--run", "python3", "--run", "player.py", "--run", "exits-3"],
         "-o",
@@ -311,6 +312,7 @@ def test_a_missing_replay_is_a_fault_when_it_is_to_be_verified(world: World, tmp
     done = coworld("run-episode", world("no-replay"), "--verify-replay", "-o", out, "--json", "--quiet")
     assert done.status == 1
     assert [fault["error_type"] for fault in done.json["faults"]] == ["replay_missing"]
+    assert done.json["paths"]["replay"] is None
     assert json.loads((out / "episode.json").read_text())["faults"] == done.json["faults"]
 
 

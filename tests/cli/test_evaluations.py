@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
+from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import pytest
-from support.cli_kit import Started, coworld
+from support.cli_kit import QUICK, Started, coworld
 from support.launcher import Done
 from support.simulated import comparison_plan, pair_rows, ranking_plan
 
@@ -16,36 +20,52 @@ from coworld_cli.render.evaluations import evaluation_result
 from coworld_core.episode.record import SeatRow, read_rows
 from coworld_core.evaluation import compare_rows, rank_rows
 
-PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
-NIM = PAINT.parent / "nim"
-PAIR = ("compare", "frontier-painter", "sweep-painter", "-m", PAINT, "--variant", "quick", "--backend", "process")
+NIM = Path(__file__).parents[2] / "examples" / "nim"
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """A comparison that Ctrl-C ended after its first block."""
+
+    command: tuple[str | Path, ...]
+    out: Path
+    done: Done
 
 
 @pytest.fixture(scope="module")
-def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
-    """A comparison that Ctrl-C ended after its first block, and where it is."""
-    out = tmp_path_factory.mktemp("evaluations") / "out"
-    run = Started([*PAIR, "--count-starved", "-o", out], None, None)
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Generator[Interrupted]:
+    place = tmp_path_factory.mktemp("evaluations")
+    game, out = shutil.copytree(QUICK, place / "game"), place / "out"
+    template = game / "coworld_manifest_template.json"
+    manifest = json.loads(template.read_text())
+    # games without seeds are told from others; and the second block is to be under way when the first is seen
+    del manifest["game"]["config_schema"]["properties"]["seed"]
+    manifest["variants"] = manifest["variants"][:1]
+    manifest["variants"][0]["game_config"]["linger"] = 0.5
+    template.write_text(json.dumps(manifest))
+    command = ("compare", "guest", "confidant", "-m", game, "--variant", "duel", "--backend", "process")
+    command = (*command, "--count-starved", "-o", out)
+    run = Started(command, None, None)
     try:
-        run.until_said("block 1 of at most 200 · 1 won, 0 lost, 0 drawn · evidence 1 of 20 · at most ")
+        run.until_said("block 1 of at most 200 · 0 won, 0 lost, 1 drawn · evidence 1 of 20 · at most ")
         run.send(signal.SIGINT)
-        return out, run.end()
+        yield Interrupted(command, out, run.end())
     finally:
         run.close()
 
 
-def test_ctrl_c_keeps_what_was_played(interrupted: tuple[Path, Done]) -> None:
-    out, done = interrupted
+def test_ctrl_c_keeps_what_was_played(interrupted: Interrupted) -> None:
+    out, done = interrupted.out, interrupted.done
     assert done.status == 130
     assert f"What was done so far is in {out}.\n  hint: The same command goes on from there.\n" in done.stderr
     assert len(list(read_rows(out))) >= 2
     assert {"plan.json", "report.json", "report.md"} <= {path.name for path in out.iterdir()}
 
 
-def test_the_same_command_goes_on(interrupted: tuple[Path, Done]) -> None:
-    out, _ = interrupted
+def test_the_same_command_goes_on(interrupted: Interrupted) -> None:
+    out = interrupted.out
     rows = list(read_rows(out))
-    done = coworld(*PAIR, "--count-starved", "-o", out, "--max-blocks", "1", "--json")
+    done = coworld(*interrupted.command, "--max-blocks", "1", "--json")
     assert done.status == 0, done.stderr
     report = done.json
     assert list(read_rows(out)) == rows
@@ -59,28 +79,27 @@ def test_the_same_command_goes_on(interrupted: tuple[Path, Done]) -> None:
     assert [remark["code"] for remark in report["remarks"]] == ["no_seed"]
 
 
-def test_what_a_person_reads(interrupted: tuple[Path, Done]) -> None:
-    out, _ = interrupted
-    done = coworld(*PAIR, "--count-starved", "-o", out, "--max-blocks", "1", "--quiet")
+def test_what_a_person_reads(interrupted: Interrupted) -> None:
+    done = coworld(*interrupted.command, "--max-blocks", "1", "--quiet")
     assert done.stdout.startswith(
-        "paintarena 0.0.0.dev0 quick · no seeds\n"
-        "There is not enough evidence to tell Frontier Painter from Sweep Painter, after 1 block.\n\n"
-        "  player            mean  95 % interval\n"
+        "quick 1.0.0 duel · no seeds\n"
+        "There is not enough evidence to tell Guest from Confidant, after 1 block.\n\n"
+        "  player     mean  95 % interval\n"
     )
-    assert "  Blocks:      1 won, 0 lost, 0 drawn\n  Evidence:    1 (20 decides)\n" in done.stdout
+    assert "  Blocks:      0 won, 0 lost, 1 drawn\n  Evidence:    1 (20 decides)\n" in done.stdout
 
 
-def test_ci_wants_better_and_a_pull_request_markdown(interrupted: tuple[Path, Done]) -> None:
-    out, _ = interrupted
-    done = coworld(*PAIR, "--count-starved", "-o", out, "--max-blocks", "1", "--require", "better", "--markdown")
+def test_ci_wants_better_and_a_pull_request_markdown(interrupted: Interrupted) -> None:
+    out = interrupted.out
+    done = coworld(*interrupted.command, "--max-blocks", "1", "--require", "better", "--markdown")
     assert done.status == 1
     assert done.stdout.startswith("### There is not enough evidence")
     assert done.stdout == (out / "report.md").read_text()
 
 
-def test_another_comparison_is_refused(interrupted: tuple[Path, Done]) -> None:
-    out, _ = interrupted
-    done = coworld(*PAIR, "--count-starved", "-o", out, "--seed", "7")
+def test_another_comparison_is_refused(interrupted: Interrupted) -> None:
+    out = interrupted.out
+    done = coworld(*interrupted.command, "--seed", "7")
     assert done.status == 2
     assert done.stderr.endswith(
         f"error: {out} has an evaluation that differs from this one in: seed.\n"
@@ -88,8 +107,8 @@ def test_another_comparison_is_refused(interrupted: tuple[Path, Done]) -> None:
     )
 
 
-def test_what_was_played_is_reported(interrupted: tuple[Path, Done], tmp_path: Path) -> None:
-    out, _ = interrupted
+def test_what_was_played_is_reported(interrupted: Interrupted, tmp_path: Path) -> None:
+    out = interrupted.out
     assert coworld("report", out, "--markdown").stdout == (out / "report.md").read_text()
     page = tmp_path / "page.html"
     done = coworld("report", out, out, "--html", page, "--json")
@@ -105,11 +124,11 @@ def test_what_was_played_is_reported(interrupted: tuple[Path, Done], tmp_path: P
 
 def test_several_seeds_of_one_player(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    where = ("--variant", "quick", "--backend", "process", "--count-starved", "-o", out)
-    done = coworld("scrimmage", PAINT, "frontier-painter", "-n", "2", "--parallel", "2", *where, "--json")
+    where = ("--variant", "duel", "--backend", "process", "--count-starved", "-o", out)
+    done = coworld("scrimmage", QUICK, "guest", "-n", "2", "--parallel", "2", *where, "--json")
     assert done.status == 0, done.stderr
     assert (done.json["plan"]["kind"], done.json["blocks"]) == ("scrimmage", 2)
-    other = coworld("run", PAINT, "--player", "frontier-painter", *where)
+    other = coworld("run", QUICK, "--player", "guest", *where)
     assert other.status == 2
     assert "differs from this one in: kind." in other.stderr
 
@@ -135,9 +154,9 @@ def test_what_is_wrong_with_a_player(tmp_path: Path) -> None:
 
 def test_what_cannot_be_measured_is_usage(tmp_path: Path) -> None:
     refused = {
-        "empty_pool": ("pickup", PAINT, "frontier-painter"),
-        "candidate_in_pool": ("pickup", PAINT, "frontier-painter", "--pool", "frontier-painter"),
-        "bad_share": ("run", PAINT, "--player", "frontier-painter", "--player", "sweep-painter,proportion=9"),
+        "empty_pool": ("pickup", QUICK, "guest"),
+        "candidate_in_pool": ("pickup", QUICK, "guest", "--pool", "guest"),
+        "bad_share": ("run", QUICK, "--player", "guest", "--player", "confidant,proportion=9"),
     }
     for code, words in refused.items():
         done = coworld(*words, "--backend", "process", "-o", tmp_path / "out", "--json")

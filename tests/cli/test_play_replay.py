@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.cli_kit import Started, Terminal, coworld
+from support.cli_kit import Started, Terminal, coworld, write_world
 from websockets.sync.client import connect
 
 from coworld_cli import browser
@@ -60,7 +60,9 @@ def test_bots_play_and_a_person_watches(world: World, start: Start, tmp_path: Pa
 
 
 def test_a_person_plays_a_seat(world: World, start: Start, tmp_path: Path) -> None:
-    run = start("play", world(), "--human", "0", "--variant", "default", "-o", tmp_path / "out", "--json", "--admin")
+    run = start(
+        "play", world("well"), "--human", "0", "--variant", "default", "-o", tmp_path / "out", "--json", "--admin"
+    )
     # standard output belongs to the answer
     found = run.until(lambda: links(run.stderr) if "Admin" in run.stderr else None, "links")
     assert "Seat 0  Left, for you\n" in run.stderr
@@ -98,7 +100,7 @@ def test_a_play_that_is_over_is_the_latest(world: World) -> None:
 
 
 def test_links_stand_above_the_display_whole(world: World, terminal: Callable[..., Terminal], tmp_path: Path) -> None:
-    run = terminal("play", world(), "--human", "1", "-o", tmp_path / "out", columns=60)
+    run = terminal("play", world("well"), "--human", "1", "-o", tmp_path / "out", columns=60)
     run.until_said("a person")
     found = links(run.text)
     assert len(found["player?slot=1&"]) > 60
@@ -109,10 +111,11 @@ def test_links_stand_above_the_display_whole(world: World, terminal: Callable[..
 # --- replay ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def played(world: World, tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A world and the workspace of an episode of it."""
-    directory, out = world(), tmp_path / "played"
+    place = tmp_path_factory.mktemp("played")
+    directory, out = write_world(place / "world"), place / "out"
     assert coworld("run-episode", directory, "-o", out, "--quiet").status == 0
     return directory, out
 
@@ -152,7 +155,7 @@ def test_a_workspace_and_a_compressed_file_are_replays(played: tuple[Path, Path]
 
 def test_a_game_that_ends_by_itself_ends_the_replay(world: World, played: tuple[Path, Path], start: Start) -> None:
     _, out = played
-    broken = world(directory="broken")
+    broken = world("well", directory="broken")
     template = broken / "coworld_manifest_template.json"
     # serves the page, and fails a moment later
     game = "import os, sys, threading, runpy; threading.Timer(3, os._exit, [7]).start(); sys.argv = ['game.py']; "
@@ -178,7 +181,7 @@ def test_what_is_no_replay(replay: str, status: int, said: str, world: World, tm
 
 def test_a_game_that_shows_no_replay(world: World, played: tuple[Path, Path]) -> None:
     _, out = played
-    broken = world(directory="broken")
+    broken = world("well", directory="broken")
     template = broken / "coworld_manifest_template.json"
     template.write_text(template.read_text().replace('"game.py"', '"-c", "raise SystemExit(\'cannot show it\')"'))
     done = coworld("replay", broken, out)

@@ -41,7 +41,7 @@ def project(world: World) -> Path:
     """A project of an image that is there already, with the tags that newer certifiers ask for."""
     from support.misfit_kit import ensure_image
 
-    directory = world()
+    directory = world("well")
     template = directory / "coworld_manifest_template.json"
     manifest: dict[str, Any] = json.loads(template.read_text())
     manifest["tags"] = ["small", "quick", "test"]

@@ -15,8 +15,8 @@ from support.hostile_server import Ask, Say, serve
 from support.push_registry import LOGIN, PushRegistry, serve_push_registry
 
 MiB = 1 << 20
-SIZE = 128 * MiB
-ALLOWED = 48 * MiB
+SIZE = 96 * MiB
+ALLOWED = 40 * MiB
 """Room for buffers, worker threads and what is imported late; a fraction of what goes through."""
 
 _MEASURE = """

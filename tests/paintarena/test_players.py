@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -10,6 +11,7 @@ import pytest
 from support.misfit_kit import wait_until
 from websockets.asyncio.server import ServerConnection, serve
 
+from paintarena import testing
 from paintarena.players import frontier, sweep
 from paintarena.players.client import Observation
 from paintarena.rules import Board
@@ -82,32 +84,37 @@ def test_the_frontier_always_has_an_answer(corner: list[int]) -> None:
 # As processes
 
 
-def start(module: str, **env: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", f"paintarena.players.{module}"],
-        env=environment(**env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@dataclass
+class Player:
+    """A player as a process."""
 
+    process: "subprocess.Popen[bytes]"
+    log: Path
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    with process:
+    def ended(self) -> tuple[int, str]:
+        """Wait for its end; its exit code, and what it has said."""
         try:
-            out, err = process.communicate(timeout=DEADLINE)
+            return self.process.wait(DEADLINE), self.log.read_text()
         finally:
-            process.kill()
-    return process.returncode, out + err
+            self.process.kill()
+            self.process.wait()
+
+
+def start(place: Path, module: str, **env: str) -> Player:
+    log = place / f"{module}.log"
+    with log.open("w") as output:
+        name = f"paintarena.players.{module}"
+        return Player(testing.start(name, env=environment(**env), output=output, errors=output), log)
 
 
 @pytest.mark.parametrize("variable", ["COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL"])
 def test_both_players_play_a_game_and_leave_with_0(tmp_path: Path, variable: str) -> None:
     with running(tmp_path, config=small_config()) as server:
         players = [
-            start(name, **{variable: server.player_url(slot)}) for slot, name in enumerate(("sweep", "frontier"))
+            start(tmp_path, name, **{variable: server.player_url(slot)})
+            for slot, name in enumerate(("sweep", "frontier"))
         ]
-        outcomes = [ended(player) for player in players]
+        outcomes = [player.ended() for player in players]
         assert server.wait() == 0
     for code, said in outcomes:
         assert code == 0, said
@@ -115,8 +122,8 @@ def test_both_players_play_a_game_and_leave_with_0(tmp_path: Path, variable: str
         assert "secret" not in said
 
 
-def test_without_an_address_the_player_says_which_variable_is_missing() -> None:
-    code, said = ended(start("sweep"))
+def test_without_an_address_the_player_says_which_variable_is_missing(tmp_path: Path) -> None:
+    code, said = start(tmp_path, "sweep").ended()
     assert code == 1
     assert "COWORLD_PLAYER_WS_URL is not set" in said
     assert "Traceback" not in said
@@ -124,7 +131,7 @@ def test_without_an_address_the_player_says_which_variable_is_missing() -> None:
 
 def test_a_refused_player_says_so_at_once(tmp_path: Path) -> None:
     with running(tmp_path, config=small_config()) as server:
-        code, said = ended(start("sweep", COWORLD_PLAYER_WS_URL=server.ws("/player?slot=0&token=hush")))
+        code, said = start(tmp_path, "sweep", COWORLD_PLAYER_WS_URL=server.ws("/player?slot=0&token=hush")).ended()
     assert code == 1
     assert "refused this player (HTTP 403)" in said
     assert "hush" not in said
@@ -168,10 +175,10 @@ async def test_a_lost_connection_is_taken_up_again() -> None:
 
 def test_a_player_stops_on_sigterm(tmp_path: Path) -> None:
     with running(tmp_path, config=small_config()) as server:
-        player = start("sweep", COWORLD_PLAYER_WS_URL=server.player_url(0))
+        player = start(tmp_path, "sweep", COWORLD_PLAYER_WS_URL=server.player_url(0))
         wait_until(lambda: "slot 0" in server.said(), what="a player in its loop")
-        player.terminate()
-        code, _ = ended(player)
+        player.process.terminate()
+        code, _ = player.ended()
     assert code == 143
 
 

@@ -89,7 +89,7 @@ async def test_a_crowd_that_comes_in_with_the_signal(tmp_path: Path, number: sig
 
 
 async def test_a_storm_while_a_game_comes_to_its_end(tmp_path: Path) -> None:
-    config = small_config(max_ticks=180, tick_rate=60, player_connect_timeout_seconds=0)
+    config = small_config(max_ticks=60, tick_rate=60, player_connect_timeout_seconds=0)
     with running(tmp_path, config=config) as server:
         over = anyio.Event()
         seen = 0

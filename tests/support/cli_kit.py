@@ -25,6 +25,8 @@ from typing import Any
 from .launcher import Command, Done, Launcher, launcher
 
 MISFITS = Path(__file__).parent / "misfits"
+QUICK = MISFITS.with_name("quick")
+RUN_MODULE = Path(__file__).with_name("run_module.py")
 PATIENCE = 90.0
 """Seconds for anything to happen; tests wait on conditions, and only a broken one takes as long."""
 
@@ -81,8 +83,9 @@ def command(*args: str | Path) -> list[str]:
 
 _MODULES = {
     "coworld": (
-        *("coworld_core", "coworld_client", "coworld_runner", "coworld_cli"),
-        *("anyio._backends._asyncio", "h11", "httpcore2", "jinja2", "jsonschema", "referencing.jsonschema"),
+        *("coworld_core", "coworld_client", "coworld_runner", "coworld_cli", "paintarena"),
+        *("anyio._backends._asyncio", "anyio._core._signals", "graphlib", "h11", "httpcore2", "jinja2", "jsonschema"),
+        *("pydantic.dataclasses", "referencing.jsonschema", "yaml.cyaml"),
     ),
     "observatory": (
         *("coworld_core", "coworld_client", "coworld_runner", "observatory"),
@@ -107,7 +110,7 @@ def quick_commands(program: str = "coworld", *, prepared: bool = True) -> Genera
 def _modules(names: Sequence[str]) -> Iterator[str]:
     for name in names:
         yield name
-        if name.startswith(("coworld_", "observatory")):
+        if name.startswith(("coworld_", "observatory", "paintarena")):
             for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
                 # a cluster's 859 modules are too many; migrations are run, not imported
                 if not re.search("__main__|kube|migrations", module.name):
@@ -170,12 +173,30 @@ def _start(
 def start_script(script: Path, *words: str, log: Path) -> Command:
     """Start a Python program of the tests; what it writes goes to the end of a file."""
     with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
-        return _launchers["coworld"].start(
-            [str(script), *words],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-            cwd=Path.cwd(),
-            streams=(nothing.fileno(), output.fileno(), output.fileno()),
-        )
+        streams = (nothing.fileno(), output.fileno(), output.fileno())
+        return _start_script(script, *words, env=os.environ, streams=streams)
+
+
+def start_module(name: str, *, env: Mapping[str, str], out: int, err: int) -> Command:
+    """Start a module as ``python -m`` does, but for its imports.
+
+    Args:
+        name: Its name.
+        env: Its whole environment.
+        out: Descriptor of its standard output.
+        err: The same of its standard error.
+    """
+    with Path(os.devnull).open("rb") as nothing:
+        return _start_script(RUN_MODULE, name, env=env, streams=(nothing.fileno(), out, err))
+
+
+def _start_script(script: Path, *words: str, env: Mapping[str, str], streams: tuple[int, int, int]) -> Command:
+    return _launchers["coworld"].start(
+        [str(script), *words],
+        env={**env, "PYTHONPATH": str(Path(__file__).parents[1])},
+        cwd=Path.cwd(),
+        streams=streams,
+    )
 
 
 class Started:
@@ -294,8 +315,10 @@ class Terminal:
             os.close(self.master)
 
 
-def write_world(directory: Path, game: str = "well", *players: str, name: str = "misfits", **config: Any) -> Path:
+def write_world(directory: Path, game: str = "", *players: str, name: str = "misfits", **config: Any) -> Path:
     """Write a small Coworld whose game and players behave as told (see ``misfits``), and return its directory.
+
+    Where nobody is told how to behave, the programs are those of the quickest game (see ``quick``).
 
     Args:
         directory: Made for it.
@@ -315,10 +338,15 @@ def write_world(directory: Path, game: str = "well", *players: str, name: str = 
     ]
     seats = [{"player_id": player["id"]} for player in manifest["player"]]
     names = ["Left", "Right", *(f"Player {index}" for index in range(2, len(who)))][: len(who)]
-    game_config = {"players": [{"name": seat} for seat in names], "behaviour": game, **config}
+    game_config = {"players": [{"name": seat} for seat in names], "behaviour": game or "well", **config}
     manifest["certification"] = {"game_config": game_config, "players": seats}
+    if quick := not game:
+        manifest["game"]["runnable"]["run"] = ["python3", "-S", "-E", "game.py"]
+        manifest["game"]["results_schema"]["required"] = ["scores"]
+        for player in manifest["player"]:
+            player["run"] = ["python3", "-S", "-E", "player.py"]
     (directory / "coworld_manifest_template.json").write_text(json.dumps(manifest, indent=2))
-    services = {"misfits": {"image": "coworld-misfits", "build": {"context": str(MISFITS)}}}
+    services = {"misfits": {"image": "coworld-misfits", "build": {"context": str(QUICK if quick else MISFITS)}}}
     # JSON is YAML
     (directory / "compose.yaml").write_text(json.dumps({"services": services}))
     return directory

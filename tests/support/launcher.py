@@ -22,7 +22,7 @@ from typing import Any
 __all__ = ["Command", "Done", "Launcher", "heed_signals", "launcher"]
 
 _PROGRAM = """
-import importlib, json, os, runpy, select, signal, socket, sys, traceback
+import gc, importlib, json, os, runpy, select, signal, socket, sys, traceback
 from importlib.metadata import entry_points
 
 names, modules, address = json.loads(sys.argv[1])
@@ -37,6 +37,13 @@ children = {}
 print("ready", flush=True)
 
 
+def build(model):
+    # models are built when they are first used, and then by each command anew
+    for each in model.__subclasses__():
+        each.model_rebuild(raise_errors=False)
+        build(each)
+
+
 def prepare():
     # nothing is imported before somebody wants a command: many a test run has none
     for name in names:
@@ -44,6 +51,11 @@ def prepare():
         programs[name] = point.load()
     for module in modules:
         importlib.import_module(module)
+    if "pydantic" in sys.modules:
+        build(sys.modules["pydantic"].BaseModel)
+    # a collection in a fork would write to, and so copy, all the memory that it shares with this process
+    gc.collect()
+    gc.freeze()
 
 
 def run(order, streams):

@@ -1,27 +1,35 @@
 """A player of the quick game: comes, says which secret it knows, and waits for the end."""
 
-import base64
+import binascii
 import os
-import socket
-from urllib.parse import urlsplit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+else:
+    # what is around it in the library takes longer to import than the game to play
+    import _socket as socket
 
 
 def main() -> None:
     """Stay until the game hangs up."""
     print("secret:", os.environ.get("QUICK_SECRET", "none"), flush=True)
-    url = urlsplit(os.environ["COWORLD_PLAYER_WS_URL"])
-    with socket.create_connection((url.hostname or "", url.port or 80)) as connection:
-        key = base64.b64encode(os.urandom(16)).decode()
-        head = (
-            f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\nUpgrade: websocket\r\n"
-            f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
-        )
-        connection.sendall(head.encode())
-        try:
-            while connection.recv(4096):
-                pass
-        except ConnectionResetError:
+    address, _, path = os.environ["COWORLD_PLAYER_WS_URL"].removeprefix("ws://").partition("/")
+    host, _, port = address.partition(":")
+    connection = socket.socket()
+    connection.connect((host, int(port or 80)))
+    key = binascii.b2a_base64(os.urandom(16), newline=False).decode()
+    head = (
+        f"GET /{path} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\n"
+        f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    connection.sendall(head.encode())
+    try:
+        while connection.recv(4096):
             pass
+    except ConnectionResetError:
+        pass
+    connection.close()
     target = os.environ.get("COWORLD_PLAYER_ARTIFACT_UPLOAD_URL", "")
     if "QUICK_SECRET" in os.environ and target.startswith("file://"):
         import zipfile

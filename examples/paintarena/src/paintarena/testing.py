@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 from urllib.parse import urlencode
 
 from paintarena.config import Json
@@ -123,19 +123,22 @@ def running(
         }
     # Files take all that is printed; a pipe that nobody reads would stop a server that says much.
     with (directory / "stdout").open("w") as output, (directory / "stderr").open("w") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "paintarena.server"], env=variables | dict(env or {}), stdout=output, stderr=errors
-        )
-    with process:
-        try:
-            yield Server(process=process, directory=directory, port=_port(process, directory))
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                try:
-                    process.wait(5)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+        process = start("paintarena.server", env=variables | dict(env or {}), output=output, errors=errors)
+    try:
+        yield Server(process=process, directory=directory, port=_port(process, directory))
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def start(module: str, *, env: Mapping[str, str], output: IO[str], errors: IO[str]) -> "subprocess.Popen[bytes]":
+    """Start a program; tests that start hundreds may put something quicker in place of this."""
+    return subprocess.Popen([sys.executable, "-m", module], env=env, stdout=output, stderr=errors)
 
 
 def _port(process: subprocess.Popen[bytes], directory: Path) -> int:

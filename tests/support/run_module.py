@@ -1,0 +1,10 @@
+"""Runs a module as ``python -m`` does; for programs that a launcher starts (``cli_kit.start_module``)."""
+
+import runpy
+import sys
+
+if __name__ == "__main__":
+    del sys.argv[0]
+    # its imports have been made, and so it has been imported too
+    sys.modules.pop(sys.argv[0], None)
+    runpy.run_module(sys.argv[0], run_name="__main__")
