@@ -622,7 +622,7 @@ async def test_every_game_with_every_player(arena: Arena) -> None:
     async with anyio.create_task_group() as group:
         for number, game_behaviour in enumerate(ALL_GAMES):
             for other, player_behaviour in enumerate(ALL_PLAYERS):
-                # every game with one player, and every player with one game or two; with a good one, most are rows above
+                # every game with one player, and every player with one game or two
                 if FULL or (number + other) % 6 == 3:
                     group.start_soon(one, game_behaviour, player_behaviour, limit)
     assert wrong == []
