@@ -21,7 +21,7 @@ from support.misfit_kit import wait_until
 from coworld_core.episode.record import read_rows
 
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
-KILLS = 100 if FULL else 8
+KILLS = 100 if FULL else 4
 LONGEST = 0.6
 """Seconds that a run is let live at most, once it has begun."""
 

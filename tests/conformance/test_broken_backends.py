@@ -219,6 +219,8 @@ class Suite(BackendConformance):
 class TestWrapper(BackendConformance):
     """The wrapper alone breaks nothing, so that a rejection below is due to what it changes."""
 
+    patience = 1.5
+
     def make_backend(self) -> Backend:
         return Wrapper()
 

@@ -18,7 +18,6 @@ from coworld_runner.package.resolving import Package, resolve_package
 from coworld_runner.selection import make_backend
 
 Kind = Literal["process", "docker"]
-KINDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 
 
 async def misfits(kind: Kind, behaviour: str, *players: str, run: tuple[str, ...] = (), **config: Any) -> Package:
@@ -69,7 +68,7 @@ def failures(certification: Certification) -> dict[str, str | None]:
     return {step.id: step.failure_reason for step in certification.failed}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["process", pytest.param("docker", marks=pytest.mark.docker)])
 async def test_a_good_coworld_is_executable(tmp_path: Path, kind: Kind) -> None:
     async with certified(kind, await misfits(kind, "well", play_seconds=4.0), tmp_path / "out") as found:
         assert (failures(found), found.verdict, found.backend) == ({}, "Executable", kind)
@@ -89,7 +88,6 @@ async def test_a_good_coworld_is_executable(tmp_path: Path, kind: Kind) -> None:
         assert (tmp_path / "out/logs" / name / "replay.stdout.log").read_text().startswith("misfits")
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("behaviour", "step", "reason"),
     [
@@ -100,26 +98,22 @@ async def test_a_good_coworld_is_executable(tmp_path: Path, kind: Kind) -> None:
         ("no-replay", "replay-present", "replay_missing"),
     ],
 )
-async def test_a_game_with_one_vice_fails_one_step(
-    tmp_path: Path, kind: Kind, behaviour: str, step: str, reason: str
-) -> None:
-    async with certified(kind, await misfits(kind, behaviour), tmp_path / "out") as found:
+async def test_a_game_with_one_vice_fails_one_step(tmp_path: Path, behaviour: str, step: str, reason: str) -> None:
+    async with certified("process", await misfits("process", behaviour), tmp_path / "out") as found:
         assert failures(found) == {step: reason}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_player_that_crashes_is_named(tmp_path: Path, kind: Kind) -> None:
-    package = await misfits(kind, "well", "well", "exits-3")
-    async with certified(kind, package, tmp_path / "out", failure_grace=0.1) as found:
+async def test_a_player_that_crashes_is_named(tmp_path: Path) -> None:
+    package = await misfits("process", "well", "well", "exits-3")
+    async with certified("process", package, tmp_path / "out", failure_grace=0.1) as found:
         assert failures(found) == {"smoke-episode": "player_error", "players-run": "player_error"}
     (item,) = found.step("players-run").broken
     assert item.slot == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_player_whose_command_is_missing_is_named(tmp_path: Path, kind: Kind) -> None:
-    package = await misfits(kind, "well", "well", run=("/does/not/exist",))
-    async with certified(kind, package, tmp_path / "out", failure_grace=0.1) as found:
+async def test_a_player_whose_command_is_missing_is_named(tmp_path: Path) -> None:
+    package = await misfits("process", "well", "well", run=("/does/not/exist",))
+    async with certified("process", package, tmp_path / "out", failure_grace=0.1) as found:
         assert failures(found) == {"smoke-episode": "player_never_started", "players-run": "players_missing"}
 
 

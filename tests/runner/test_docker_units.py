@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import ipaddress
 import os
 import pickle
+import random
 import socket
 import subprocess
 import sys
@@ -22,6 +24,7 @@ import anyio.to_thread
 import psutil
 import pytest
 from support.docker import as_user, engine_call, require_docker, subject_image, subject_spec
+from support.full import FULL
 from support.registry import image_archive
 
 from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
@@ -113,6 +116,15 @@ async def test_what_is_written_anywhere_counts(arena: Arena) -> None:
         exit = await arena.run(backend, spec)
     assert exit.reason == "disk"
     assert "8388608 allowed" in exit.detail
+
+
+async def test_entries_count_too(arena: Arena) -> None:
+    code = "import os, time\nfor i in range(3000):\n    os.mkdir(f'/coworld/{i}')\ntime.sleep(600)"
+    spec = python(arena.spec("subject", limits=Limits(disk_entries=1000)), code)
+    async with arena.open() as backend:
+        exit = await arena.run(backend, spec)
+    assert exit.reason == "disk"
+    assert "1000 allowed" in exit.detail
 
 
 async def test_what_is_reserved_at_once_is_seen_at_once(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -519,33 +531,39 @@ async def test_a_network_that_somebody_comes_back_to_is_removed_all_the_same(
             await engine.call("GET", path)
 
 
-@pytest.mark.slow
-async def test_there_are_networks_for_ten_runs_of_four(arena: Arena) -> None:
-    async with arena.open() as backend, anyio.create_task_group() as tasks:
+async def test_networks_have_a_room_of_their_own_and_keep_clear_of_each_other(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's own pools hold some thirty networks, for everybody on the machine."""
+    real = random.getrandbits
+    drawn = [real(14)] * 2
 
-        async def play() -> None:
-            with make_scratch(new_run_id()) as scratch:
-                mine = Arena(Suite(), scratch)
-                names = [f"player-{slot}" for slot in range(4)]
-                specs = [
-                    mine.spec("game", "hang", ports=HTTP, clients=tuple(names), network="game-only"),
-                    *(mine.spec(name, "hang", connects_to="game", network="game-only") for name in names),
-                ]
-                async with backend.units(specs, publish=mine.publish, start=False):
-                    networks = [item for item in await backend.find(mine.run_id) if item.kind == "network"]
-                    assert len(networks) == 5
-                assert mine.of(LeakFound) == []
-                await mine.nothing_left(backend)
+    def draw(bits: int) -> int:
+        return drawn.pop() if drawn else real(bits)
 
-        for _ in range(10):
-            tasks.start_soon(play)
+    monkeypatch.setattr(random, "getrandbits", draw)
+    names = [f"coworld-{arena.run_id}-{kind}" for kind in ("private", "front")]
+    async with Engine.connect(resolve_address()) as engine:
+        try:
+            await make_network(engine, names[0], "private", run_labels(arena.run_id))
+            await make_network(engine, names[1], "front", run_labels(arena.run_id))
+            described = [await engine.call("GET", f"/networks/{name}") for name in names]
+        finally:
+            for name in names:
+                assert await drop_network(engine, name) == ""
+    subnets = [ipaddress.IPv4Network(each["IPAM"]["Config"][0]["Subnet"]) for each in described]
+    # the second had drawn the same
+    assert drawn == []
+    assert not subnets[0].overlaps(subnets[1])
+    room = ipaddress.IPv4Network("198.18.0.0/15")
+    assert [(room.supernet_of(each), each.prefixlen) for each in subnets] == [(True, 29)] * 2
 
 
 # --- nothing stays ----------------------------------------------------------------------------------------------
 
 
 async def test_whatever_call_is_cancelled_nothing_stays(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cancelled at its first call to the engine, at its second, and so on until it is never cancelled at all."""
+    """Cancelled at an early call to the engine, at a later one, and so on until it is never cancelled at all."""
     real = Engine.stream
     left = 0
     scope = anyio.CancelScope()
@@ -568,7 +586,7 @@ async def test_whatever_call_is_cancelled_nothing_stays(arena: Arena, monkeypatc
         reached = False
         step = 0
         while not reached:
-            step += 2
+            step += 1 if FULL else 3
             left = step
             with anyio.CancelScope() as scope:
                 async with backend.units(specs, publish=arena.publish, grace=0):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import struct
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["Connections", "held_sockets"]
+__all__ = ["Connections", "held_sockets", "listening_sockets"]
 
 _LOOKS = 5
 """How often to look whether a socket, which was just made, becomes a connection."""
@@ -94,3 +96,81 @@ def held_sockets(pid: int) -> set[int]:
                 if target.startswith("socket:["):
                     inodes.add(int(target[8:-1]))
     return inodes
+
+
+# --- listeners
+
+_ANSWER_ON_LOOPBACK = (
+    (socket.AF_INET, bytes((127, 0, 0, 1))),
+    (socket.AF_INET6, bytes(10) + bytes((255, 255, 127, 0, 0, 1))),
+    (socket.AF_INET, bytes(4)),
+    (socket.AF_INET6, bytes(16)),
+)
+"""The addresses of sockets that answer on 127.0.0.1, the most specific first."""
+_LISTEN = 10
+_SOCK_DIAG = 4
+_DIAG_BY_FAMILY = 20
+_REQUEST_DUMP = 0x301
+_ERROR, _DONE = 2, 3
+_HEADER = struct.Struct("=IHHII")
+"""Length, kind, flags, sequence, port of a message."""
+_QUESTION = struct.Struct("=BBBBIH46x")
+"""Family, protocol, extensions, states, port; no other address, interface or cookie."""
+_ANSWER = struct.Struct("=8x16s44xI")
+"""A socket's own address and its inode."""
+
+
+def listening_sockets(port: int) -> set[int]:
+    """Inodes of the sockets that accept connections to a loopback port; empty if the kernel does not tell."""
+    try:
+        found = {family: _asked_for(port, family) for family in (socket.AF_INET, socket.AF_INET6)}
+    except OSError:
+        found = {socket.AF_INET: _read_of(port, ""), socket.AF_INET6: _read_of(port, "6")}
+    for family, address in _ANSWER_ON_LOOPBACK:
+        inodes = {inode for bound, inode in found[family] if bound == address}
+        if inodes:
+            return inodes
+    return set()
+
+
+def _asked_for(port: int, family: int) -> list[tuple[bytes, int]]:
+    """Address and inode of the listeners on a port: the kernel finds them without going through all connections.
+
+    Raises:
+        OSError: This system cannot be asked.
+    """
+    question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN, socket.htons(port))
+    head = _HEADER.pack(_HEADER.size + len(question), _DIAG_BY_FAMILY, _REQUEST_DUMP, 0, 0)
+    length = 4 if family == socket.AF_INET else 16
+    found: list[tuple[bytes, int]] = []
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+        kernel.settimeout(1.0)
+        kernel.sendto(head + question, (0, 0))
+        while True:
+            data, at = kernel.recv(1 << 16), 0
+            while at < len(data):
+                size, kind, *_ = _HEADER.unpack_from(data, at)
+                if kind == _DONE:
+                    return found
+                if kind == _ERROR:
+                    raise OSError(-struct.unpack_from("=i", data, at + _HEADER.size)[0], "sockets are not listed")
+                address, inode = _ANSWER.unpack_from(data, at + _HEADER.size)
+                found.append((address[:length], inode))
+                at += (size + 3) & ~3
+
+
+def _read_of(port: int, version: str) -> list[tuple[bytes, int]]:
+    """The same from the tables, which hold all connections."""
+    try:
+        lines = Path(f"/proc/net/tcp{version}").read_text(encoding="ascii").splitlines()[1:]
+    except OSError:
+        return []
+    listening = [fields for line in lines if (fields := line.split())[3] == f"{_LISTEN:02X}"]
+    here = [(*fields[1].split(":"), int(fields[9])) for fields in listening]
+    return [(_address(text), inode) for text, number, inode in here if int(number, 16) == port]
+
+
+def _address(text: str) -> bytes:
+    """An address as the tables write it: words of four bytes, each in the machine's order."""
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    return struct.pack(f"={len(words)}I", *words)

@@ -10,22 +10,24 @@ Each connection has a thread of its own, and the episode is played in the main o
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
 import hashlib
 import itertools
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
 import sys
 import threading
 import time
-from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # what only some need, they import: paths and URLs alone take as long as the interpreter
+    from pathlib import Path
+    from typing import Any
 
 _FIRST_PLAYER_SECONDS = 180
 NOTHING_MORE = "and now nothing more"
@@ -107,9 +109,20 @@ BEHAVIOURS = {
 }
 
 
+def place_of(uri: str) -> str:
+    """The path of a file URI, or a bare path as it is."""
+    if uri.startswith("file://") and "%" in uri:
+        from urllib.parse import unquote
+
+        uri = unquote(uri)
+    return uri.removeprefix("file://")
+
+
 def file_of(uri: str) -> Path:
-    """The path of a file URI, or of a bare path."""
-    return Path(unquote(urlsplit(uri).path)) if uri.startswith("file:") else Path(uri)
+    """The same, to do more with it."""
+    from pathlib import Path
+
+    return Path(place_of(uri))
 
 
 MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -162,7 +175,7 @@ class Connection:
         if key is None:
             self.respond("426 Upgrade Required", "a websocket\n")
             return False
-        accept = base64.b64encode(hashlib.sha1((key + MAGIC).encode()).digest()).decode()
+        accept = binascii.b2a_base64(hashlib.sha1((key + MAGIC).encode()).digest(), newline=False).decode()
         head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         self._peer.sendall(f"{head}Sec-WebSocket-Accept: {accept}\r\n\r\n".encode())
         return True
@@ -309,22 +322,22 @@ class Game:
 
     def answer(self, connection: Connection) -> bool:
         """Answer plain HTTP, and refuse players with a wrong token; False lets a websocket in."""
-        url = urlsplit(connection.path)
-        knows = url.path == "/player" and self._slot(connection.path) is not None
-        if (self.is_("hangs-players") and knows) or (self.is_("hangs-viewers") and url.path == "/global"):
+        path = connection.path.partition("?")[0]
+        knows = path == "/player" and self._slot(connection.path) is not None
+        if (self.is_("hangs-players") and knows) or (self.is_("hangs-viewers") and path == "/global"):
             for_ever()
         prefix = "clients" if self.is_("older-pages") else "client"
         pages = {f"/{prefix}/player", f"/{prefix}/global", f"/{prefix}/replay"}
-        if url.path == "/go":
+        if path == "/go":
             self.all_there.set()
             connection.respond("200 OK", "gone\n")
-        elif self.is_("redirects") and url.path != "/healthz":
+        elif self.is_("redirects") and path != "/healthz":
             connection.redirect(self.elsewhere)
-        elif self.is_("babbles") and url.path == "/global":
+        elif self.is_("babbles") and path == "/global":
             connection.go_on_and_on("\x1b]0;hello\x07\x9b2J\0\r\n\r\n", "\0\r\n", 0.05)
-        elif self.is_("long-head") and url.path == "/global":
+        elif self.is_("long-head") and path == "/global":
             connection.go_on_and_on("HTTP/1.1 101 Switching Protocols\r\n", f"X: {'x' * 4000}\r\n", 0.0)
-        elif url.path == "/healthz":
+        elif path == "/healthz":
             if self.is_("redirects-health"):
                 if self.asked:
                     print(NOTHING_MORE, flush=True)
@@ -343,23 +356,23 @@ class Game:
                 # the first answer has arrived
                 print(NOTHING_MORE, flush=True)
             connection.respond("503 Service Unavailable" if bad else "200 OK", "so so\n")
-        elif url.path in pages and not self.is_("no-pages"):
+        elif path in pages and not self.is_("no-pages"):
             connection.respond("200 OK", "<!doctype html><title>misfits</title>\n")
-        elif url.path == "/player":
+        elif path == "/player":
             if not self.is_("refuses-players") and (knows or self.is_("accepts-any-token", "announces")):
                 return False
             failing = self.is_("fails-on-bad-token")
             connection.respond("500 Internal Server Error" if failing else "403 Forbidden", "no\n")
-        elif url.path in ("/global", "/replay"):
+        elif path in ("/global", "/replay"):
             return False
         else:
             connection.respond("404 Not Found", "nothing here\n")
         return True
 
     def _slot(self, path: str) -> int | None:
-        query = parse_qs(urlsplit(path).query)
+        query = {name: value for name, _, value in (pair.partition("=") for pair in path.partition("?")[2].split("&"))}
         try:
-            slot, token = int(query["slot"][0]), query["token"][0]
+            slot, token = int(query["slot"]), query["token"]
         except (KeyError, ValueError):
             return None
         return slot if 0 <= slot < len(self.tokens) and token == self.tokens[slot] else None
@@ -475,6 +488,8 @@ class Game:
                 os.write(2, b"\x1b]0;owned\x07\x1b[2J\x9b1mit says \xe2\x80\xaewhat it wants\r" + b"\0\xff" * 100)
                 os._exit(5)
             case "loses-directory":
+                import shutil
+
                 shutil.rmtree(file_of(os.environ["COGAME_RESULTS_URI"]).parent)
                 os._exit(0)
             case "ignores-term":
@@ -547,16 +562,16 @@ class Game:
 
     def write_results(self) -> None:
         """Write results, as well or as badly as told."""
-        path = file_of(os.environ["COGAME_RESULTS_URI"])
+        place = os.environ["COGAME_RESULTS_URI"]
         results: dict[str, Any] = {"scores": [self.seed + slot for slot in range(len(self.tokens))], "ticks": 3}
         if self.is_("link-results"):
-            path.symlink_to("/etc/passwd")
+            file_of(place).symlink_to("/etc/passwd")
             return
         if self.is_("fifo-results"):
-            os.mkfifo(path)
+            os.mkfifo(place_of(place))
             return
         if self.is_("directory-results"):
-            path.mkdir()
+            file_of(place).mkdir()
             return
         if self.is_("wrong-schema"):
             del results["ticks"]
@@ -571,7 +586,8 @@ class Game:
             data = data[: len(data) // 2]
         if self.is_("not-utf8"):
             data = data[:-1] + b', "name": "\xff\xfe"}'
-        path.write_bytes(data)
+        with open(place_of(place), "wb") as file:  # noqa: PTH123
+            file.write(data)
 
     def swap_results(self) -> None:
         """Have results that are another thing whenever they are looked at."""
@@ -585,11 +601,11 @@ class Game:
 
     def write_replay(self) -> None:
         """Write a replay, as well or as badly as told."""
-        path = file_of(os.environ["COGAME_SAVE_REPLAY_URI"])
+        place = place_of(os.environ["COGAME_SAVE_REPLAY_URI"])
         if self.is_("no-replay", "no-replay-lingers"):
             return
         if self.is_("slow-replay"):
-            with path.open("w") as file:
+            with open(place, "w") as file:  # noqa: PTH123
                 for piece in range(10):
                     file.write(f"piece {piece}\n")
                     file.flush()
@@ -603,13 +619,14 @@ class Game:
             self.append_replay("the end\n")
             return
         if self.is_("big-replay"):
-            fill(path, self.size)
+            fill(place, self.size)
         else:
-            path.write_text("the end\n")
+            with open(place, "w") as file:  # noqa: PTH123
+                file.write("the end\n")
 
     def append_replay(self, text: str) -> None:
         """Add a piece to the replay, and close it again."""
-        with file_of(os.environ["COGAME_SAVE_REPLAY_URI"]).open("a") as file:
+        with open(place_of(os.environ["COGAME_SAVE_REPLAY_URI"]), "a") as file:  # noqa: PTH123
             file.write(text)
 
 
@@ -636,10 +653,10 @@ def hoard(size: int) -> None:
     print("got it all", flush=True)
 
 
-def fill(path: Path, size: int) -> None:
+def fill(path: str | Path, size: int) -> None:
     """Write that many bytes, in pieces."""
     piece = b"0123456789abcdef" * 65536
-    with path.open("wb") as file:
+    with open(path, "wb") as file:  # noqa: PTH123
         for _ in range(size // len(piece)):
             file.write(piece)
         file.write(piece[: size % len(piece)])
@@ -675,7 +692,10 @@ def daemonise() -> None:
 def main() -> int:
     """Run until the episode, or whoever runs this, says that it is over."""
     replay = os.environ.get("COGAME_LOAD_REPLAY_URI")
-    config: dict[str, Any] = {} if replay else json.loads(file_of(os.environ["COGAME_CONFIG_URI"]).read_bytes())
+    config: dict[str, Any] = {}
+    if not replay:
+        with open(place_of(os.environ["COGAME_CONFIG_URI"]), "rb") as file:  # noqa: PTH123
+            config = json.load(file)
     game = Game(config)
     if game.is_("exits-7-before-healthy", "exits-0-before-healthy"):
         print("no, thank you", file=sys.stderr, flush=True)

@@ -8,19 +8,20 @@ It needs the standard library, and starts quickly: the tests start hundreds, as 
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
-import io
-import json
 import os
 import signal
 import socket
 import struct
 import sys
 import time
-from pathlib import Path
-from typing import BinaryIO
-from urllib.parse import unquote, urlsplit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # what only some need, they import: paths and URLs alone take as long as the interpreter
+    from pathlib import Path
+    from typing import BinaryIO
 
 BEHAVIOURS = {
     "well": "plays to the end",
@@ -68,6 +69,9 @@ BEHAVIOURS = {
 
 def artifact() -> Path:
     """Where the artifact goes."""
+    from pathlib import Path
+    from urllib.parse import unquote, urlsplit
+
     return Path(unquote(urlsplit(os.environ["COWORLD_PLAYER_ARTIFACT_UPLOAD_URL"]).path))
 
 
@@ -76,12 +80,25 @@ NORMAL = struct.pack(">H", 1000)
 GOOD_ENDS = (1000, 1001)
 
 
+def game_url() -> tuple[str, str]:
+    """Where the game is, and what to ask it for."""
+    url = os.environ.get("COWORLD_PLAYER_WS_URL") or os.environ["COGAMES_ENGINE_WS_URL"]
+    place, _, target = url.partition("://")[2].partition("/")
+    return place, f"/{target}"
+
+
+def connected(place: str) -> socket.socket:
+    """A connection to a host and a port."""
+    host, _, port = place.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)))
+
+
 def play(until: int | None = None, *, patience: float = 10.0) -> None:
     """Play to the end, or up to that many messages."""
-    url = urlsplit(os.environ.get("COWORLD_PLAYER_WS_URL") or os.environ["COGAMES_ENGINE_WS_URL"])
-    with socket.create_connection((url.hostname or "", url.port or 80)) as game, game.makefile("rb") as stream:
+    place, target = game_url()
+    with connected(place) as game, game.makefile("rb") as stream:
         game.settimeout(patience)
-        upgrade(game, stream, url.netloc, f"{url.path}?{url.query}")
+        upgrade(game, stream, place, target)
         game.settimeout(None)
         count = 0
         while True:
@@ -95,14 +112,14 @@ def play(until: int | None = None, *, patience: float = 10.0) -> None:
                 return
             elif kind != PONG:
                 count += 1
-                if json.loads(payload)["type"] == "final" or count == until:
+                if payload.startswith(b'{"type": "final"') or count == until:
                     goodbye(game, stream)
                     return
 
 
 def upgrade(game: socket.socket, stream: BinaryIO, host: str, target: str) -> None:
     """Make a websocket of a connection."""
-    key = base64.b64encode(os.urandom(16)).decode()
+    key = binascii.b2a_base64(os.urandom(16), newline=False).decode()
     head = (f"GET {target} HTTP/1.1", f"Host: {host}", "Upgrade: websocket", "Connection: Upgrade")
     lines = (*head, f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "", "")
     game.sendall("\r\n".join(lines).encode())
@@ -175,6 +192,8 @@ def fork(count: int, *, away: bool) -> None:
 
 def steal() -> None:
     """Look wherever a neighbour's token might be, and print what looks like one that is not ours."""
+    from pathlib import Path
+
     mine = os.environ["COWORLD_PLAYER_WS_URL"]
     places = [Path("/coworld"), Path("/coworld-artifact"), artifact().parent, artifact().parent.parent, Path("/proc")]
     patterns = ("*.json", "*/*.json", "*/environ", "*/cmdline")
@@ -202,6 +221,7 @@ def dotted(word: str) -> str:
 def neighbours() -> set[str]:
     """Gateways, and addresses of the networks this machine is on."""
     import ipaddress
+    from pathlib import Path
 
     found: set[str] = set()
     with contextlib.suppress(OSError):
@@ -280,13 +300,14 @@ def run_away() -> None:
 
 def rename() -> None:
     """Take another name for what lists processes."""
-    Path("/proc/self/comm").write_text(") Z 1 1 (\n")
+    with open("/proc/self/comm", "w") as file:  # noqa: PTH123
+        file.write(") Z 1 1 (\n")
 
 
 def crowd(count: int) -> list[socket.socket]:
     """Open connections to the game, and leave it at that."""
-    url = urlsplit(os.environ["COWORLD_PLAYER_WS_URL"])
-    return [socket.create_connection((url.hostname or "", url.port or 80)) for _ in range(count)]
+    place, _ = game_url()
+    return [connected(place) for _ in range(count)]
 
 
 def drop_labels() -> None:
@@ -310,7 +331,8 @@ def kill_keepers() -> None:
     """Kill the process that started us, and the one that started that, before either sees that the other is gone."""
     if os.getppid() == 0:
         return
-    keepers = [int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]), os.getppid()]
+    with open(f"/proc/{os.getppid()}/stat") as file:  # noqa: PTH123
+        keepers = [int(file.read().rpartition(")")[2].split()[1]), os.getppid()]
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for keeper in keepers:
             os.kill(keeper, number)
@@ -318,6 +340,7 @@ def kill_keepers() -> None:
 
 def zipped(size: int) -> bytes:
     """A good zip of about that many bytes."""
+    import io
     import zipfile
 
     buffer = io.BytesIO()
@@ -360,7 +383,7 @@ def main(behaviour: str = "well", *arguments: str) -> int:
                     file.flush()
                     time.sleep(0.002)
         case "digs":
-            here = Path.cwd()
+            here = os.getcwd()  # noqa: PTH109
             os.chdir(artifact().parent)
             for _ in range(number):
                 os.mkdir("deeper")  # noqa: PTH102 - the path of it would be too long for a call

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
 import socket
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from coworld_core.errors import StartError
 
-from .._connections import held_sockets
+from .._connections import held_sockets, listening_sockets
 
 __all__ = ["LOCALHOST", "Reservation", "choose_port", "port_taken", "stranger_on", "take_port"]
 
@@ -165,33 +164,6 @@ def port_taken(unit: str, port: str, number: int) -> StartError:
     )
 
 
-# the addresses of /proc/net/tcp and tcp6 that answer on 127.0.0.1, the most specific first
-_LISTENERS = (
-    ("tcp", "0100007F"),
-    ("tcp6", "0000000000000000FFFF00000100007F"),
-    ("tcp", "00000000"),
-    ("tcp6", "00000000000000000000000000000000"),
-)
-
-
-def _listening(number: int) -> set[int]:
-    """Inodes of the sockets that accept connections to a loopback port; empty if the platform does not tell."""
-
-    @functools.cache  # the tables are slow to read, and mostly the first is enough
-    def listeners(table: str) -> list[list[str]]:
-        try:
-            lines = Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            return []
-        return [fields for line in lines if (fields := line.split())[3] == "0A"]
-
-    for table, address in _LISTENERS:
-        inodes = {int(fields[9]) for fields in listeners(table) if fields[1] == f"{address}:{number:04X}"}
-        if inodes:
-            return inodes
-    return set()
-
-
 def stranger_on(number: int, ours: Iterable[int]) -> str:
     """Describe the program that answers on a loopback port; empty if it is one of ours.
 
@@ -201,9 +173,9 @@ def stranger_on(number: int, ours: Iterable[int]) -> str:
     """
     if sys.platform != "linux":
         return _stranger_elsewhere(number, ours)
-    listening = _listening(number)
+    listening = listening_sockets(number)
     if not listening:
-        # the listener is gone, or there is no /proc/net: no stranger to report
+        # the listener is gone, or the kernel does not tell: no stranger to report
         return ""
     for pid in ours:
         listening -= held_sockets(pid)
