@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from support.import_graph import DISTRIBUTIONS, ROOT, import_graph
+from support.import_graph import DISTRIBUTIONS, ROOT, import_graph, nodes
 
 MAY_IMPORT = {
     "coworld_core": set(),
@@ -38,15 +38,14 @@ def sources(distribution: str) -> list[Path]:
 @cache
 def imported(path: Path) -> tuple[tuple[str, bool], ...]:
     """Top-level names a file imports, and whether at import time of the module."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     names: list[tuple[str, bool]] = []
     lazy = {
         id(node)
-        for function in ast.walk(tree)
+        for function in nodes(path)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
     }
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 names.append((alias.name.split(".")[0], id(node) not in lazy))
@@ -149,7 +148,7 @@ def test_what_opens_connections_is_used_by_nothing_else_of_core() -> None:
     users = [
         path.name
         for path in sources("coworld_core")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if (isinstance(node, ast.ImportFrom) and module in (node.module or "").split("."))
         or (isinstance(node, ast.alias) and module in node.name.split("."))
     ]
@@ -174,7 +173,7 @@ def test_no_unstructured_tasks() -> None:
     wrong: list[str] = []
     for distribution in DISTRIBUTIONS:
         for path in sources(distribution):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in nodes(path):
                 if isinstance(node, ast.Attribute) and node.attr in forbidden:
                     wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} uses {node.attr}")
     assert not wrong
@@ -187,7 +186,7 @@ def test_libraries_never_exit() -> None:
             # a program of its own may end itself: the process shim and the conformance suite's subject are such
             if path.name in ("_shim.py", "subject.py"):
                 continue
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in nodes(path):
                 name = getattr(getattr(node, "exc", None), "func", getattr(node, "exc", None))
                 if isinstance(node, ast.Raise) and isinstance(name, ast.Name) and name.id == "SystemExit":
                     wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -62,6 +63,16 @@ def test_ours_are_found_like_anybodys() -> None:
     assert backend_names() == OURS
     kinds = {"process": ProcessBackend, "docker": DockerBackend, "kubernetes": KubernetesBackend}
     assert {name: type(make_backend(name)) for name in backend_names()} == kinds
+
+
+def test_one_that_comes_or_goes_is_seen_at_once(site: Path) -> None:
+    site.mkdir()
+    assert backend_names() == OURS
+    install(site, backends={"moon": "moon:make_backend"}, modules={"moon": MOON})
+    assert "moon" in backend_names()
+    for info in site.glob("*.dist-info"):
+        shutil.rmtree(info)
+    assert backend_names() == OURS
 
 
 async def test_one_that_is_installed_is_made_from_the_options(site: Path, tmp_path: Path) -> None:

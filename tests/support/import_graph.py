@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-__all__ = ["DISTRIBUTIONS", "EXAMPLES", "ROOT", "circles", "import_graph", "sources"]
+__all__ = ["DISTRIBUTIONS", "EXAMPLES", "ROOT", "circles", "import_graph", "nodes", "sources"]
 
 ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = ("coworld_core", "coworld_runner", "coworld_client", "coworld_cli")
@@ -26,6 +26,12 @@ def sources(*members: str) -> Mapping[str, Path]:
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     assert len(found) > 10, f"{members} have no source files"
     return found
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All that a source file says, read once for all who ask; the file as a whole comes first."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 @cache
@@ -48,7 +54,7 @@ def import_graph(*members: str, loaded: bool = False) -> Graph:
 
 def _targets(name: str, path: Path, modules: Mapping[str, Path], *, loaded: bool) -> Iterator[str]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in _imports(ast.parse(path.read_text(encoding="utf-8")), loaded=loaded):
+    for node in _imports(nodes(path)[0], loaded=loaded):
         if isinstance(node, ast.Import):
             taken = [alias.name for alias in node.names]
         else:

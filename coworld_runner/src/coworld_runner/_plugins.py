@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coworld_core.errors import UsageError
@@ -16,12 +19,26 @@ __all__ = ["entry_points_of", "find_entry_point", "source_of"]
 
 def entry_points_of(group: str) -> dict[str, list[EntryPoint]]:
     """The entry points of a group by name, in the order of the alphabet; more than one where they clash."""
-    from importlib.metadata import entry_points  # 20 ms, which no help text needs to pay
-
     found: dict[str, list[EntryPoint]] = {}
-    for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, source_of(entry))):
+    for entry in _entry_points(group, tuple((place, _changed(place)) for place in sys.path)):
         found.setdefault(entry.name, []).append(entry)
     return found
+
+
+@lru_cache(maxsize=16)
+def _entry_points(group: str, _places: tuple[tuple[str, int | None], ...]) -> tuple[EntryPoint, ...]:
+    """Read what each distribution says, once until one comes or goes: it is a file for each that is installed."""
+    from importlib.metadata import entry_points  # 20 ms, which no help text needs to pay
+
+    return tuple(sorted(entry_points(group=group), key=lambda entry: (entry.name, source_of(entry))))
+
+
+def _changed(place: str) -> int | None:
+    """When something came into a directory of distributions or left it, which ``importlib`` goes by too."""
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def find_entry_point(name: str, known: Mapping[str, list[EntryPoint]], *, noun: str) -> EntryPoint:
