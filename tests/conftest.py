@@ -132,6 +132,13 @@ SPREAD = (
 The tests of any other file are run by one worker, so that what they share is made once."""
 
 
+SOURCES = (
+    "tests/architecture/test_layering.py",
+    "tests/architecture/test_circles.py",
+    "tests/architecture/test_sizes.py",
+)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """More than processors, since much of the suite waits for real programs; what is not slow computes.
@@ -148,7 +155,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid if nodeid.startswith(SPREAD) else nodeid.partition("::")[0]
+            if nodeid.startswith(SPREAD):
+                return nodeid
+            # these read all sources, which one worker parses once for all of them
+            return "sources" if nodeid.startswith(SOURCES) else nodeid.partition("::")[0]
 
     return ByFile(config, log)
 
