@@ -25,7 +25,7 @@ from coworld_runner import Backend, UnitSpec, backend_names, make_backend
 from coworld_runner.backends import base, engine
 from coworld_runner.testing import BackendConformance
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]
 
 SOURCE = Path(docker_cli.__file__).read_text(encoding="utf-8")
 

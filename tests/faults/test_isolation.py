@@ -17,7 +17,7 @@ from coworld_core.errors import CapabilityError, UsageError
 from coworld_runner.backend import Limits
 from coworld_runner.episode.running import EpisodeOptions
 
-DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
+DOCKER = [pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.guarded("docker")])]
 
 
 def token_of(found: Evidence, slot: int) -> str:

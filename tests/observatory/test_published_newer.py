@@ -18,7 +18,7 @@ from anyio.from_thread import start_blocking_portal
 from support.observatory_kit import Platform, World, open_platform, roster, seed
 from support.published_client import Published, install, published
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.guarded("published"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ from coworld_core.manifest.loading import dump_manifest, load_manifest
 from coworld_runner.build.building import BuildError, BuildResult, build_coworld
 from coworld_runner.package.resolving import resolve_package
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]
 
 MANIFEST_NAME = "coworld_manifest.json"
 TEMPLATE_NAME = "coworld_manifest_template.json"

@@ -40,7 +40,7 @@ from coworld_runner.runs.scratch import make_scratch, open_scratch, scratch_root
 from coworld_runner.testing import Arena, BackendConformance
 from coworld_runner.testing.conformance import subject_environment
 
-pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("_engine")]
+pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker"), pytest.mark.usefixtures("_engine")]
 
 HTTP = (Port(name="http"),)
 

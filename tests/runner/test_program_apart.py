@@ -26,7 +26,7 @@ from coworld_runner.program import open_program
 from coworld_runner.testing.conformance import subject_environment
 
 BACKENDS = (
-    pytest.param("docker", marks=pytest.mark.docker),
+    pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.guarded("docker")]),
     pytest.param("kubernetes", marks=[pytest.mark.kubernetes, pytest.mark.timeout(240)]),
 )
 

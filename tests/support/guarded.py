@@ -52,7 +52,52 @@ CLUSTER = (
     "tests/support/misfits/*",
 )
 
+DOCKER = (
+    # the engine, and what leads an episode, a build or a program through it
+    "coworld_core/src/coworld_core/docker_engine.py",
+    "coworld_runner/src/coworld_runner/*.py",
+    "coworld_runner/src/coworld_runner/backends/*.py",
+    "coworld_runner/src/coworld_runner/backends/docker/*.py",
+    "coworld_runner/src/coworld_runner/backends/process/_shim.py",
+    "coworld_runner/src/coworld_runner/build/*.py",
+    "coworld_runner/src/coworld_runner/collector/*.py",
+    "coworld_runner/src/coworld_runner/episode/*.py",
+    "coworld_runner/src/coworld_runner/images/*.py",
+    "coworld_runner/src/coworld_runner/own_players/*.py",
+    "coworld_runner/src/coworld_runner/package/*.py",
+    "coworld_runner/src/coworld_runner/runs/*.py",
+    "coworld_runner/src/coworld_runner/testing/*.py",
+    "examples/paintarena/Dockerfile",
+    "examples/paintarena/compose.yaml",
+    "tests/conformance/test_docker.py",
+    "tests/conformance/test_docker_cli.py",
+    "tests/faults/test_isolation.py",
+    "tests/faults/test_own_players.py",
+    "tests/runner/test_build_engine.py",
+    "tests/runner/test_docker_units.py",
+    "tests/runner/test_program_apart.py",
+    "tests/support/arena.py",
+    "tests/support/*docker*.py",
+    "tests/support/images.py",
+    "tests/support/misfit_kit.py",
+    "tests/support/misfits/*",
+    "tests/support/plugin.py",
+    "tests/support/registry.py",
+)
+
+PUBLISHED = (
+    # what answers the published clients, and what drives them
+    "coworld_core/src/coworld_core/api/*.py",
+    "examples/observatory/src/observatory/**/*.py",
+    "tests/observatory/test_published_*.py",
+    "tests/support/launcher.py",
+    "tests/support/observatory*.py",
+    "tests/support/published_client.py",
+)
+
 GROUPS = {
+    "docker": DOCKER,
+    "published": PUBLISHED,
     "cluster": CLUSTER,
     # what needs the cluster to itself
     "alone": CLUSTER,
