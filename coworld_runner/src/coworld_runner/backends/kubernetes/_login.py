@@ -35,12 +35,13 @@ async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path |
     Raises:
         BackendUnavailable: The package is not installed, or there is no kubeconfig, context or credential to use.
     """
+    # before the imports: where there is no cluster to sign in to, nobody waits for them
+    paths = await anyio.to_thread.run_sync(_kubeconfigs, kubeconfig)
     await anyio.to_thread.run_sync(import_library)
     import aiohttp
     from kubernetes_asyncio.client import ApiClient, Configuration
 
     configuration: Any = Configuration()
-    paths = await anyio.to_thread.run_sync(_kubeconfigs, kubeconfig)
     if paths:
         name, own = await _load(configuration, paths, context)
     else:
