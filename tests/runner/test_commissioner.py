@@ -202,6 +202,11 @@ HOOKED: dict[str, tuple[dict[str, Callable[[Message], Any]], str, str]] = {
         "commissioner_refused",
         "which is not there",
     ),
+    "says everything but the answer": (
+        {"episode_completed": lambda _: [{"type": "episode_cancel", "request_id": "it", "reason": "no"}] * 101},
+        "commissioner_refused",
+        "more than 100 other things",
+    ),
     "ends instead": ({"describe_division": lambda _: 3}, "commissioner_gone", "exited with status 3"),
     "has no such hook": ({"rank_division": lambda _: []}, "commissioner_silent", "nothing for 1 s"),
 }

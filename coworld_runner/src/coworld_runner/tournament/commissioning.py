@@ -68,6 +68,8 @@ __all__ = ["Chair", "open_chair"]
 _Answer = TypeVar("_Answer", bound=CommissionerMessage)
 _PATIENCE = 3
 """How often in a round episodes may be refused before it is given up."""
+_MOST_LATER = 100
+"""How much is kept of what is said while the answer to a hook is awaited."""
 
 
 @dataclass
@@ -259,6 +261,8 @@ class Chair:
             if not isinstance(heard, ScheduleEpisodes | RoundComplete | EpisodeCancel):
                 raise misplaced(heard, request)
             now.later.append(heard)
+            if len(now.later) > _MOST_LATER:
+                raise refused(f"It says more than {_MOST_LATER} other things while its {answer.__name__} is awaited.")
         return heard
 
     async def _consequences(self, now: _Round, event: RoundDecided) -> RoundDecided:
