@@ -262,7 +262,7 @@ class Chair:
                 raise misplaced(heard, request)
             now.later.append(heard)
             if len(now.later) > _MOST_LATER:
-                raise refused(f"It says more than {_MOST_LATER} other things while its {answer.__name__} is awaited.")
+                raise refused(f"It says more than {_MOST_LATER} other things before it answers {request.type}.")
         return heard
 
     async def _consequences(self, now: _Round, event: RoundDecided) -> RoundDecided:
