@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 from support.browser import Pages, browsing, opening
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
     with browsing() as browser:
         yield browser
