@@ -46,7 +46,10 @@ async def of_league(api: CoworldClient, filters: Mapping[str, Any]) -> dict[str,
 @listing_options(None, noun="leagues")
 @platform_options
 def leagues(out: Output, connection: Connection, listing: Listing, league: str | None) -> int:
-    """List leagues, or show one: LEAGUE is its name or its id."""
+    """List leagues, or show one.
+
+    LEAGUE is its name or its id.
+    """
 
     async def body(api: CoworldClient, _: Running) -> int:
         if league is not None:
