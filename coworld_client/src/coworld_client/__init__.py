@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from coworld_core.lazy import lazy_names
 
-from ._version import __version__ as __version__
-
 if TYPE_CHECKING:
+    from ._version import __version__ as __version__
     from .client import CoworldClient as CoworldClient
     from .errors import ApiConnectionError as ApiConnectionError
     from .errors import ApiError as ApiError
