@@ -115,3 +115,19 @@ def test_a_game_loads_no_more_than_it_needs() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"docker", "h11", "httpx2", "jinja2", "kubernetes_asyncio", "psutil", "yaml", "jsonschema", "rich"}
     assert not heavy & set(done.stdout.split())
+
+
+def test_garbage_is_collected_once_a_game_waits() -> None:
+    script = """
+import gc, sys
+from coworld_runner.serving.program import run_program
+
+async def serve():
+    import anyio
+    starting = gc.isenabled()
+    await anyio.sleep(0.01)
+    return (starting, gc.isenabled(), gc.get_freeze_count() > 0) != (False, True, True)
+
+sys.exit(run_program(serve))
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
