@@ -86,9 +86,13 @@ def no_leaks(request: pytest.FixtureRequest) -> Generator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Tests stay until the end: garbage collection need not go through thousands of them again and again."""
+    """Tests stay until the end: garbage collection need not go through thousands of them again and again.
+
+    Nor so often: thousands of programs' worth of objects come and go, and few of them in cycles.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -141,11 +145,11 @@ SOURCES = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """More than processors, since much of the suite waits for real programs; what is not slow computes.
+    """More than two processors, since much of the suite waits: for real programs, or for a deadline.
 
-    Each worker imports and collects everything, ten seconds of a processor.
+    Each worker imports and collects everything, six seconds of a processor.
     """
-    return min(4, os.cpu_count() or 1) if config.option.markexpr == "not slow" else 4
+    return 4
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -211,14 +215,22 @@ SLOW = (
     "tests/runner/test_certify_backends.py",
     "tests/runner/test_certify_steps.py",
     "tests/runner/test_evaluation.py",
+    "tests/runner/test_kube_collector.py::test_what_is_brought_is_whole_before_the_unit_may_start",
+    "tests/runner/test_kube_logs.py::test_a_log_that_a_node_never_has_is_not_whole",
     "tests/runner/test_many.py::test_more_at_a_time_than_files_may_be_open",
     "tests/runner/test_process_death.py",
     "tests/runner/test_process_units.py::test_what_was_seen_last_is_told_apart",
     "tests/runner/test_seat_env.py",
+    "tests/runner/test_serving.py::test_a_long_game_takes_no_more_memory_than_a_short_one",
+    "tests/runner/test_serving.py::test_a_player_that_floods_pays_for_it_alone",
     "tests/runner/test_serving_program.py",
+    "tests/runner/test_slow_moves.py",
     "tests/runner/test_tournament.py",
+    "tests/runner/test_trees.py::test_depth_and_length_do_not_matter",
     "tests/runner/test_verification.py",
     "tests/runner/test_worker_init.py",
+    "tests/runner/test_worker_transfer.py::test_time_is_up",
+    "tests/runner/test_workspace.py::test_overwrite_empties_whatever_a_program_has_left",
     "tests/security/",
 )
 """Where programs are played, platforms served and pages opened: not what one waits for at each change."""
