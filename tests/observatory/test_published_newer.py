@@ -40,6 +40,7 @@ class Played:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     async def prepare(platform: Platform) -> Played:
+        await platform.fill_pool()
         ann = await platform.account("ann", team=True)
         world = await seed(platform.services, ann.id)
         versions = [await platform.policy(ann, name) for name in ("one", "two")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +54,7 @@ async def _ask(platform: Platform, account: Account, body: dict[str, Any], *, wa
 
 
 async def _set(portal: BlockingPortal, platform: Platform) -> Scene:
-    await _fill_pool(platform)
+    await platform.fill_pool()
     ann, eve = await platform.account("ann"), await platform.account("eve")
     world = await seed(platform.services, ann.id)
     misfits = await seed(platform.services, ann.id, subject=MISFITS)
@@ -82,14 +81,6 @@ async def _set(portal: BlockingPortal, platform: Platform) -> Scene:
     async with platform.client() as anybody:
         public = (await anybody.get(f"/v2/episode-requests/{scheduled.id}")).json()
     return Scene(portal, platform, ann, eve, world, public, private, broken, faulty)
-
-
-async def _fill_pool(platform: Platform) -> None:
-    """Open the connections that are kept: one that a test happens to open would be taken for a leak of its own."""
-    engine = platform.services.database.engine
-    async with AsyncExitStack() as stack:
-        for _ in range(8):
-            await stack.enter_async_context(engine.connect())
 
 
 @pytest.fixture(scope="module")

@@ -58,6 +58,7 @@ class Scene:
 
 async def _set(portal: BlockingPortal, platform: Platform) -> Scene:
     services = platform.services
+    await platform.fill_pool()
     boss = await platform.account("boss", team=True)
     world = await seed(services, (await platform.account("owner")).id)
     versions: dict[str, str] = {}
