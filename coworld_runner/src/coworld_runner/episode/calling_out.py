@@ -14,7 +14,6 @@ import anyio.to_thread
 from coworld_core.errors import CapabilityError, EnvironmentFault, ImageError, NotReadyError, StartError, UsageError
 
 from ..backend import INPUTS_MOUNT, Backend, HttpProbe, Limits, Port, UnitSpec, without_limits
-from ..https_proxy import LISTENS, host_problem
 from ..plan import EpisodePlan
 from ..runs.scratch import Scratch
 from .ledger import Ledger
@@ -36,6 +35,9 @@ def read_hosts(text: str) -> tuple[str, ...]:
     Raises:
         UsageError: An entry names no host; says what would be right.
     """
+    # the module is the proxy's program too, and imports a server that few episodes need
+    from ..https_proxy import host_problem
+
     hosts = tuple(dict.fromkeys(entry.strip().lower() for entry in text.split(",")))
     for host in hosts:
         if problem := host_problem(host):
@@ -129,6 +131,8 @@ def proxy_variables(proxy: str, game: str) -> Mapping[str, str]:
 
 
 def _spec(setup: Setup, scratch: Scratch) -> UnitSpec:
+    from ..https_proxy import LISTENS
+
     inputs = scratch.directory(f"{PROXY}-files")
     program = inputs / _PROGRAM
     program.write_bytes(files("coworld_runner").joinpath(_PROGRAM).read_bytes())

@@ -11,7 +11,6 @@ from typing import Any
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.errors import UsageError
-from coworld_core.rules import ReplayFormatError, read_replay
 
 from .player import MOST_BYTES, PYTHON, OwnPlayer
 
@@ -32,6 +31,9 @@ def read_recording(word: str) -> OwnPlayer:
     Raises:
         UsageError: There is none, or it has no actions by tick.
     """
+    # of all players, recordings alone need the kit's rules
+    from coworld_core.rules import ReplayFormatError
+
     match = _FORM.fullmatch(word.removeprefix(RECORDING))
     if match is None:
         raise UsageError("recording: names no episode.", code="no_recording", hint="Write recording:DIRECTORY[@SLOT].")
@@ -69,6 +71,8 @@ def read_recording(word: str) -> OwnPlayer:
 
 
 def _replayed(data: bytes, source: str) -> dict[int, dict[int, Any]]:
+    from coworld_core.rules import read_replay
+
     replay = read_replay(data, source=source)
     actions: dict[int, dict[int, Any]] = {seat: {} for seat in range(replay.header.seats)}
     for tick in replay.ticks:
