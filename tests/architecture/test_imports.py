@@ -60,9 +60,10 @@ def test_core_loads_no_network_library() -> None:
     }
 
 
-def test_runner_loads_no_sdk() -> None:
-    loaded = modules_after("import coworld_runner, coworld_runner.episode.running, coworld_runner.selection")
-    assert not loaded & {"docker", "kubernetes_asyncio", "httpx", "httpx2", "httpcore2", "requests"}
+def test_an_episode_loads_no_sdk_and_no_server() -> None:
+    parts = "episode.running", "package.resolving", "plan", "selection"
+    loaded = modules_after("import coworld_runner, " + ", ".join(f"coworld_runner.{part}" for part in parts))
+    assert not loaded & {"docker", "kubernetes_asyncio", "httpx", "httpx2", "httpcore2", "requests", "http"}
 
 
 @pytest.mark.parametrize("name", ["coworld_core", "coworld_runner", "coworld_client", "coworld_cli"])
