@@ -68,10 +68,11 @@ class Play:
         self._most_ticks = rules.max_ticks
         self._holds = isinstance(rules.pace, Ticks) and rules.pace.hold
         self._options: dict[int, Sequence[Any] | None] = {}
+        self._sequences: set[type] = {list}
         self._legal: dict[int, dict[str, Any] | None] = {}
         self._held: dict[int, Any] = {}
         self._frame: Frame | None = None
-        self._turns: dict[int | tuple[int, ...], tuple[int, ...]] = {seat: (seat,) for seat in range(count)}
+        self._turns: dict[int | tuple[int, ...], tuple[int, ...]] = {(): (), **{seat: (seat,) for seat in range(count)}}
         self._seed = seed
         try:
             self._rules = rules(rules.Config() if config is None else config, seats=count, rng=random.Random(seed))
@@ -150,10 +151,13 @@ class Play:
             raise RulesError.raised(error, where="legal", tick=self.tick, seat=seat) from error
         if actions is not None:
             kind = type(actions)  # pyright: ignore[reportUnknownVariableType]
-            if kind is not list and not issubclass(kind, Sequence):
-                if not isinstance(actions, Iterable):
+            if kind not in self._sequences:
+                if issubclass(kind, Sequence):
+                    self._sequences.add(kind)
+                elif isinstance(actions, Iterable):
+                    actions = list(cast("Iterable[Any]", actions))
+                else:
                     raise self._wrong("legal", f"it must return the legal actions or None, not {actions!r}", seat)
-                actions = list(cast("Iterable[Any]", actions))
             if not (count := len(actions)):
                 raise self._wrong("legal", "a seat that is to act has no legal action", seat)
             if count > MAX_LEGAL_TOLD:
