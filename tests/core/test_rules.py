@@ -106,6 +106,20 @@ def test_actions_are_heard_in_the_order_of_seats_and_who_is_late_does_the_defaul
     assert json.loads(play.observe(2))["heard"] == [[0, 4], [1, 0], [2, None], [3, 4]]
 
 
+def test_a_board_is_drawn_once_for_all_who_see_it() -> None:
+    drawn: list[int] = []
+
+    def draw(self: Guess) -> str:
+        drawn.append(len(self.drawn))
+        return f"drawn: {self.drawn}" if self.drawn else "<svg/>"
+
+    play = Play(changed(draw=draw))
+    assert (play.text(0), play.frame().drawing, play.text(1)) == (None, "<svg/>", None)
+    play.step({})
+    assert play.text(0) == play.text(1) == play.frame().drawing
+    assert drawn == [0, 1]
+
+
 def test_an_action_is_known_however_it_is_written() -> None:
     play = Play(Guess)
     written = [{"number": 3}, {"number": 3, "loud": False}, {"loud": False, "number": 3}]

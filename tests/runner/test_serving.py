@@ -428,6 +428,28 @@ async def test_messages_that_wait_are_few() -> None:
     assert (await outbox.take(), await outbox.take(), outbox.close_reason) == (["end"], [], "over")
 
 
+async def test_messages_are_sent_at_once_or_wait_until_they_are_taken() -> None:
+    outbox, sent, behind = Outbox(), list[str](), False
+
+    def at_once() -> bool:
+        if not behind:
+            sent.extend(outbox.pending())
+        return not behind
+
+    outbox.at_once = at_once
+    outbox.notify("hello")
+    outbox.put("first")
+    assert sent == ["hello", "first"]
+    behind = True
+    for message in ("second", "third"):
+        outbox.put(message)
+    assert (sent[2:], await outbox.take()) == ([], ["third"])
+    behind = False
+    outbox.finish("end", reason="over")
+    # who takes it closes the connection
+    assert (sent[2:], await outbox.take()) == ([], ["end"])
+
+
 async def test_a_small_frame_does_not_wait_for_the_one_before() -> None:
     """Two in a row would otherwise take the 40 ms after which a system acknowledges what nothing answers."""
     found: list[int] = []

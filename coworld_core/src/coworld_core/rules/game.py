@@ -127,12 +127,16 @@ class Rules(abc.ABC):
 
     def text(self, seat: int) -> str | None:
         """What `seat` sees as text, for people and language models; by default the drawing, unless it is a picture."""
-        drawn = self.draw()
-        return None if not drawn or drawn.lstrip().startswith("<svg") else drawn
+        return drawing_as_text(self.draw())
 
     def results(self) -> dict[str, Any] | BaseModel | None:
         """Fields of the results besides scores and ticks."""
         return None
+
+
+def drawing_as_text(drawing: str) -> str | None:
+    """A drawing as the text that seats are told by default; None for a picture, or for none at all."""
+    return None if not drawing or drawing.lstrip().startswith("<svg") else drawing
 
 
 def load_rules(name: str) -> type[Rules]:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from .errors import ActionRefused, RulesError
-from .game import Rules, RulesConfig
+from .game import Rules, RulesConfig, drawing_as_text
 from .pace import Ticks
 
 __all__ = ["MAX_LEGAL_TOLD", "Frame", "Play", "to_json", "to_plain"]
@@ -68,9 +68,11 @@ class Play:
         self._most_ticks = rules.max_ticks
         self._holds = isinstance(rules.pace, Ticks) and rules.pace.hold
         self._options: dict[int, Sequence[Any] | None] = {}
+        self._sequences: set[type] = {list}
         self._legal: dict[int, dict[str, Any] | None] = {}
         self._held: dict[int, Any] = {}
-        self._turns: dict[int | tuple[int, ...], tuple[int, ...]] = {seat: (seat,) for seat in range(count)}
+        self._frame: Frame | None = None
+        self._turns: dict[int | tuple[int, ...], tuple[int, ...]] = {(): (), **{seat: (seat,) for seat in range(count)}}
         self._seed = seed
         try:
             self._rules = rules(rules.Config() if config is None else config, seats=count, rng=random.Random(seed))
@@ -93,10 +95,12 @@ class Play:
 
     def frame(self) -> Frame:
         """What everyone may see now."""
-        drawing = self._ask("draw")
-        if not isinstance(drawing, str):
-            raise self._wrong("draw", f"a drawing is text, not {type(drawing).__name__}")
-        return Frame(tick=self.tick, to_act=self.to_act, drawing=drawing)
+        if self._frame is None:
+            drawing = self._ask("draw")
+            if not isinstance(drawing, str):
+                raise self._wrong("draw", f"a drawing is text, not {type(drawing).__name__}")
+            self._frame = Frame(tick=self.tick, to_act=self.to_act, drawing=drawing)
+        return self._frame
 
     def observe(self, seat: int) -> str:
         """What a seat sees, as JSON text."""
@@ -112,6 +116,9 @@ class Play:
 
     def text(self, seat: int) -> str | None:
         """What a seat sees as text, if the rules provide it."""
+        if self._class.text is Rules.text:
+            # The drawing, which is the same for all seats.
+            return drawing_as_text(self.frame().drawing)
         text = self._ask("text", seat)
         if text is not None and not isinstance(text, str):
             raise self._wrong("text", f"a text is a str or None, not {type(text).__name__}", seat)
@@ -144,10 +151,13 @@ class Play:
             raise RulesError.raised(error, where="legal", tick=self.tick, seat=seat) from error
         if actions is not None:
             kind = type(actions)  # pyright: ignore[reportUnknownVariableType]
-            if kind is not list and not issubclass(kind, Sequence):
-                if not isinstance(actions, Iterable):
+            if kind not in self._sequences:
+                if issubclass(kind, Sequence):
+                    self._sequences.add(kind)
+                elif isinstance(actions, Iterable):
+                    actions = list(cast("Iterable[Any]", actions))
+                else:
                     raise self._wrong("legal", f"it must return the legal actions or None, not {actions!r}", seat)
-                actions = list(cast("Iterable[Any]", actions))
             if not (count := len(actions)):
                 raise self._wrong("legal", "a seat that is to act has no legal action", seat)
             if count > MAX_LEGAL_TOLD:
@@ -266,6 +276,7 @@ class Play:
             self._options = {}
             if self._legal:
                 self._legal = {}
+        self._frame = None
         try:
             named: Any = self._rules.to_act()
         except Exception as error:
@@ -324,7 +335,7 @@ def to_json(value: object) -> str:
     """
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
-    return json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain)
+    return _encode(value)
 
 
 _ATOMS: Final = frozenset({str, int, bool, type(None)})
@@ -359,3 +370,7 @@ def _plain(value: object) -> object:
         # The order of strings in a set differs between processes.
         raise TypeError("a set has no order: return a list")
     return adapter(cast("Any", type(value))).dump_python(value, mode="json")
+
+
+# json.dumps would make an encoder each time.
+_encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain).encode

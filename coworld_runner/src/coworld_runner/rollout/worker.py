@@ -8,15 +8,13 @@ import runpy
 import sys
 from types import ModuleType
 
+from .pipes import own_pipes
+
 
 def main() -> None:
     """Play until all episodes are played, or the parent has closed the pipe."""
     number, count = map(int, sys.argv[1:])
-    # Policies print to standard error, and read nothing.
-    with os.fdopen(os.dup(1), "wb") as out, os.fdopen(os.dup(0), "rb") as told:
-        os.dup2(2, 1)
-        with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a device
-            os.dup2(nothing.fileno(), 0)
+    with own_pipes() as (told, out):
         path, script = pickle.load(told)  # noqa: S301 - of the process that has started this one
         sys.path[:] = path
         if script is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -26,7 +28,7 @@ from coworld_core.rules.schemas import action_schema, observation_schema
 from coworld_core.rules.wire import PROTOCOL
 
 from .countdown import Countdown
-from .outbox import Outbox
+from .outbox import Outbox, compact
 from .spectators import Spectators
 
 __all__ = ["OVER", "REPLACED", "Match"]
@@ -68,18 +70,18 @@ class _Seat:
     told: int = -1
     """The tick of the newest observation in its outbox; -1 once that has been delivered."""
     asked: float = math.inf
-    """When the seat's clock for this tick started, on the event loop's clock."""
+    """When the seat's clock for this tick started, by `time.monotonic`."""
     said: int = 0
     """Number of log lines about it."""
 
     @property
     def deadline(self) -> float:
-        """When its time for this tick is over, on the event loop's clock."""
+        """When its time for this tick is over, by `time.monotonic`."""
         return self.asked + self.per_move + self.bank
 
     def charge(self) -> None:
         """Take what the move took beyond its own time from the bank."""
-        used = anyio.current_time() - self.asked
+        used = time.monotonic() - self.asked
         self.bank = max(self.bank - max(used - self.per_move, 0.0), 0.0)
 
     def say(self, line: str) -> None:
@@ -104,7 +106,7 @@ class SeatEvents:
         """Add what a seat did."""
         if self._left[slot] > 0:
             self._left[slot] -= 1
-            self._lines.append(_json({"tick": tick, "kind": kind, "agent": slot, **more}))
+            self._lines.append(compact({"tick": tick, "kind": kind, "agent": slot, **more}))
 
     def __bytes__(self) -> bytes:
         """One JSON object a line."""
@@ -221,7 +223,7 @@ class Match:
 
     def delivered(self, slot: int) -> None:
         """Record that a seat's pending messages were sent: its clock does not run while we are busy."""
-        seat, now = self._seats[slot], anyio.current_time()
+        seat, now = self._seats[slot], time.monotonic()
         if seat.told == self._play.tick and now - seat.asked < OWN_QUEUE and not seat.acted:
             seat.told, seat.asked = -1, now
 
@@ -248,7 +250,7 @@ class Match:
             return self._refused(slot, f"too late: tick {tick} is over" if gone else f"tick {tick} has not come yet")
         if seat.acted:
             return self._refused(slot, "you have acted in this tick already")
-        if anyio.current_time() > seat.deadline:
+        if time.monotonic() > seat.deadline:
             return self._refused(slot, "too late: your time for this tick is over")
         try:
             seat.action = self._play.read(slot, action)
@@ -256,7 +258,7 @@ class Match:
             return self._refused(slot, refused.message)
         seat.acted, seat.by = True, by
         seat.charge()
-        used = max(anyio.current_time() - seat.asked, 0.0)
+        used = max(time.monotonic() - seat.asked, 0.0)
         self.events.add(self._play.tick, ACTED, slot, seconds=round(used, 6))
         self._heard.set()
         return None
@@ -280,7 +282,7 @@ class Match:
         await self._countdown.run(self._show, self._heard)
         self._started = True
         self._log(f"game starts: {self._rules.__name__}, {self._config.seats} seats")
-        due = anyio.current_time()
+        due = time.monotonic()
         while not self._play.over and self._failure is None:
             self._ask()
             if self._clock is None:
@@ -314,7 +316,7 @@ class Match:
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> None:
         """Tell everyone that the game is over, and close every connection."""
         scores = None if results is None else results["scores"]
-        self._end = _json({"type": "over", "scores": scores, "results": results, "reason": reason})
+        self._end = compact({"type": "over", "scores": scores, "results": results, "reason": reason})
         for slot, seat in enumerate(self._seats):
             if seat.outbox is not None:
                 if results is not None:
@@ -332,47 +334,62 @@ class Match:
     # asking and waiting
 
     def _ask(self) -> None:
-        now = anyio.current_time()
+        now = time.monotonic()
         for seat in self._seats:
             seat.action, seat.by, seat.acted, seat.told, seat.asked = None, "", False, self._play.tick, now
         self._show()
 
     def _show(self) -> None:
         """Send every seat its observation, and every spectator the state."""
-        for slot, seat in enumerate(self._seats):
-            if seat.outbox is not None:
-                seat.outbox.put(self._observe(slot))
+        to_act = self._play.to_act
+        # The game waits for those whose turn it is.
+        for slot in (*to_act, *(other for other in range(self._config.seats) if other not in to_act)):
+            if (outbox := self._seats[slot].outbox) is not None:
+                outbox.put(self._observe(slot))
         self._viewers.show(self._frame, **self._countdown.told())
 
     async def _wait_for_moves(self) -> None:
-        named = False
-        while True:
-            self._heard = anyio.Event()
-            if self._failure is not None:
-                return
-            seats = ((slot, self._seats[slot]) for slot in self._play.to_act)
-            waiting = {slot: seat for slot, seat in seats if not seat.acted and seat.seen}
-            left = max((seat.deadline for seat in waiting.values()), default=0.0) - anyio.current_time()
-            if left <= 0:
-                # Give connections a turn even when there is no need to wait.
+        """Wait until every seat that is to act has acted or is out of time."""
+        waited, named, turns_left = False, False, 3
+        while self._failure is None and (waiting := self._waiting()):
+            waited = True
+            now = time.monotonic()
+            asked = min(seat.asked for seat in waiting.values())
+            deadline = max(seat.deadline for seat in waiting.values())
+            if now >= deadline:
+                if not turns_left:
+                    break
+                # Messages that arrived while we were busy are in time.
+                turns_left -= 1
                 await anyio.lowlevel.checkpoint()
-                break
-            with anyio.move_on_after(left if named else min(left, SLOW)):
-                await self._heard.wait()
-                continue
-            if left > SLOW and not named:
+            elif not named and now >= asked + SLOW:
                 named = True
-                waited = anyio.current_time() - min(seat.asked for seat in waiting.values())
-                self._viewers.show(self._frame, waiting_for=list(waiting), waited=round(waited, 1))
-                continue
-            # Messages that arrived while we were busy are in time.
-            for _ in range(3):
-                await anyio.lowlevel.checkpoint()
+                self._viewers.show(self._frame, waiting_for=list(waiting), waited=round(now - asked, 1))
+            else:
+                await self._heard_until(deadline if named else min(deadline, asked + SLOW))
+        if not waited:
+            # Give connections a turn even when there is no need to wait.
+            await anyio.lowlevel.checkpoint()
         for slot in self._play.to_act:
             seat = self._seats[slot]
-            if not seat.acted:
+            if not seat.acted and self._failure is None:
                 seat.bank = 0.0
                 seat.say(f"seat {slot} has missed its time in tick {self._play.tick}")
+
+    def _waiting(self) -> dict[int, _Seat]:
+        """The seats whose moves are awaited; a seat that nobody has ever taken is not waited for."""
+        seats = ((slot, self._seats[slot]) for slot in self._play.to_act)
+        return {slot: seat for slot, seat in seats if not seat.acted and seat.seen}
+
+    async def _heard_until(self, when: float) -> None:
+        """Wait for an action or a failure, until a time."""
+        self._heard = anyio.Event()
+        # A cancel scope for each move would take longer than most rules do.
+        timer = asyncio.get_running_loop().call_later(when - time.monotonic(), self._heard.set)
+        try:
+            await self._heard.wait()
+        finally:
+            timer.cancel()
 
     async def _wait_for_tick(self, due: float) -> float:
         assert isinstance(self._config.pace, Ticks)
@@ -380,9 +397,9 @@ class Match:
         due += period
         # The schedule absorbs small delays. After a long one it restarts, because a burst of ticks would give the
         # players no time to answer.
-        if (now := anyio.current_time()) > due:
+        if (now := time.monotonic()) > due:
             due = now + period
-        await anyio.sleep_until(due)
+        await anyio.sleep(due - now)
         return due
 
     # messages
@@ -390,16 +407,15 @@ class Match:
     def _observe(self, slot: int) -> str:
         seat, play = self._seats[slot], self._play
         turn = self._started and slot in play.to_act and not seat.acted
-        parts = [
-            f'"type":"observe","tick":{play.tick},"your_turn":{_json(turn)},"observation":{play.observe(slot)}',
-        ]
+        yours = "true" if turn else "false"
+        parts = [f'"type":"observe","tick":{play.tick},"your_turn":{yours},"observation":{play.observe(slot)}']
         if turn and (legal := play.legal(slot)) is not None:
             parts.append(f'"legal":[{",".join(legal)}]')
         if (text := play.text(slot)) is not None:
-            parts.append(f'"text":{_json(text)}')
+            parts.append(f'"text":{compact(text)}')
         parts += [f'"{name}":{left}' for name, left in self._countdown.told().items()]
         if turn and self._clock is not None:
-            left = max(seat.deadline - anyio.current_time(), 0.0)
+            left = max(seat.deadline - time.monotonic(), 0.0)
             parts.append(f'"time_left":{left:.3f}')
         return f"{{{','.join(parts)}}}"
 
@@ -408,7 +424,7 @@ class Match:
             self.events.add(self._play.tick, REFUSED, slot, reason=reason)
         legal = self._play.legal(slot) if self._started and not self._seats[slot].acted else []
         told = f',"legal":[{",".join(legal)}]' if legal else ""
-        return f'{{"type":"refused","tick":{self._play.tick},"reason":{_json(reason)}{told}}}'
+        return f'{{"type":"refused","tick":{self._play.tick},"reason":{compact(reason)}{told}}}'
 
 
 def _read_act(message: str | bytes) -> tuple[int, Any, str]:
@@ -452,7 +468,7 @@ def _schemas(rules: type[Rules]) -> dict[str, Any]:
 
 def _hello(rules: type[Rules], config: EpisodeConfig, slot: int, schemas: Mapping[str, Any]) -> str:
     more = {"protocol": PROTOCOL, "seat": slot, "seats": config.seats, "pace": config.pace.describe(), **schemas}
-    return _json({"type": "hello", **_about(rules, config), **more})
+    return compact({"type": "hello", **_about(rules, config), **more})
 
 
 def _about(rules: type[Rules], config: EpisodeConfig) -> dict[str, Any]:
@@ -462,7 +478,3 @@ def _about(rules: type[Rules], config: EpisodeConfig) -> dict[str, Any]:
         "names": list(config.names),
         "config": config.public(),
     }
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import anyio
 
-__all__ = ["MAX_NOTICES", "Outbox"]
+__all__ = ["MAX_NOTICES", "Outbox", "compact"]
 
 MAX_NOTICES: Final = 8
 """Notices that may wait for one connection; further ones are dropped."""
+
+compact: Final = json.JSONEncoder(separators=(",", ":")).encode
+"""A message as JSON text; `json.dumps` would make an encoder for each."""
 
 
 class Outbox:
@@ -18,9 +23,14 @@ class Outbox:
 
     Notices (a greeting, replies) are kept in order, up to `MAX_NOTICES`. An unsent state is replaced by the next one.
     After `finish` nothing more is accepted.
+
+    Attributes:
+        at_once: Sends what is pending without waiting, and returns whether it has. Otherwise, or without it, messages
+            stay until they are taken.
     """
 
     def __init__(self) -> None:
+        self.at_once: Callable[[], bool] | None = None
         self._state: str | None = None
         self._notices: deque[str] = deque()
         self._filled = anyio.Event()
@@ -35,13 +45,13 @@ class Outbox:
         """Make `state` the next state to send."""
         if self._reason is None:
             self._state = state
-            self._filled.set()
+            self._fill()
 
     def notify(self, notice: str) -> None:
         """Add a notice, unless too many are waiting."""
         if self._reason is None and len(self._notices) < MAX_NOTICES:
             self._notices.append(notice)
-            self._filled.set()
+            self._fill()
 
     def finish(self, state: str | None, *, reason: str) -> None:
         """Send pending notices, then `state`, then close the connection with `reason`."""
@@ -55,7 +65,15 @@ class Outbox:
         while not (self._notices or self._state is not None or self._reason is not None):
             self._filled = anyio.Event()
             await self._filled.wait()
+        return self.pending()
+
+    def pending(self) -> list[str]:
+        """Remove and return the messages to send now, in sending order."""
         messages = [*self._notices, *([] if self._state is None else [self._state])]
         self._notices.clear()
         self._state = None
         return messages
+
+    def _fill(self) -> None:
+        if self.at_once is None or not self.at_once():
+            self._filled.set()

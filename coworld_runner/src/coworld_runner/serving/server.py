@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import anyio
-from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.asyncio.server import Server, ServerConnection, broadcast, serve
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -226,12 +226,26 @@ async def converse(
         sent: Called when all pending messages have been handed to the network.
         pause: The least seconds between two rounds of sending.
     """
+    sending = False
+
+    def at_once() -> bool:
+        # One more task to switch to for each message takes as long as the message.
+        if sending or connection.transport.get_write_buffer_size():
+            return False
+        for message in outbox.pending():
+            broadcast([connection], message)
+        if sent is not None:
+            sent()
+        return True
+
     async with anyio.create_task_group() as tasks:
 
         async def send() -> None:
+            nonlocal sending
             try:
                 while True:
                     messages = await outbox.take()
+                    sending = True
                     with anyio.fail_after(STUCK_SECONDS):
                         for message in messages:
                             await connection.send(message)
@@ -241,6 +255,7 @@ async def converse(
                         if outbox.close_reason is not None:
                             await connection.close(reason=outbox.close_reason)
                             break
+                    sending = False
                     if pause:
                         await anyio.sleep(pause)
             except TimeoutError:
@@ -250,6 +265,8 @@ async def converse(
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(send)
+        if not pause:
+            outbox.at_once = at_once
         free = FREE_MESSAGES
         try:
             async for message in connection:

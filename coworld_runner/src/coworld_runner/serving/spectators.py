@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from coworld_core.rules import Frame
 
-from .outbox import Outbox
+from .outbox import Outbox, compact
 
 __all__ = ["Spectators"]
 
@@ -22,7 +21,7 @@ class Spectators:
     """
 
     def __init__(self, hello: Mapping[str, Any], *, close_reason: str) -> None:
-        self._hello = _json({"type": "hello", **hello})
+        self._hello = compact({"type": "hello", **hello})
         self._close_reason = close_reason
         self._outboxes: set[Outbox] = set()
         self._end: str | None = None
@@ -44,6 +43,8 @@ class Spectators:
 
     def show(self, frame: Frame, **more: Any) -> None:
         """Send the state, with further fields; it replaces a state that has not been sent yet."""
+        if not self._outboxes:
+            return
         state = _state(frame, **more)
         for outbox in self._outboxes:
             outbox.put(state)
@@ -58,8 +59,4 @@ class Spectators:
 
 def _state(frame: Frame, **more: Any) -> str:
     state = {"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}
-    return _json({**state, **more})
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return compact({**state, **more})

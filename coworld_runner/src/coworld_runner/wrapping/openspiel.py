@@ -72,9 +72,12 @@ class OpenSpiel(LibraryRules):
 
     def legal(self, seat: int) -> Sequence[str]:
         """The moves, by the names that OpenSpiel gives them."""
-        if seat not in self._moves:
-            self._moves[seat] = _Moves(self._state, seat)
-        return self._moves[seat]
+        moves = self._moves.get(seat)
+        if moves is None:
+            # Asking for a seat takes half as long again as asking for the one that is to move.
+            numbers = self._state.legal_actions(seat) if self._together else self._state.legal_actions()
+            moves = self._moves[seat] = _Moves(self._state, seat, numbers)
+        return moves
 
     def default(self, seat: int) -> str:
         """The first of the moves."""
@@ -87,11 +90,11 @@ class OpenSpiel(LibraryRules):
     def step(self, actions: Mapping[int, Any]) -> None:
         """Make the moves, and whatever chance adds to them."""
         if self._together:
-            numbers = {seat: self._moves[seat].number(name) for seat, name in actions.items()}
+            numbers = {seat: self._moves[seat].numbers[name] for seat, name in actions.items()}
             self._state.apply_actions([numbers.get(seat, 0) for seat in range(self.seats)])
         else:
             (seat,) = self._turn
-            self._state.apply_action(self._moves[seat].number(actions[seat]))
+            self._state.apply_action(self._moves[seat].numbers[actions[seat]])
         self._look()
 
     def scores(self) -> list[float]:
@@ -128,16 +131,22 @@ class OpenSpiel(LibraryRules):
 
 
 class _Moves(Sequence[str]):
-    """The moves of a seat; each is named when it is looked at, since naming all of them takes longer than a move."""
+    """The moves of a seat; each is named when it is looked at, since naming all of them takes longer than a move.
 
-    def __init__(self, state: Any, seat: int) -> None:
+    Attributes:
+        numbers: OpenSpiel's numbers of the moves that have been looked at, by name.
+    """
+
+    __slots__ = ("_legal", "_seat", "_state", "numbers")
+
+    def __init__(self, state: Any, seat: int, legal: list[int]) -> None:
         self._state = state
         self._seat = seat
-        self._numbers: list[int] = state.legal_actions(seat)
-        self._named: dict[str, int] = {}
+        self._legal = legal
+        self.numbers: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._legal)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -146,15 +155,11 @@ class _Moves(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
-        number = self._numbers[index]
+        number = self._legal[index]
         name: str = self._state.action_to_string(self._seat, number)
-        if self._named.setdefault(name, number) != number:
+        if self.numbers.setdefault(name, number) != number:
             raise ValueError(f"two moves have the name {name!r}")
         return name
-
-    def number(self, name: str) -> int:
-        """The number of a move that has been looked at."""
-        return self._named[name]
 
 
 def pass_chance(state: Any, rng: random.Random) -> int:

@@ -17,7 +17,8 @@ from ..random_player import RANDOM
 from ..serving.starting import NewFiles, new_game, rules_names, write_files
 from .card import Card, measure_card
 from .libraries import requirement
-from .sources import LIBRARIES, find_game
+from .sources import LIBRARIES
+from .trial import TRIAL_SECONDS, Trials
 from .wrappable import WrappedGame
 
 __all__ = ["WrappedPackage", "wrap_game"]
@@ -59,7 +60,8 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
             place.
         EnvironmentFault: The game does not come up here.
     """
-    game = find_game(source)
+    with Trials() as trials:
+        game = trials.find(source)
     place = directory or Path(_name(game.short_name))
     name = _name(place.resolve().name)
     made = new_game(name, directory=place)
@@ -145,6 +147,9 @@ def _people(manifest: dict[str, Any], game: WrappedGame, thinking: str) -> None:
 def _bring_up_to_date(rules: str, place: Path) -> None:
     """In a process of its own, since it imports the game, whose name may be that of anything."""
     command = [sys.executable, "-m", "coworld_runner.serving.manifest", rules, _MANIFEST]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=TRIAL_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise EnvironmentFault(f"The rules were not loaded in {TRIAL_SECONDS:g} s.", code="not_wrapped") from None
     if done.returncode:
         raise EnvironmentFault(f"The manifest could not be made: {done.stderr.strip()}", code="not_wrapped")

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from coworld_core.rules import RulesConfig
 
 from .libraries import imported, loaded_extras, read_call
+from .trial import Trials
 from .wrappable import LibraryRules, Wrappable, WrappedGame, flaw, not_wrappable, rules_of
 
 __all__ = ["AgentView", "PettingZoo", "PettingZooConfig", "find", "listed", "names"]
@@ -173,9 +174,12 @@ def names() -> list[str]:
 
 def listed() -> list[Wrappable]:
     """All of them, each tried."""
-    return [
-        Wrappable(source=f"pettingzoo:{name}", title=_title(name), refused=_refused(name)) for name in sorted(_specs())
-    ]
+    with Trials() as trials:
+        return [
+            Wrappable(source=source, title=_title(name), refused=trials.refusal(source))
+            for name in sorted(_specs())
+            for source in (f"pettingzoo:{name}",)
+        ]
 
 
 def find(game: str) -> WrappedGame:

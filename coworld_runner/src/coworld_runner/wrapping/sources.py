@@ -12,7 +12,7 @@ from coworld_core.wording import closest
 from .libraries import imported
 from .wrappable import Wrappable, WrappedGame, not_wrappable
 
-__all__ = ["LIBRARIES", "Library", "find_game", "list_wrappable"]
+__all__ = ["LIBRARIES", "Library", "find_game", "list_wrappable", "named_game"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +80,20 @@ def list_wrappable(library: str) -> list[Wrappable]:
 
 
 def find_game(source: str) -> WrappedGame:
-    """The game that a source such as `openspiel:hanabi` names.
+    """The game that a source such as `openspiel:hanabi` names; it is tried in this process.
 
     Raises:
         UsageError: Code `library_missing`, or `not_wrappable` with the reason.
+    """
+    games, game = named_game(source)
+    return games.find(game)
+
+
+def named_game(source: str) -> tuple[Any, str]:
+    """The module that knows the games of a source's library, and which game it names; it is not tried yet.
+
+    Raises:
+        UsageError: Code `library_missing`, or `not_wrappable`: there is no such game.
     """
     library, _, game = source.partition(":")
     games = _games(library)
@@ -95,7 +105,7 @@ def find_game(source: str) -> WrappedGame:
         near = closest(name, known)
         hint = f"Did you mean {library}:{near}? {everything}" if near else everything
         raise not_wrappable(source, f"{LIBRARIES[library].title} has no such game", hint=hint)
-    return games.find(game)
+    return games, game
 
 
 def _games(library: str) -> Any:

@@ -87,7 +87,8 @@ class LibraryRules(Rules):
 
 def not_wrappable(source: str, reason: str, *, hint: str | None = None) -> UsageError:
     """That a game cannot be wrapped, with the reason."""
-    return UsageError(f"{source} cannot be wrapped: {reason}.", code="not_wrappable", hint=hint)
+    problem = f"{source} cannot be wrapped: {reason}."
+    return UsageError(problem, code="not_wrappable", hint=hint, context={"reason": reason})
 
 
 def rules_of(adapter: type[Rules], game: str, *, seats: int, most_seats: int | None = None) -> type[Rules]:
