@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 import sqlalchemy as sa
+from support.manifests import leaves, lost
 from support.observatory import inside
 from support.uploads import manifest_for, upload_coworld, upload_image
 
 from coworld_core import api
 from observatory.store.models import EpisodeRequest
 
+GENERATIONS = Path(__file__).parents[1] / "core" / "generations"
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}
 
 
@@ -41,6 +46,37 @@ async def test_a_coworld_goes_up_and_comes_down(tmp_path: Path, database: str | 
 
 def _repository(image: dict[str, str]) -> str:
     return image["image_uri"].partition("/")[2].rpartition(":")[0]
+
+
+@pytest.mark.parametrize("generation", ["0.1.26", "0.1.64", "v1"])
+async def test_no_field_of_either_generation_is_lost(tmp_path: Path, generation: str) -> None:
+    newest = generation == "v1"
+    manifest = json.loads((GENERATIONS / f"{'0.1.64' if newest else generation}.json").read_text())
+    if newest:
+        manifest |= {"apiVersion": "coworld.softmax.com/v1", "tags": ["board", "team", "quick"]}
+        manifest["episode_timeout_minutes"] = 30
+        manifest["game"] |= {
+            "promo": {"video_url": "https://example.org/film"},
+            "achievements": [{"id": "first", "name": "First", "description": "Wins.", "points": 5}],
+            "log": {"objective": "paint", "panels": [{"title": "Paint", "kinds": ["painted"]}]},
+        }
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        image = (await upload_image(platform, ann))["id"]
+        for place, value in leaves(manifest):
+            if place[-1] in ("image", "image_uri") and value is not None:
+                _put(manifest, place, image)
+        made = await platform.post("/v2/coworlds/upload", ann, {"manifest": manifest})
+        kept = (await platform.get(f"/v2/coworlds/{made['id']}"))["manifest"]
+        assert [row["manifest"] for row in await platform.get("/v2/coworlds")] == [kept]
+    # images are the public ones now
+    assert {place for place in lost(manifest, kept) if place[-1] not in ("image", "image_uri")} == set()
+
+
+def _put(value: Any, place: tuple[str | int, ...], to: object) -> None:
+    for part in place[:-1]:
+        value = value[part]
+    value[place[-1]] = to
 
 
 async def test_versions(tmp_path: Path, database: str | None) -> None:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, roster, seed, until_over
 
 from observatory.evidence.links import LinkSigner
-from observatory.store.models import League
+from observatory.store.models import League, PolicyVersion
 
 NOTES = {"QUICK_SECRET": "x"}
 """Makes a player of the quick game leave an artifact."""
@@ -278,6 +278,38 @@ async def test_what_is_not_over_yet_is_said_to_be(tmp_path: Path) -> None:
                 assert (answer.status_code, answer.headers["retry-after"]) == (409, "2"), path
             page = (await client.get("/v2/episode-requests/download-manifest", params={"ids": row["id"]})).json()
             assert {entry["state"] for entry in page["entries"]} == {"pending"}
+
+
+async def test_episodes_of_a_player(tmp_path: Path) -> None:
+    """By the id that leaderboards and rounds have for it: an account's own where it plays without a player."""
+    async with open_platform(tmp_path, backend="none") as platform:
+        ann, bob = await platform.account("ann"), await platform.account("bob")
+        world = await seed(platform.services, ann.id)
+        async with platform.client(bob) as client:
+            player = (await client.post("/players", json={"name": "Robot"})).json()["id"]
+        versions = {
+            name: await platform.policy(owner, name) for name, owner in {"a": ann, "b": bob, "robot": bob}.items()
+        }
+        async with platform.services.database.writing() as session:
+            (await session.get_one(PolicyVersion, versions["robot"])).player_id = player
+        both = await platform.play_round(world, versions["a"], versions["b"])
+        robots = await platform.play_round(world, versions["a"], versions["robot"])
+
+        async def found(player_id: str, **more: Any) -> tuple[list[str], int]:
+            async with platform.client() as anybody:
+                answer = await anybody.get("/v2/episode-requests", params={"player_id": player_id, **more})
+            assert answer.status_code == 200, answer.text
+            page = answer.json()
+            return sorted(entry["id"] for entry in page["entries"]), page["total_count"]
+
+        assert await found(ann.id) == (sorted([both, robots]), 2)
+        assert await found(bob.id) == ([both], 1), "what a player of its own played is not the account's"
+        assert await found(player) == ([robots], 1)
+        assert await found(ann.id, division_id=world.division) == (sorted([both, robots]), 2)
+        assert await found(ann.id, division_id="div_other") == ([], 0)
+        assert await found("ply_nobody") == ([], 0)
+        [first], count = await found(ann.id, limit=1)
+        assert (first, count) == (robots, 2), "the newest first"
 
 
 async def test_the_feed_tells_everything_once_and_in_order(tmp_path: Path, database: str | None) -> None:

@@ -177,6 +177,31 @@ async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) 
     assert leftovers(run_ids=labels) == []
 
 
+async def test_a_game_that_nobody_has_joined_is_changed(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        ann, bob = await platform.account("ann"), await platform.account("bob")
+        world = await seed(platform.services, ann.id)
+        async with platform.client(ann) as one, platform.client(bob) as two:
+            start = "/v2/coworlds/play/session"
+            made = (await one.post(start, json={"coworld_id": world.id, "allow_spectators": True})).json()
+            place = f"{start}/{made['session_id']}"
+            assert (made["player_count"], made["global_url"] is None) == (2, False)
+            variant = {"kind": "variant", "variant_id": "four"}
+            assert (await two.put(f"{place}/config", json=variant)).status_code == 404
+            changed = (await one.put(f"{place}/config", json=variant)).json()
+            assert (changed["session_id"], changed["player_count"]) == (made["session_id"], 4)
+            closed = (await one.put(f"{place}/config", json={"kind": "spectators", "allow_spectators": False})).json()
+            assert closed["global_url"] is None
+            async with httpx2.AsyncClient(timeout=300) as browser:
+                assert (await browser.get(changed["global_url"])).status_code == 404
+            assert (await two.post(f"{place}/join")).json()["slot"] == 0
+            refused = await one.put(f"{place}/config", json=variant)
+            assert (refused.status_code, refused.json()["type"]) == (409, "game_begun")
+            assert (await one.delete(place)).status_code == 200
+        labels = await runs(platform)
+    assert leftovers(run_ids=labels) == []
+
+
 async def test_a_game_that_nobody_came_to_play_is_no_episode(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         ann = await platform.account("ann")

@@ -313,6 +313,33 @@ async def test_leaderboards(tmp_path: Path, database: str | None) -> None:
         assert (await platform.get("/v2/rounds", division_id="div_x"))["entries"] == []
 
 
+async def test_as_many_recent_rounds_as_are_asked_for(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        await upload_coworld(platform, ann)
+        league_id = await _league(platform)
+        await _scores(platform, [(0, 2.0)], [(await upload_policy(platform, ann))["id"]])
+        [division] = await platform.get("/v2/divisions", league_id=league_id)
+        async with platform.services.database.writing() as db:
+            first = (await db.scalars(sa.select(Round))).unique().one()
+            more = {"commissioner_key": first.commissioner_key, "execution_backend": "any", "status": "completed"}
+            db.add_all(
+                Round(round_number=number, division_id=first.division_id, round_config={}, **more)
+                for number in range(2, 206)
+            )
+
+        async def numbers(asked: object) -> list[int]:
+            place = f"/v2/divisions/{division['id']}/leaderboard"
+            [line] = await platform.get(place, include_recent_rounds=asked)
+            return [found["round_number"] for found in line["recent_rounds"]]
+
+        assert await numbers(60) == list(range(205, 145, -1))
+        # the most that are given
+        assert await numbers(10**6) == list(range(205, 5, -1))
+        # newer clients say only whether
+        assert len(await numbers("true")) == 5
+
+
 async def _scores(
     platform: Inside, scores: list[tuple[int | None, float]], versions: list[str], *, elsewhere: bool = False
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
-__all__ = ["lost"]
+__all__ = ["leaves", "lost"]
 
 LIFTED = {("game", "protocols", "player"), ("game", "protocols", "global")}
 """Bare text that becomes a document."""

@@ -196,6 +196,7 @@ class Platform:
                         policy_name=policy.name,
                         version=seated.version,
                         user_id=seated.user_id,
+                        player_id=seated.player_id,
                     )
                 )
             return row.id

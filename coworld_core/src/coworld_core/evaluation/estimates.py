@@ -12,11 +12,12 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 __all__ = [
     "Interval",
     "Sample",
+    "SampleState",
     "difference_interval",
     "mean_interval",
     "running_interval",
@@ -52,6 +53,15 @@ class Interval:
         return not self.low <= value <= self.high
 
 
+class SampleState(NamedTuple):
+    """A ``Sample`` as it is stored."""
+
+    kept: tuple[float, ...]
+    past: int
+    mean: float
+    squares: float
+
+
 class Sample:
     """One number per block, for a mean and its intervals.
 
@@ -73,6 +83,20 @@ class Sample:
         self._past, self._mean, self._squares = 0, 0.0, 0.0
         for value in values:
             self.add(value)
+
+    @classmethod
+    def resumed(cls, state: SampleState) -> Sample:
+        """A sample that goes on from where another was stored."""
+        sample = cls()
+        sample._kept = list(state.kept)
+        sample._past, sample._mean, sample._squares = state[1:]
+        sample.count = state.past + len(state.kept)
+        return sample
+
+    @property
+    def state(self) -> SampleState:
+        """A value to store and to go on from (``resumed``)."""
+        return SampleState(tuple(self._kept), self._past, self._mean, self._squares)
 
     def add(self, value: float) -> None:
         """Add the number of the next block."""

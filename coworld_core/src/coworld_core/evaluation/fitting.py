@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-__all__ = ["POINTS", "PRIOR", "Matrix", "Rankings", "Rating", "about_mean", "climb", "inverse", "product", "times"]
+__all__ = [
+    "POINTS",
+    "PRIOR",
+    "Matrix",
+    "Rankings",
+    "RankingsState",
+    "Rating",
+    "about_mean",
+    "climb",
+    "inverse",
+    "product",
+    "times",
+]
 
 POINTS = 400 / math.log(10)
 """Elo's points for a natural unit of strength."""
@@ -34,6 +47,15 @@ _Ranking = tuple[tuple[str, ...], tuple[int, ...]]
 """The labels of a block's players, and their ranks: a greater one is better, and equal ones are ties."""
 
 
+class RankingsState(NamedTuple):
+    """``Rankings`` as they are stored."""
+
+    kinds: tuple[_Ranking, ...]
+    often: tuple[int, ...]
+    blocks: tuple[int, ...]
+    """Which kind each block is; empty where their order does not matter."""
+
+
 class Rankings:
     """Who was in which place, block by block: a million games are few kinds of rankings.
 
@@ -48,6 +70,7 @@ class Rankings:
         self._kinds: list[_Ranking] = []
         self._often: list[int] = []
         self._blocks = array("L" if array("I").itemsize < 4 else "I")
+        self._unordered: tuple[int, ...] = ()
         for block in blocks:
             self.add(block)
 
@@ -55,6 +78,24 @@ class Rankings:
     def of(cls, blocks: Iterable[Mapping[str, float]]) -> Rankings:
         """The rankings of some blocks; themselves where they are rankings already."""
         return blocks if isinstance(blocks, cls) else cls(blocks)
+
+    @classmethod
+    def resumed(cls, state: RankingsState) -> Rankings:
+        """Rankings that go on from where others were stored."""
+        rankings = cls()
+        rankings._kinds, rankings._often = list(state.kinds), list(state.often)
+        rankings._numbers = {kind: number for number, kind in enumerate(state.kinds)}
+        rankings._blocks.extend(state.blocks)
+        rankings._unordered = () if state.blocks else state.often
+        return rankings
+
+    def state(self, *, in_order: bool) -> RankingsState:
+        """A value to store and to go on from (``resumed``).
+
+        Args:
+            in_order: Whether the order of the blocks matters. Otherwise it does not grow with their number.
+        """
+        return RankingsState(tuple(self._kinds), tuple(self._often), tuple(self._blocks) if in_order else ())
 
     def add(self, block: Mapping[str, float]) -> None:
         """Add a block."""
@@ -70,8 +111,9 @@ class Rankings:
         self._blocks.append(number)
 
     def __iter__(self) -> Iterator[dict[str, float]]:
-        """The blocks in their order, with ranks for scores."""
-        for number in self._blocks:
+        """The blocks in their order, with ranks for scores; those stored without their order come first."""
+        unordered = (number for number, often in enumerate(self._unordered) for _ in range(often))
+        for number in itertools.chain(unordered, self._blocks):
             labels, ranks = self._kinds[number]
             yield dict(zip(labels, ranks, strict=True))
 

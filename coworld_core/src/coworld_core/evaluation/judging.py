@@ -22,13 +22,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..episode.record import EpisodeRow
 from ..episode.verdict import Verdict, judge_row
 from .designs import Lineup, episode_key, parse_key
 
-__all__ = ["BlockLedger", "JudgedBlock"]
+__all__ = ["BlockLedger", "JudgedBlock", "LedgerState"]
 
 _ATTEMPTS = 3
 
@@ -88,6 +88,16 @@ def _shape(lineups: tuple[Lineup, ...]) -> _Shape:
     return _Shape(seated, tuple(sorted(seated)), balanced)
 
 
+class LedgerState(NamedTuple):
+    """A ``BlockLedger`` as it is stored between two blocks."""
+
+    judged: int
+    worst: float | None
+    """The worst score seen; None before the first, as JSON has no infinity."""
+    shown: int
+    total: float
+
+
 class BlockLedger:
     """The rows of an evaluation, judged block by block in the order of the blocks, not of the rows.
 
@@ -115,6 +125,17 @@ class BlockLedger:
         self._total = 0.0
         self.judged = 0
         self.played: dict[int, list[EpisodeRow]] = {}
+
+    @property
+    def state(self) -> LedgerState:
+        """A value to store and to go on from (``resume``). Rows of blocks that are not over are not in it."""
+        worst = None if math.isinf(self._worst) else self._worst
+        return LedgerState(self.judged, worst, self._shown, self._total)
+
+    def resume(self, state: LedgerState) -> None:
+        """Go on from where another was stored."""
+        self.judged, self._shown, self._total = state.judged, state.shown, state.total
+        self._worst = math.inf if state.worst is None else state.worst
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block, worked out once while it is not over."""

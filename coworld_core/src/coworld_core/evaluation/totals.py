@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .estimates import Sample
+from pydantic import Field
+
+from ..records import Record
+from .estimates import Sample, SampleState
 from .judging import JudgedBlock
 
-__all__ = ["PATIENCE", "SeatSamples", "Totals"]
+__all__ = ["PATIENCE", "SeatSamples", "Totals", "TotalsState"]
 
 PATIENCE = 3
 """Blocks after which to give up on a player that never appears, or a game that spoils every block."""
@@ -40,6 +43,25 @@ class _Alike:
     first: tuple[float, ...]
     blocks: int = 1
     same: bool = True
+
+
+class TotalsState(Record):
+    """``Totals`` as they are stored, without the durations of episodes, of which there are ever more."""
+
+    blocks: int = Field(ge=0, description="How many blocks there are.")
+    fates: dict[str, int] = Field(description="How many of them had each fate.")
+    reasons: dict[str, str] = Field(description="Why the first of each fate was not counted.")
+    first_fates: tuple[str, ...] = Field(description="The fates of the first blocks.")
+    replayed: int = Field(ge=0, description="How often a block was played again.")
+    forfeits: dict[str, int] = Field(description="Episodes that each entrant has forfeited.")
+    faults: tuple[tuple[str, str, int], ...] = Field(description="The party at fault, the type, and how many.")
+    scores: dict[str, SampleState] = Field(description="Each entrant's mean scores.")
+    seats: tuple[SampleState, ...] = Field(description="What each seat is worth.")
+    absent: dict[str, tuple[bool, ...]] = Field(description="Whether each entrant stayed away from its first blocks.")
+    alike: tuple[tuple[tuple[str, ...], tuple[float, ...], int, bool], ...] = Field(
+        description="Players that met, the first outcome, how many blocks, and whether all came out alike."
+    )
+    shown: tuple[float, ...] = Field(description="Up to two different scores that were seen, or a block's more.")
 
 
 class Totals:
@@ -71,6 +93,43 @@ class Totals:
         self._absent: dict[str, list[bool]] = {}
         self._alike: dict[tuple[str, ...], _Alike] = {}
         self._shown: set[float] = set()
+
+    @classmethod
+    def resumed(cls, state: TotalsState) -> Totals:
+        """Totals that go on from where others were stored."""
+        totals = cls()
+        totals.blocks, totals.replayed = state.blocks, state.replayed
+        totals.fates.update(state.fates)
+        totals.reasons.update(state.reasons)
+        totals.forfeits.update(state.forfeits)
+        totals.faults.update({(party, kind): count for party, kind, count in state.faults})
+        totals.scores = {label: Sample.resumed(sample) for label, sample in state.scores.items()}
+        totals.seats.effects = [Sample.resumed(sample) for sample in state.seats]
+        totals._first_fates = list(state.first_fates)
+        totals._absent = {label: list(first) for label, first in state.absent.items()}
+        totals._alike = {
+            players: _Alike(first, blocks=blocks, same=same) for players, first, blocks, same in state.alike
+        }
+        totals._shown = set(state.shown)
+        return totals
+
+    @property
+    def state(self) -> TotalsState:
+        """A value to store and to go on from (``resumed``)."""
+        return TotalsState(
+            blocks=self.blocks,
+            fates=dict(self.fates),
+            reasons=dict(self.reasons),
+            first_fates=tuple(self._first_fates),
+            replayed=self.replayed,
+            forfeits=dict(self.forfeits),
+            faults=tuple((party, kind, count) for (party, kind), count in self.faults.items()),
+            scores={label: sample.state for label, sample in self.scores.items()},
+            seats=tuple(sample.state for sample in self.seats.effects),
+            absent={label: tuple(first) for label, first in self._absent.items()},
+            alike=tuple((players, one.first, one.blocks, one.same) for players, one in self._alike.items()),
+            shown=tuple(sorted(self._shown)),
+        )
 
     def add(self, block: JudgedBlock, *, outcome: tuple[float, ...], seats: Sequence[float]) -> None:
         """Add the next block.

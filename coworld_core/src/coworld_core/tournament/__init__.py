@@ -12,13 +12,16 @@ from ..lazy import lazy_names
 if TYPE_CHECKING:
     from .log import LogEvent as LogEvent
     from .log import read_log as read_log
+    from .pairing import CarryingRule as CarryingRule
     from .pairing import Field as Field
     from .pairing import PairingRule as PairingRule
+    from .pairing import PastRounds as PastRounds
     from .pairing import PlayedMatch as PlayedMatch
     from .pairing import TournamentMatch as TournamentMatch
     from .standings import Tournament as Tournament
     from .standings import TournamentPlan as TournamentPlan
     from .standings import TournamentReport as TournamentReport
+    from .standings import TournamentState as TournamentState
 
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -40,4 +40,4 @@ def expected_blocks(
         field = field.after(matches)
     if rules.rounds is None:
         return None
-    return min(most, blocks * rules.rounds // len(field.played))
+    return min(most, blocks * rules.rounds // field.rounds_played)

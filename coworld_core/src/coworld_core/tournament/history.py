@@ -18,7 +18,7 @@ from ..evaluation.judging import JudgedBlock
 from .log import RoundScheduled, ScheduledBlock
 from .pairing import PlayedMatch
 
-__all__ = ["History", "PlayedRounds"]
+__all__ = ["History", "HistoryState", "PlayedRounds"]
 
 _COUNTED: Final = "counted"
 
@@ -31,17 +31,32 @@ class _Meeting(NamedTuple):
     lineup: tuple[str, ...]
 
 
+class HistoryState(NamedTuple):
+    """What is known of blocks that are not kept."""
+
+    blocks: int = 0
+    round: int = 0
+    """Number of the last one's round."""
+    met: tuple[tuple[tuple[str, ...], int], ...] = ()
+    """How often which players met, in the order of their first seats."""
+
+
 class History:
     """The blocks of a tournament, and what became of those that are over.
 
     A commissioner's blocks are kept whole: its round may be dropped later, and then everything is added up again.
+
+    Args:
+        past: What is known of earlier blocks, none of which is kept any more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, past: HistoryState | None = None) -> None:
+        past = past or HistoryState()
+        self._past, self._past_round = past.blocks, past.round
         self._meetings: list[_Meeting] = []
         self._numbers: dict[_Meeting, int] = {}
-        self._met: Counter[tuple[str, ...]] = Counter()
-        # by block
+        self._met = Counter(dict(past.met))
+        # by block that is kept
         self._meeting, self._match, self._turn = array("I"), array("I"), array("I")
         self._seeds: dict[int, int] = {}
         # by block that is over: where its scores begin
@@ -54,19 +69,24 @@ class History:
         self.last_scheduled: RoundScheduled | None = None
 
     @property
+    def state(self) -> HistoryState:
+        """What is known of all blocks when none of them is kept any more."""
+        return HistoryState(self.scheduled, self.last_round, tuple(self._met.items()))
+
+    @property
     def scheduled(self) -> int:
         """How many blocks are scheduled."""
-        return len(self._meeting)
+        return self._past + len(self._meeting)
 
     @property
     def over(self) -> int:
         """How many of them are over."""
-        return len(self._begin)
+        return self._past + len(self._begin)
 
     @property
     def last_round(self) -> int:
         """Number of the last round with blocks; 0 before the first."""
-        return self._round[-1] if self._round else 0
+        return self._round[-1] if self._round else self._past_round
 
     # --- taking in
 
@@ -109,8 +129,7 @@ class History:
 
     def block(self, number: int) -> ScheduledBlock:
         """A block as it was scheduled."""
-        at = number - 1
-        meeting = self._meetings[self._meeting[at]]
+        at, meeting = self._at(number), self._of(number)
         return ScheduledBlock(
             block=number,
             match=self._match[at],
@@ -128,7 +147,7 @@ class History:
 
     def players(self, block: int) -> tuple[str, ...]:
         """Who meets in a block."""
-        return self._meetings[self._meeting[block - 1]].players
+        return self._of(block).players
 
     def seed(self, block: int) -> int | None:
         """The seed scheduled for a block; None if it is drawn."""
@@ -136,10 +155,10 @@ class History:
 
     def lineups(self, block: int, seats: int) -> Sequence[Lineup]:
         """The lineups of a block."""
-        meeting = self._meetings[self._meeting[block - 1]]
+        meeting = self._of(block)
         if meeting.lineup:
             return (meeting.lineup,)
-        return match_lineups(meeting.players, seats, self._turn[block - 1])
+        return match_lineups(meeting.players, seats, self._turn[self._at(block)])
 
     def judged(self, block: int) -> JudgedBlock:
         """What became of a commissioner's block."""
@@ -147,7 +166,7 @@ class History:
 
     def blocks(self) -> Iterator[JudgedBlock]:
         """All blocks that are over, in their order; of those that no commissioner wanted, fates and scores alone."""
-        for number in range(1, self.over + 1):
+        for number in range(self._past + 1, self.over + 1):
             block = self._whole.get(number) or self._lost.get(number)
             yield block or JudgedBlock(block=number, fate=_COUNTED, scores=self.scores(number))
 
@@ -159,7 +178,7 @@ class History:
         """Each player's mean in a block that is over; empty where it does not count."""
         if block in self._lost:
             return {}
-        players, begin = self.players(block), self._begin[block - 1]
+        players, begin = self.players(block), self._begin[self._at(block)]
         return dict(zip(players, self._scores[begin : begin + len(players)], strict=True))
 
     # --- rounds
@@ -194,7 +213,7 @@ class History:
         matches: dict[int, list[int]] = {}
         for part in range(first, end):
             for block in self._blocks_in(part):
-                matches.setdefault(self._match[block - 1], []).append(block)
+                matches.setdefault(self._match[self._at(block)], []).append(block)
         played = [self._played(blocks) for blocks in matches.values()]
         if self._byes:
             byes = [name for part in range(first, end) for name in self._byes.get(part, ())]
@@ -203,15 +222,22 @@ class History:
 
     def matches(self, first: int, end: int) -> int:
         """How many matches a round has that is over, byes included (``round``)."""
-        begin = self._end[first - 1] if first else 0
+        begin = self._end[first - 1] - self._past if first else 0
         byes = sum(len(self._byes.get(part, ())) for part in range(first, end)) if self._byes else 0
-        return len({*self._match[begin : self._end[end - 1]]}) + byes
+        return len({*self._match[begin : self._end[end - 1] - self._past]}) + byes
 
     def _blocks_in(self, part: int) -> range:
-        return range((self._end[part - 1] if part else 0) + 1, self._end[part] + 1)
+        return range((self._end[part - 1] if part else self._past) + 1, self._end[part] + 1)
+
+    def _at(self, block: int) -> int:
+        """Where a block is in what is kept by block."""
+        return block - 1 - self._past
+
+    def _of(self, block: int) -> _Meeting:
+        return self._meetings[self._meeting[self._at(block)]]
 
     def _played(self, blocks: Sequence[int]) -> PlayedMatch:
-        meeting = self._meetings[self._meeting[blocks[0] - 1]]
+        meeting = self._of(blocks[0])
         counted = [scores for block in blocks if (scores := self.scores(block))]
         means = counted[0] if len(counted) == 1 else _means(meeting.players, counted)
         return PlayedMatch(players=meeting.players, name=meeting.name, scores=means)

@@ -7,6 +7,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from ..evaluation.designs import block_seed
 from .pairing import Field, TournamentMatch
@@ -20,10 +21,16 @@ _TRIES = 20_000
 
 def _chance(field: Field) -> random.Random:
     """Luck of the coming round."""
-    return random.Random(block_seed(field.seed, -1 - len(field.played)))
+    return random.Random(block_seed(field.seed, -1 - field.rounds_played))
 
 
-class _ByRating:
+class _BySums:
+    def carry(self, field: Field) -> Any:
+        """The sums are enough."""
+        del field
+
+
+class _ByRating(_BySums):
     def places(self, field: Field) -> Sequence[str]:
         """The rating decides."""
         del field
@@ -50,7 +57,9 @@ class FreePlay(_ByRating):
         """As many full tables as there are players for."""
         if not field.goes_on(_FREE_ROUNDS):
             return ()
-        met = Counter(name for matches in field.played for match in matches for name in match.players)
+        met = Counter[str]()
+        for players, times in field.meetings().items():
+            met.update(dict.fromkeys(players, times))
         size = min(max(2, field.seats), len(field.entrants))
         order = list(field.entrants)
         chance = _chance(field)
@@ -61,7 +70,7 @@ class FreePlay(_ByRating):
         return tuple(TournamentMatch(players=tuple(seated[at : at + size])) for at in range(0, len(seated), size))
 
 
-class Swiss:
+class Swiss(_BySums):
     """Each round, players of like points meet, nobody twice as long as that is possible."""
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
@@ -69,14 +78,13 @@ class Swiss:
         if not field.goes_on(max(1, math.ceil(math.log2(max(2, len(field.entrants)))))):
             return ()
         ranked = [name for name in self.places(field) if name in field.entrants]
-        matches = [match for matches in field.played for match in matches]
-        rested = {match.players[0] for match in matches if len(match.players) == 1}
+        met = {frozenset(players) for players in field.meetings()}
+        rested = {name for one in met if len(one) == 1 for name in one}
         byes: list[TournamentMatch] = []
         if len(ranked) % 2:
             lowest = next((name for name in reversed(ranked) if name not in rested), ranked[-1])
             ranked.remove(lowest)
             byes.append(TournamentMatch(players=(lowest,), name="bye"))
-        met = {frozenset(match.players) for match in matches}
         pairs = _pairs(ranked, met, [_TRIES]) or list(zip(ranked[::2], ranked[1::2], strict=True))
         return (*(TournamentMatch(players=pair) for pair in pairs), *byes)
 
@@ -84,9 +92,9 @@ class Swiss:
         """By points, then by the points of those that were met (Buchholz), then by order of entry."""
         points = field.points()
         buchholz: Counter[str] = Counter()
-        for match in (match for matches in field.played for match in matches):
-            for name in match.players:
-                buchholz[name] += sum(points[other] for other in match.players if other != name)  # pyright: ignore[reportArgumentType]
+        for players, times in field.meetings().items():
+            for name in players:
+                buchholz[name] += times * sum(points[other] for other in players if other != name)  # pyright: ignore[reportArgumentType]
         return sorted(field.everybody, key=lambda name: (-points[name], -buchholz[name]))
 
 
@@ -115,12 +123,13 @@ class Ladder:
             return ()
         rungs = [name for name in self.places(field) if name in field.entrants]
         # of two there is one pair in every round
-        begin = len(field.played) % 2 if len(rungs) > 2 else 0
+        begin = field.rounds_played % 2 if len(rungs) > 2 else 0
         return tuple(TournamentMatch(players=(rungs[at], rungs[at + 1])) for at in range(begin, len(rungs) - 1, 2))
 
     def places(self, field: Field) -> Sequence[str]:
         """The ladder as it stands."""
-        rungs = list(field.everybody)
+        rungs: list[str] = list(field.past.carried or ())
+        rungs += [name for name in field.everybody if name not in rungs]
         for match in (match for matches in field.played for match in matches):
             upper, lower = match.players
             if match.scores and match.scores[lower] > match.scores[upper]:
@@ -128,6 +137,10 @@ class Ladder:
                 rungs.remove(lower)
                 rungs.insert(rungs.index(upper), lower)
         return rungs
+
+    def carry(self, field: Field) -> Any:
+        """The rungs: how they came about does not matter any more."""
+        return list(self.places(field))
 
 
 class Commissioned(_ByRating):

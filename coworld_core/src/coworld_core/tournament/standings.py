@@ -13,8 +13,8 @@ from ..episode.events import EvaluationProgressed
 from ..episode.record import SeatRow
 from ..evaluation.contents import INTERVAL, Parts, ShownReport, Table, block_facts, seats_table, shown_number
 from ..evaluation.designs import Lineup
-from ..evaluation.fitting import Rankings
-from ..evaluation.judging import JudgedBlock
+from ..evaluation.fitting import Rankings, RankingsState
+from ..evaluation.judging import JudgedBlock, LedgerState
 from ..evaluation.ranking import PairRecord, encounters, pair_records, rating_interval
 from ..evaluation.ratings import rate
 from ..evaluation.reports import (
@@ -27,12 +27,12 @@ from ..evaluation.reports import (
     measured_value,
     rounded,
 )
-from ..evaluation.totals import Totals
+from ..evaluation.totals import Totals, TotalsState
 from ..evaluation.words import interval_words
 from ..records import Record
 from ..wording import plural
 from .expecting import expected_blocks
-from .history import History, PlayedRounds
+from .history import History, HistoryState, PlayedRounds
 from .league import CommissionedLeague, CommissionedReport, commissioned_tables
 from .log import (
     Configured,
@@ -45,10 +45,10 @@ from .log import (
     ScheduledBlock,
     TournamentRules,
 )
-from .pairing import Field, PairingRule
+from .pairing import CarryingRule, Field, PairingRule, PastRounds
 from .pairings import Commissioned
 
-__all__ = ["MatchRecord", "Tournament", "TournamentPlan", "TournamentReport", "TournamentStanding"]
+__all__ = ["MatchRecord", "Tournament", "TournamentPlan", "TournamentReport", "TournamentStanding", "TournamentState"]
 
 _MATCHES_SHOWN = 200
 _MATCHES_REPORTED = 1000
@@ -139,6 +139,26 @@ class TournamentReport(ShownReport):
         )
 
 
+class TournamentState(Record):
+    """A tournament between two rounds, as it is stored: its size depends on how many meet whom, not on the rounds."""
+
+    pairing: str = Described(description="Name of the pairing that it was made by.")
+    seats: int = Described(ge=1, description="How many seats the game has.")
+    rating: str = Described(description="How players are rated.")
+    entrants: tuple[SeatRow, ...] = Described(description="Who has entered, in this order.")
+    withdrawn: tuple[str, ...] = Described(description="Names of those that have left.")
+    past: PastRounds = Described(description="The rounds that are over.")
+    history: HistoryState = Described(description="Their blocks.")
+    ledger: LedgerState = Described(description="What forfeits are measured by.")
+    totals: TotalsState = Described(description="What the blocks come to.")
+    rankings: RankingsState = Described(description="Who was in which place.")
+    digests: dict[str, str] = Described(description="Content ids of what ran, by name.")
+
+    def fits(self, rules: TournamentRules) -> bool:
+        """Whether a tournament by these rules can go on from it."""
+        return (self.pairing, self.seats, self.rating) == (rules.pairing, rules.seats, rules.rating)
+
+
 class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     """A tournament in progress: applies the events of its log and produces the next ones.
 
@@ -153,12 +173,55 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     def __init__(self, rules: TournamentRules, pairing: PairingRule | None) -> None:
         self.history = History()
         super().__init__(_plan(rules, {}, set()))
-        self._rankings = Rankings()
+        self._rankings, self._past = Rankings(), PastRounds()
         self._expected: tuple[object, int | None] | None = None
         self.pairing = pairing
         self.league = CommissionedLeague()
         self._entrants: dict[str, SeatRow] = {}
         self._withdrawn: set[str] = set()
+
+    @classmethod
+    def resumed(cls, rules: TournamentRules, pairing: PairingRule, state: TournamentState) -> Tournament:
+        """A tournament that goes on from where another was stored: as if it had been given all of that one's events.
+
+        Its report lists the matches since, and only counts those before.
+
+        Args:
+            rules: The current rules, which the state fits.
+            pairing: Decides which players meet.
+            state: Of the other (``Tournament.state``).
+        """
+        resumed = cls(rules, pairing)
+        resumed._past, resumed.history, resumed.digests = state.past, History(state.history), dict(state.digests)
+        resumed.totals, resumed._rankings = Totals.resumed(state.totals), Rankings.resumed(state.rankings)
+        resumed._entrants = {entrant.name: entrant for entrant in state.entrants}
+        resumed._withdrawn = {*state.withdrawn}
+        resumed.ledger.resume(state.ledger)
+        resumed._replan(rules)
+        return resumed
+
+    def state(self) -> TournamentState | None:
+        """A value to store and to go on from (``resumed``).
+
+        None while a block is not over, and where sums are not enough: if the pairing looks back at the rounds one by
+        one, and if a commissioner decides, who may drop them later.
+        """
+        if self.unplayed or self.league.commissioner or not isinstance(self.pairing, CarryingRule):
+            return None
+        field = self.field()
+        return TournamentState(
+            pairing=self.rules.pairing,
+            seats=self.plan.seats,
+            rating=self.rules.rating,
+            entrants=self.plan.entrants,
+            withdrawn=self.plan.withdrawn,
+            past=field.added_up(self.pairing.carry(field)),
+            history=self.history.state,
+            ledger=self.ledger.state,
+            totals=self.totals.state,
+            rankings=self._rankings.state(in_order=self.rules.rating == "openskill"),
+            digests=dict(self.digests),
+        )
 
     @property
     def rules(self) -> TournamentRules:
@@ -306,27 +369,32 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             seed=self.rules.seed,
             rounds=self.rules.rounds,
             played=self._played(),
+            past=self._past,
         )
 
     def report(self) -> TournamentReport:
         """The result so far; it depends on the log alone."""
         if not self.stopped and self.pairing is not None:
             self.next_events()
-        field = self.field()
-        matches = self._last_matches()
-        pairs = pair_records(self._counted, players=max(2, len(self._entrants)), alpha=self.rules.alpha)
+        played = self._played()
+        matches = _last_matches(played)
         return TournamentReport.model_validate(
             {
                 **self.common(),
                 "plan": self.plan,
-                "standings": tuple(self._standings(field)),
-                "pairs": tuple(pairs),
-                "rounds": len(field.played),
+                "standings": tuple(self.standings()),
+                "pairs": self.pairs(),
+                "rounds": self._past.rounds + len(played),
                 "matches": matches,
-                "matches_before": self._played().matches - len(matches),
+                "matches_before": self._past.matches + played.matches - len(matches),
                 "commissioned": self.league.report(self.active),
             }
         )
+
+    def pairs(self) -> tuple[PairRecord, ...]:
+        """Every two players who met so far."""
+        players = max(2, len(self._entrants))
+        return tuple(pair_records(self._counted, players=players, alpha=self.rules.alpha))
 
     def _replan(self, rules: TournamentRules) -> None:
         self.plan = _plan(rules, self._entrants, self._withdrawn)
@@ -348,19 +416,6 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         open_rounds = league.rounds.keys() - league.decided.keys() - league.dropped.keys()
         return self.history.rounds(open_rounds, league.dropped)
 
-    def _last_matches(self) -> tuple[MatchRecord, ...]:
-        found = (
-            MatchRecord(
-                round=number,
-                name=match.name,
-                players=match.players,
-                scores=tuple(rounded(match.scores[name]) for name in match.players) if match.scores else (),
-            )
-            for number, matches in self._played().numbered_backwards()
-            for match in reversed(matches)
-        )
-        return tuple(reversed([*itertools.islice(found, _MATCHES_REPORTED)]))
-
     @property
     def _counted(self) -> Rankings:
         return self._rankings if self.measured else Rankings()
@@ -376,8 +431,9 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         measured = {name: measured_value(sample) for name, sample in scores.items()}
         return {name: value for name, value in measured.items() if value is not None}
 
-    def _standings(self, field: Field) -> Iterable[TournamentStanding]:
-        rated = self._ratings()
+    def standings(self) -> Iterable[TournamentStanding]:
+        """The standings so far, the first one first."""
+        rated, field = self._ratings(), self.field()
         points, played = field.points_and_matches()
         order = list(self.pairing.places(field)) if self.pairing is not None else []
         if self.league.decided and isinstance(self.pairing, Commissioned):
@@ -395,6 +451,20 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 played=played[name],
                 withdrawn=name in self._withdrawn,
             )
+
+
+def _last_matches(played: PlayedRounds) -> tuple[MatchRecord, ...]:
+    found = (
+        MatchRecord(
+            round=number,
+            name=match.name,
+            players=match.players,
+            scores=tuple(rounded(match.scores[name]) for name in match.players) if match.scores else (),
+        )
+        for number, matches in played.numbered_backwards()
+        for match in reversed(matches)
+    )
+    return tuple(reversed([*itertools.islice(found, _MATCHES_REPORTED)]))
 
 
 def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: set[str]) -> TournamentPlan:

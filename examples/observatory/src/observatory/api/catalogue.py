@@ -356,7 +356,9 @@ async def _images_of(session: AsyncSession, coworlds: Sequence[Coworld]) -> dict
 
 
 def _image_entries(manifest: JsonObject) -> list[JsonObject]:
-    return [manifest["game"]["runnable"], *(entry for name in ROLE_SECTIONS for entry in manifest.get(name) or ())]
+    entries = [manifest["game"]["runnable"], *(entry for name in ROLE_SECTIONS for entry in manifest.get(name) or ())]
+    # reporters that a platform runs itself, and players that are files, have none
+    return [entry for entry in entries if entry.get("image") is not None]
 
 
 def _image_fields(manifest: JsonObject) -> list[str]:

@@ -21,6 +21,7 @@ from ..store.models import Coworld, EpisodeRequest, Game, Participant
 from .calls import Anyone, ApiRouter, Call, Json, Known, Team, refusals
 from .pages import Envelope, Page, PageQuery, paginate
 from .rounds import find_round
+from .views import of_player
 
 __all__ = ["lifespan", "router", "split_ids"]
 
@@ -45,7 +46,9 @@ class EpisodeQuery(PageQuery):
     round_id: str | None = Field(default=None, max_length=64)
     coworld_id: str | None = Field(default=None, max_length=64)
     experience_request_id: str | None = Field(default=None, max_length=64)
-    player_id: str | None = Field(default=None, max_length=64, description="A player who takes part.")
+    player_id: str | None = Field(
+        default=None, max_length=64, description="A player who takes part; an account where it plays without one."
+    )
     policy_version_id: str | None = Field(default=None, max_length=64, description="A policy version that takes part.")
     mine: bool = Field(default=False, description="Only those the caller asked for or takes part in.")
     status: list[str] | None = Field(default=None, description="One or several states.")
@@ -78,7 +81,7 @@ async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -
         if value is not None:
             statement = statement.where(column == value)
     if query.player_id is not None:
-        statement = statement.where(_seats(Participant.player_id == query.player_id))
+        statement = statement.where(_seats(of_player(Participant, query.player_id)))
     if query.policy_version_id is not None:
         statement = statement.where(_seats(Participant.policy_version_id == query.policy_version_id))
     if query.mine:

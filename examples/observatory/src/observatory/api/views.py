@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from ..store.columns import JsonObject
-from ..store.models import Division, Event, Game, League, Membership, Player, PolicyVersion, Submission
+from ..store.models import Division, Event, Game, League, Membership, Participant, Player, PolicyVersion, Submission
 
 __all__ = ["division_json", "game_json", "league_json", "of_player", "player_ref", "policy_version_json"]
 
@@ -79,7 +79,7 @@ def player_ref(player: Player | None, version: PolicyVersion) -> JsonObject:
     return {"id": player.id, "name": player.name, "avatar_url": player.avatar_url}
 
 
-def of_player(table: type[Membership | Submission | Event], player_id: str) -> sa.ColumnElement[bool]:
-    """The condition that a row has this id in its ``player_ref``."""
+def of_player(table: type[Membership | Submission | Event | Participant], player_id: str) -> sa.ColumnElement[bool]:
+    """The condition that a row is of this player, or of this account without one (``player_ref``)."""
     without = sa.and_(table.player_id.is_(None), table.user_id == player_id)
     return sa.or_(table.player_id == player_id, without)

@@ -441,6 +441,8 @@ class Round(Base):
     """Number of the league's season that it is of."""
     report: Mapped[JsonObject | None] = mapped_column(deferred=True)
     """How the division stood when it was over (``work.table.Table``); pairs are in the last one alone."""
+    state: Mapped[JsonObject | None] = mapped_column(deferred=True)
+    """What the table of the next round goes on from; in the last one that is over alone."""
     started_at: Mapped[dt.datetime | None]
     completed_at: Mapped[dt.datetime | None]
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)

@@ -23,6 +23,8 @@ from coworld_core.errors import CoworldError, ManifestError
 from coworld_core.manifest.gameconfig import game_config_for, slot_count
 from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import Manifest
+from coworld_core.tournament.log import TournamentRules
+from coworld_core.tournament.standings import TournamentState
 from coworld_runner.tournament.pairings import find_pairing
 
 from ..operating.closing import sweep_closed
@@ -46,7 +48,7 @@ from .ordering import Order, add_episodes
 from .placing import check_newcomers, put_out
 from .scheduling import Candidate, episode_configs, plan_config
 from .seasons import CONTINUOUS, close_season
-from .table import PlayedEpisode, PlayedRound, Table, make_table
+from .table import PlayedEpisode, PlayedRound, Table, make_table, stored_state, table_rules
 from .terms import LeagueTerms
 
 __all__ = ["advance", "lifespan"]
@@ -112,7 +114,11 @@ class _Due:
     seats: int
     entrants: Mapping[str, Candidate]
     """Who competes, by subject, in the order in which they came."""
+    rules: TournamentRules
+    state: TournamentState | None
+    """What was stored when the round before was closed."""
     rounds: Sequence[PlayedRound]
+    """Those that are over since; without such a state, all of the season."""
 
 
 async def advance(database: Database, division_id: str) -> str | None:
@@ -131,19 +137,10 @@ async def advance(database: Database, division_id: str) -> str | None:
         due = await _look(session, division_id)
     if due is None:
         return None
-    # a long season is replayed without a connection, and beside the event loop
+    pairing = find_pairing(due.terms.pairing)
+    # without a connection, and beside the event loop: it may be a whole season
     table = await anyio.to_thread.run_sync(
-        partial(
-            make_table,
-            due.rounds,
-            list(due.entrants),
-            terms=due.terms,
-            pairing=find_pairing(due.terms.pairing),
-            seats=due.seats,
-            coworld=due.coworld.name,
-            version=due.coworld.version,
-            variant=due.variant,
-        )
+        partial(make_table, due.rounds, list(due.entrants), rules=due.rules, pairing=pairing, state=due.state)
     )
     async with database.writing() as session:
         # asked again: another server may have been quicker, and whoever plays may have been closed
@@ -189,6 +186,9 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         return None
     manifest = load_manifest(dict(coworld.manifest), template=True).manifest
     variant = league.variant_id or manifest.variants[0].id
+    seats = slot_count(manifest, game_config_for(manifest, variant))
+    rules = table_rules(terms, seats=seats, coworld=coworld.name, version=coworld.version, variant=variant)
+    since, state = await _stored(session, division_id, league.season, rules) if rounds else (0, None)
     return _Due(
         last=last.id if last is not None else None,
         season=league.season,
@@ -198,9 +198,11 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         coworld=coworld,
         manifest=manifest,
         variant=variant,
-        seats=slot_count(manifest, game_config_for(manifest, variant)),
+        seats=seats,
         entrants={row.player_id or row.user_id: Candidate.of(row.policy_version, row.player) for row in members},
-        rounds=await _played(session, division_id, league.season) if rounds else (),
+        rules=rules,
+        state=state,
+        rounds=await _played(session, division_id, league.season, since) if rounds else (),
     )
 
 
@@ -220,9 +222,24 @@ def _champions(division_id: str) -> sa.Select[Any]:
     )
 
 
-async def _played(session: AsyncSession, division_id: str, season: int) -> list[PlayedRound]:
-    """The rounds of a season with their episodes, in their order; the one to be closed is the last."""
-    of_season = (Round.division_id == division_id, Round.season == season)
+async def _stored(
+    session: AsyncSession, division_id: str, season: int, rules: TournamentRules
+) -> tuple[int, TournamentState | None]:
+    """What the season's table goes on from, and the number of the round that it was stored with."""
+    found = await session.execute(
+        sa.select(Round.round_number, Round.state)
+        .where(Round.division_id == division_id, Round.season == season, Round.state.is_not(None))
+        .order_by(Round.round_number.desc())
+        .limit(1)
+    )
+    number, stored = next(iter(found.all()), (0, None))
+    state = stored_state(stored, rules)
+    return (number if state is not None else 0), state
+
+
+async def _played(session: AsyncSession, division_id: str, season: int, since: int) -> list[PlayedRound]:
+    """The rounds of a season after one, with their episodes, in their order; the one to be closed is the last."""
+    of_season = (Round.division_id == division_id, Round.season == season, Round.round_number > since)
     rounds = (
         await session.execute(sa.select(Round.id, Round.round_config).where(*of_season).order_by(Round.round_number))
     ).all()
@@ -329,7 +346,8 @@ async def _close(session: AsyncSession, row: Round, table: Table, terms: LeagueT
     session.add_all(results)
     row.status, row.completed_at = ("completed" if results else "failed"), now()
     row.error = None if results else "None of its episodes was completed."
-    # how pairs did is of interest as it is now; all of them after every round would be more than all scores
+    # how pairs did and what the next table goes on from are of interest as they are now; all of them, after every
+    # round, would be more than all scores
     before = (
         await session.execute(
             sa.select(Round.id, Round.report)
@@ -340,9 +358,9 @@ async def _close(session: AsyncSession, row: Round, table: Table, terms: LeagueT
     ).first()
     if before is not None:
         await session.execute(
-            sa.update(Round).where(Round.id == before[0]).values(report={**(before[1] or {}), "pairs": []})
+            sa.update(Round).where(Round.id == before[0]).values(report={**(before[1] or {}), "pairs": []}, state=None)
         )
-    await session.execute(sa.update(Round).where(Round.id == row.id).values(report=table.report))
+    await session.execute(sa.update(Round).where(Round.id == row.id).values(report=table.report, state=table.state))
     await session.flush()
     if terms.faults is None:
         return False

@@ -1,18 +1,22 @@
 """A division's season as the tournament that it is: ``coworld_core.tournament``, over what the database has.
 
 Values only. The log that a tournament in a folder has on disk is made here of the season's rounds and their episodes,
-so that the same pairings say who meets whom, and the same functions how everybody stands.
+so that the same pairings say who meets whom, and the same functions how everybody stands. It goes on from what was
+stored when the last round was closed, so that a round costs the same however long the season is.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from pydantic import ValidationError
 
 from coworld_core.episode.record import EpisodeRow, SeatRow
 from coworld_core.evaluation.designs import Lineup, episode_key
 from coworld_core.evaluation.reports import IntervalRecord
+from coworld_core.records import READING
 from coworld_core.tournament.log import (
     EntrantAdded,
     EntrantWithdrawn,
@@ -22,12 +26,12 @@ from coworld_core.tournament.log import (
     TournamentRules,
 )
 from coworld_core.tournament.pairing import PairingRule
-from coworld_core.tournament.standings import Tournament
+from coworld_core.tournament.standings import Tournament, TournamentState
 
 from ..store.columns import JsonObject
 from .terms import LeagueTerms
 
-__all__ = ["PlayedEpisode", "PlayedRound", "Table", "make_table"]
+__all__ = ["PlayedEpisode", "PlayedRound", "Table", "make_table", "stored_state", "table_rules"]
 
 _NO_END = 10**9
 """More rounds, and blocks, than anybody plays."""
@@ -65,6 +69,9 @@ class Table:
     report: JsonObject
     """``standings``, the first one first (``subject``, ``place``, ``rating``, ``low``, ``high``, ``won``, ``played``,
     ``rounds``), ``pairs``, ``over``, and ``why`` in words where the season cannot go on."""
+    state: JsonObject | None
+    """What the next table goes on from (``coworld_core.tournament.standings.TournamentState``); None where the pairing
+    looks back at all rounds."""
     over: str
     """Why no round follows; empty: one does, or there is nobody to play it."""
     config: JsonObject | None = None
@@ -73,30 +80,17 @@ class Table:
     """The next round's episodes in their order: which block of the season, and who sits where."""
 
 
-def make_table(
-    rounds: Sequence[PlayedRound],
-    entrants: Sequence[str],
-    *,
-    terms: LeagueTerms,
-    pairing: PairingRule,
-    seats: int,
-    coworld: str,
-    version: str,
-    variant: str,
-) -> Table:
-    """Replay a season.
+def table_rules(terms: LeagueTerms, *, seats: int, coworld: str, version: str, variant: str) -> TournamentRules:
+    """The rules of a season.
 
     Args:
-        rounds: Those that are over, in their order.
-        entrants: Who competes now, as subjects, in the order in which they came.
         terms: The league's.
-        pairing: Who meets whom.
         seats: How many the game has.
         coworld: Its name.
         version: Its version.
         variant: What is played.
     """
-    rules = TournamentRules(
+    return TournamentRules(
         coworld=coworld,
         version=version,
         variant=variant,
@@ -109,37 +103,78 @@ def make_table(
         blocks=terms.blocks,
         rating="bradley-terry",
     )
-    tournament = Tournament(rules, pairing)
-    # rounds of an older version of this program say nothing of who was to meet
-    known = [one for one in rounds if one.config.get("blocks")]
-    everybody = list(dict.fromkeys([name for one in known for name in one.config["entrants"]] + list(entrants)))
-    for name in everybody:
-        tournament.apply(EntrantAdded(name=name, player=SeatRow(name=name, image=name)))
-    for number, one in enumerate(known, 1):
-        blocks = tuple(ScheduledBlock.model_validate(block) for block in one.config["blocks"])
-        tournament.apply(RoundScheduled(round=number, blocks=blocks, byes=tuple(one.config["byes"])))
-        for row in _rows(tournament, blocks, one.episodes):
-            tournament.apply(EpisodeEnded(row=row))
-        for scheduled in blocks:
-            # spoiled more often than the queue tries, or cancelled
-            for judged in tournament.ledger.withdraw(scheduled.block, "It could not be played."):
-                tournament.take_in(judged)
-    for name in everybody:
+
+
+def stored_state(stored: JsonObject | None, rules: TournamentRules) -> TournamentState | None:
+    """What a table was stored with, where one by these rules can go on from it.
+
+    Args:
+        stored: ``Table.state``.
+        rules: Of the season as it is now.
+    """
+    if stored is None:
+        return None
+    try:
+        state = TournamentState.model_validate(stored, context=READING)
+    except ValidationError:
+        # another version of this program wrote it: the rounds themselves say the same
+        return None
+    return state if state.fits(rules) else None
+
+
+def make_table(
+    rounds: Sequence[PlayedRound],
+    entrants: Sequence[str],
+    *,
+    rules: TournamentRules,
+    pairing: PairingRule,
+    state: TournamentState | None = None,
+) -> Table:
+    """Replay a season, or what of it came after a state was stored.
+
+    Args:
+        rounds: Those that are over, in their order; with a state, only those since.
+        entrants: Who competes now, as subjects, in the order in which they came.
+        rules: The season's.
+        pairing: Who meets whom.
+        state: What to go on from.
+    """
+    tournament = Tournament.resumed(rules, pairing, state) if state is not None else Tournament(rules, pairing)
+    entered = [entrant.name for entrant in tournament.plan.entrants]
+
+    def enter(names: Sequence[str]) -> None:
+        for name in names:
+            if name not in entered:
+                entered.append(name)
+                tournament.apply(EntrantAdded(name=name, player=SeatRow(name=name, image=name)))
+
+    for one in rounds:
+        # rounds of an older version of this program say nothing of who was to meet, others had other seats
+        if one.config.get("blocks") and one.config.get("seats", rules.seats) == rules.seats:
+            enter(one.config["entrants"])
+            _take_in(tournament, one)
+    stored = tournament.state()
+    enter(entrants)
+    for name in entered:
         if name not in entrants:
             tournament.apply(EntrantWithdrawn(name=name))
     events = tournament.next_events() if len(entrants) > 1 else []
     scheduled = next((event for event in events if isinstance(event, RoundScheduled)), None)
     over = tournament.stopped if scheduled is None and len(entrants) > 1 else ""
-    report = _report(tournament, over)
+    table = Table(
+        report=_report(tournament, over),
+        state=stored.model_dump(mode="json") if stored is not None else None,
+        over=over,
+    )
     if scheduled is None:
-        return Table(report=report, over=over)
+        return table
     tournament.apply(scheduled)
-    return Table(
-        report=report,
-        over="",
+    return dataclasses.replace(
+        table,
         config={
-            "variant_id": variant,
-            "pairing": terms.pairing,
+            "variant_id": rules.variant,
+            "pairing": rules.pairing,
+            "seats": rules.seats,
             "entrants": list(entrants),
             "blocks": [block.model_dump(mode="json", exclude_defaults=True) for block in scheduled.blocks],
             "byes": list(scheduled.byes),
@@ -148,6 +183,18 @@ def make_table(
             (block.block, lineup) for block in scheduled.blocks for lineup in tournament.lineups(block.block)
         ),
     )
+
+
+def _take_in(tournament: Tournament, one: PlayedRound) -> None:
+    blocks = tuple(ScheduledBlock.model_validate(block) for block in one.config["blocks"])
+    number = tournament.last_round + 1
+    tournament.apply(RoundScheduled(round=number, blocks=blocks, byes=tuple(one.config["byes"])))
+    for row in _rows(tournament, blocks, one.episodes):
+        tournament.apply(EpisodeEnded(row=row))
+    for scheduled in blocks:
+        # spoiled more often than the queue tries, or cancelled
+        for judged in tournament.ledger.withdraw(scheduled.block, "It could not be played."):
+            tournament.take_in(judged)
 
 
 def _rows(
@@ -181,13 +228,11 @@ def _rows(
 
 
 def _report(tournament: Tournament, over: str) -> JsonObject:
-    found = tournament.report()
-    rounds = Counter(
-        name for of in tournament.field().played for name in {name for match in of for name in match.players}
-    )
+    rounds = tournament.field().rounds_entered()
+    remarks = tournament.report().remarks if over in _REMARKS else ()
     return {
         "over": over,
-        "why": next((one.message for one in found.remarks if one.code == _REMARKS.get(over)), None),
+        "why": next((one.message for one in remarks if one.code == _REMARKS.get(over)), None),
         "standings": [
             {
                 "subject": one.name,
@@ -198,7 +243,7 @@ def _report(tournament: Tournament, over: str) -> JsonObject:
                 "played": one.played,
                 "rounds": rounds[one.name],
             }
-            for one in found.standings
+            for one in tournament.standings()
             if one.played
         ],
         "pairs": [
@@ -212,7 +257,7 @@ def _report(tournament: Tournament, over: str) -> JsonObject:
                 "difference": pair.difference,
                 **_ends(pair.interval),
             }
-            for pair in found.pairs
+            for pair in tournament.pairs()
         ],
     }
 

@@ -1,0 +1,24 @@
+"""A season's table goes on from what was stored when its last round was closed.
+
+Revision: 0009, after 0008.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0009"
+down_revision = "0008"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Go forward: seasons that have begun are replayed once more."""
+    op.add_column("rounds", sa.Column("state", sa.JSON(none_as_null=True), nullable=True))
+
+
+def downgrade() -> None:
+    """Go back: they are replayed again after each round."""
+    op.drop_column("rounds", "state")

@@ -1,0 +1,121 @@
+"""How a division stands: from all rounds of a season, or from what was stored when the last one was closed."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from support.league_play import contestants, league_of, play, play_rounds, strengths_of
+from support.observatory_kit import open_platform, seed
+
+from coworld_core.tournament.log import TournamentRules
+from coworld_runner.tournament.pairings import find_pairing
+from observatory.store.models import EpisodeRequest, Round
+from observatory.work.rounds import advance
+from observatory.work.table import PlayedEpisode, PlayedRound, Table, make_table, stored_state, table_rules
+from observatory.work.terms import LeagueTerms
+
+
+def rules_of(pairing: str, seats: int = 2, blocks: int = 1) -> TournamentRules:
+    terms = LeagueTerms(pairing=pairing, blocks=blocks)
+    return table_rules(terms, seats=seats, coworld="game", version="1", variant="default")
+
+
+def played(table: Table, chance: random.Random) -> PlayedRound:
+    """The round that a table wants; some episodes fail."""
+    assert table.config is not None
+    episodes: list[PlayedEpisode] = []
+    for index, (_, lineup) in enumerate(table.lineups):
+        common: dict[str, Any] = {"id": f"ereq_{index}", "index": index}
+        match chance.randrange(8):
+            case 0:
+                episodes.append(PlayedEpisode(status="failed", error_type="crash", error="gone", **common))
+            case 1:
+                slot = chance.randrange(len(lineup))
+                episodes.append(PlayedEpisode(status="failed", error_type="player_error", failed_slot=slot, **common))
+            case 2:
+                episodes.append(PlayedEpisode(status="cancelled", **common))
+            case _:
+                scores = tuple(float(chance.randrange(5)) for _ in lineup)
+                episodes.append(PlayedEpisode(status="completed", scores=scores, **common))
+    # as the database has it
+    return PlayedRound(config=json.loads(json.dumps(table.config)), episodes=tuple(episodes))
+
+
+@pytest.mark.parametrize(("pairing", "seats"), [("free-play", 2), ("free-play", 4), ("swiss", 2), ("ladder", 2)])
+def test_the_stored_and_the_replayed_are_one_table(pairing: str, seats: int) -> None:
+    rules, rule, chance = rules_of(pairing, seats, blocks=2), find_pairing(pairing), random.Random(seats)
+    coming: Sequence[Sequence[str]] = ["ABCDE", "ABCDE", "ABCDEF", "BCDEF", "BCDEF", "FBAC", "FBAC", "BCDEFGH"]
+    rounds: list[PlayedRound] = []
+    before = make_table([], coming[0], rules=rules, pairing=rule)
+    for entrants in coming:
+        rounds.append(played(before, chance))
+        whole = make_table(rounds, entrants, rules=rules, pairing=rule)
+        state = stored_state(json.loads(json.dumps(before.state)), rules)
+        assert state is not None
+        stored = make_table(rounds[-1:], entrants, rules=rules, pairing=rule, state=state)
+        assert (stored.report, stored.config, stored.lineups) == (whole.report, whole.config, whole.lineups)
+        # who looks after a pause has no round to add
+        again = make_table([], entrants, rules=rules, pairing=rule, state=stored_state(stored.state, rules))
+        assert (again.report, again.config) == (whole.report, whole.config)
+        before = stored
+    assert before.report["standings"]
+
+
+def test_what_another_season_was_stored_with_is_not_gone_on_from() -> None:
+    state = make_table([], "AB", rules=rules_of("ladder"), pairing=find_pairing("ladder")).state
+    assert state is not None
+    assert stored_state(state, rules_of("ladder")) is not None
+    assert stored_state(state, rules_of("swiss")) is None
+    assert stored_state(state, rules_of("ladder", seats=4)) is None
+    assert stored_state({**state, "history": "lost"}, rules_of("ladder")) is None
+    assert stored_state(None, rules_of("ladder")) is None
+
+
+def test_rounds_of_a_game_with_other_seats_count_no_more() -> None:
+    rule, chance = find_pairing("free-play"), random.Random(0)
+    first = make_table([], "ABCD", rules=rules_of("free-play"), pairing=rule)
+    with_two = played(first, chance)
+    now = make_table([with_two], "ABCD", rules=rules_of("free-play", seats=4), pairing=rule)
+    assert now.report["standings"] == []
+    assert now.config is not None
+    assert (now.config["seats"], len(now.lineups[0][1])) == (4, 4)
+
+
+async def test_a_round_that_is_closed_is_not_read_again(tmp_path: Path) -> None:
+    """Each closing adds its own round to what was stored, and a season without that is replayed."""
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 2)
+        await league_of(platform, world, pairing="round-robin")
+
+        async def standings(round_number: int) -> list[dict[str, Any]]:
+            async with database.reading() as session:
+                report = await session.scalar(sa.select(Round.report).where(Round.round_number == round_number))
+                assert report is not None
+                return report["standings"]
+
+        async def stored() -> list[int]:
+            async with database.reading() as session:
+                numbers = sa.select(Round.round_number).where(Round.state.is_not(None))
+                return [*(await session.scalars(numbers)).all()]
+
+        await play_rounds(platform, world.division, strengths_of(versions), 3)
+        assert await stored() == [2]
+        async with database.writing() as session:
+            await session.execute(sa.update(EpisodeRequest).values(status="cancelled"))
+        # the episodes of the third round are lost, and those before are not looked at
+        assert await advance(database, world.division) is not None
+        assert await stored() == [3]
+        assert [(line["won"], line["played"], line["rounds"]) for line in await standings(3)] == [(2, 2, 3), (0, 2, 3)]
+        await play(platform, strengths_of(versions))
+        async with database.writing() as session:
+            await session.execute(sa.update(Round).values(state=None))
+        assert await advance(database, world.division) is not None
+        assert [(line["won"], line["played"], line["rounds"]) for line in await standings(4)] == [(1, 1, 4), (0, 1, 4)]
