@@ -30,7 +30,10 @@ def test_metadata(distribution: str) -> None:
     assert data["requires-python"] == ">=3.11"
     folder = ROOT / distribution
     assert (folder / "src" / distribution / "py.typed").exists()
-    assert len((folder / "README.md").read_text(encoding="utf-8").splitlines()) > 5, "the README says nothing yet"
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert readme.splitlines()[2].startswith(f"`pip install {data['name']}`")
+    # a package index shows the page alone: nothing is beside it
+    assert [link for link in re.findall(r"\]\(([^)\s]+)", readme) if not link.startswith(("https://", "#"))] == []
     changelog = (folder / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## {re.escape(data['version'])}\b", changelog, re.MULTILINE)
 

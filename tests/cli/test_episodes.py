@@ -59,6 +59,43 @@ def test_a_player_that_is_not_there_is_one_error_in_text_and_json(tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "code", "message", "hint"),
+    [
+        (
+            "bot.py",
+            b"\ndef act(observation, legal, rng)\n    return legal[0]\n",
+            "player_syntax",
+            "bot.py:2: expected ':': def act(observation, legal, rng)",
+            "Correct line 2, which Python ",
+        ),
+        (
+            "bot",
+            b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + b"\x16\0".ljust(46, b"\0"),  # an IBM mainframe's
+            "player_other_platform",
+            "bot is a program for linux/s390x, and it would run on linux/",
+            "Build it for linux/",
+        ),
+    ],
+    ids=["syntax", "machine"],
+)
+def test_a_player_that_cannot_run_is_told_before_anything_starts(
+    name: str, content: bytes, code: str, message: str, hint: str, world: World, tmp_path: Path
+) -> None:
+    bot = tmp_path / name
+    bot.write_bytes(content)
+    bot.chmod(0o755)
+    asked = ("run-episode", world(), "--player", f"{bot}@2", "-o", tmp_path / "out")
+    done, told = coworld(*asked, "--quiet"), coworld(*asked, "--json").json["error"]
+    assert done.status == 2
+    assert done.stderr == f"error: {told['message']}\n  hint: {told['hint']}\n"
+    assert (told["code"], told["context"]["path"]) == (code, str(bot))
+    assert f"{tmp_path}/{message}" in told["message"]
+    assert hint in told["hint"]
+    assert "nothing was started" in told["hint"]
+    assert not (tmp_path / "out").exists()
+
+
 def test_json_is_the_record_and_where_it_is(world: World, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = coworld("run-episode", world(seed=5), "-o", out, "--json", "--quiet")

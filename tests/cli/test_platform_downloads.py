@@ -215,7 +215,9 @@ def test_replays_are_fetched_once_and_unpacked(run: Run, told: Platform, tmp_pat
     assert index == json.loads(result.stdout)
     assert [entry["local_path"] for entry in index] == [f"got/{name}" for name in names]
     assert [entry["file"] for entry in index] == names
-    assert set(index[0]) >= {
+    assert set(index[0]) - {"file"} == {
+        "episode_request_id",
+        "local_path",
         "episode_id",
         "job_id",
         "coworld_id",
@@ -224,6 +226,16 @@ def test_replays_are_fetched_once_and_unpacked(run: Run, told: Platform, tmp_pat
         "status",
         "participants",
         "scores",
+    }
+    assert set(index[0]["participants"][0]) >= {
+        "position",
+        "policy_version_id",
+        "policy_id",
+        "policy_name",
+        "version",
+        "player_id",
+        "player_name",
+        "label",
     }
     told.on("GET", "/files/3.z", Answer(zlib.compress(REPLAY)))
     assert run("replays", "-o", "got").exit_code == 0

@@ -132,9 +132,66 @@ def test_rounds_are_an_envelope(run: Run, told: Platform) -> None:
     assert asked.query["league_id"] == [LEAGUE["id"]]
     assert asked.query["offset"] == ["2"]
     answer = json.loads(run("rounds", "--limit", "1", "--json").stdout)
-    assert set(answer) == {"entries", "total_count", "limit", "offset"}
-    assert answer["total_count"] == 7
+    assert set(answer) == {"entries", "total_count", "limit", "offset", "next_cursor"}
+    assert (answer["total_count"], answer["next_cursor"]) == (7, None)
     assert answer["entries"][0]["id"] == ROUND["id"]
+
+
+EXPERIENCE = {
+    "id": f"xreq_{uuid(1)}",
+    "requester_user_id": "ada",
+    "coworld_id": COWORLD["id"],
+    "coworld_name": "paint-arena",
+    "coworld_version": "1.2.0",
+    "status": "running",
+    "episode_count": 4,
+    "pending_count": 1,
+    "submitted_count": 1,
+    "running_count": 1,
+    "completed_count": 1,
+    "failed_count": 0,
+    "created_at": TIME,
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "row", "published"),
+    [
+        (
+            ("rounds",),
+            "/v2/rounds",
+            ROUND,
+            "id round_number commissioner_key execution_backend round_config round_display status error started_at "
+            "completed_at division created_at",
+        ),
+        (
+            ("xp-request", "list"),
+            "/v2/experience-requests",
+            EXPERIENCE,
+            "id requester_user_id requester coworld_id coworld_name coworld_version variant_id status episode_count "
+            "pending_count submitted_count running_count completed_count failed_count error created_at started_at "
+            "completed_at",
+        ),
+    ],
+    ids=["rounds", "xp-request"],
+)
+def test_programs_written_for_published_clients_find_every_field(
+    words: tuple[str, ...], path: str, row: dict[str, Any], published: str, run: Run, told: Platform
+) -> None:
+    """Fields that the server leaves out are null there, and servers that page by cursor are followed by cursor."""
+    told.on("GET", path, {"entries": [row], "next_cursor": "further"})
+    answer = json.loads(run(*words, "--limit", "1", "--json").stdout)
+    assert answer["next_cursor"] == "further"
+    (entry,) = answer["entries"]
+    assert set(entry) == set(published.split())
+    assert (entry["id"], entry["status"], entry["error"]) == (row["id"], row["status"], None)
+    told.on("GET", path, {"entries": [{**row, "id": f"{row['id']}2"}]})
+    rest = json.loads(run(*words, "--cursor", "further", "--json").stdout)
+    assert (len(rest["entries"]), rest["next_cursor"]) == (1, None)
+    asked = told.calls("GET", path)[-1]
+    assert asked.query["cursor"] == ["further"]
+    assert "offset" not in asked.query
+    assert run(*words, "--cursor", "further", "--offset", "3").exit_code == exitcodes.USAGE
 
 
 def paged(rows: list[dict[str, Any]]) -> Callable[[Asked], Any]:

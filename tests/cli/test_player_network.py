@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,36 +13,71 @@ from click.testing import CliRunner
 from coworld_cli.options.playing import PlayOptions
 from coworld_cli.options.values import HttpsHosts
 from coworld_cli.output import Output
-from coworld_cli.preparing import tell_network
+from coworld_cli.preparing import tell_network, tell_players
+from coworld_runner.backends.docker.backend import DockerBackend
+from coworld_runner.backends.process.backend import ProcessBackend
+from coworld_runner.own_players.player import OwnPlayer
+from coworld_runner.package.resolving import resolve_package
+
+BEDROCK = {"USE_BEDROCK": "true", "AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1"}
+OPENAI = {"OPENAI_API_KEY": "sk"}
 
 
 @pytest.mark.parametrize(
-    ("given", "network", "words"),
+    ("given", "secrets", "words"),
     [
-        ({}, "game-only", ""),
-        ({"use_bedrock": True}, "open", "Players reach the internet and each other"),
+        ({}, {}, ""),
+        ({"use_bedrock": True}, BEDROCK, "--player-https bedrock-runtime.eu-west-1.amazonaws.com lets them reach that"),
         (
             {"use_bedrock": True, "player_network": "game-only"},
-            "game-only",
-            "warning: players are handed credentials for Bedrock, and reach no service",
+            BEDROCK,
+            "warning: players are handed credentials for Bedrock, and reach no service with it: their network is "
+            "closed. --player-https bedrock-runtime.eu-west-1.amazonaws.com opens that alone",
         ),
-        ({"secret_env": ("OPENAI_API_KEY", "MODE=1")}, "game-only", "handed OPENAI_API_KEY, and reach no service"),
-        ({"secret_env": ("OPENAI_API_KEY",)}, "game-only", "--player-https api.openai.com opens that alone"),
-        ({"secret_env": ("OPENAI_API_KEY",), "player_network": "open"}, "open", ""),
-        (
-            {"use_bedrock": True, "player_https": ("b.example",)},
-            "game-only",
-            "Players reach the game and b.example",
-        ),
+        ({}, OPENAI | {"MODE": "1"}, "handed OPENAI_API_KEY, and reach no service"),
+        ({}, OPENAI, "--player-https api.openai.com opens that alone, --player-network open everything.\n"),
+        ({}, OPENAI | {"MY_API_KEY": "k"}, "--player-https api.openai.com,HOST opens"),
+        ({}, OPENAI | {"OPENAI_BASE_URL": "https://u:p@models.example.org/v1"}, "--player-https models.example.org o"),
+        ({}, {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}, "do not reach http://127.0.0.1:11434: their network"),
+        ({}, {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}, "--backend process plays with this machine's network"),
+        ({"player_network": "open"}, OPENAI, ""),
+        ({"player_https": ("*.openai.com",)}, OPENAI, "Players reach the game and *.openai.com, by HTTPS.\n"),
+        ({"player_https": ("b.example",)}, OPENAI, "and --player-https does not name api.openai.com.\n"),
     ],
 )
-def test_what_is_said_of_the_network(given: dict[str, Any], network: str, words: str) -> None:
+def test_what_is_said_of_the_network(given: dict[str, Any], secrets: dict[str, str], words: str) -> None:
     options = PlayOptions(manifest="world", server="", **given)
-    assert options.episode(watch=False).player_network == network
     with CliRunner().isolation() as (_, error, _):
-        tell_network(options, Output())
+        tell_network(options, secrets, Output())
         said = error.getvalue().decode()
     assert (words in said) if words else not said
+    assert "sk" not in said.split()
+
+
+async def test_a_player_of_a_language_model_is_told_what_it_reaches(world: Callable[..., Path]) -> None:
+    """Its key is its own, and no option names it; only the backends that close networks have something to say."""
+    package = await resolve_package(world())
+    model = OwnPlayer(
+        name="m", kind="llm", file="llm:m", path=Path("llm:m"), files={}, command=("python",), secret_env=OPENAI
+    )
+    for backend, told in ((DockerBackend(), True), (ProcessBackend(), False)):
+        with CliRunner().isolation() as (_, error, _):
+            tell_players(PlayOptions(manifest="world", server=""), [model, None], {}, package, backend, Output())
+            assert ("--player-https api.openai.com opens that alone" in error.getvalue().decode()) == told
+
+
+@pytest.mark.parametrize(
+    ("given", "network"),
+    [
+        ({}, "game-only"),
+        ({"use_bedrock": True}, "open"),
+        ({"use_bedrock": True, "player_network": "game-only"}, "game-only"),
+        ({"use_bedrock": True, "player_https": ("b.example",)}, "game-only"),
+        ({"player_network": "open"}, "open"),
+    ],
+)
+def test_which_network_players_have(given: dict[str, Any], network: str) -> None:
+    assert PlayOptions(manifest="world", server="", **given).episode(watch=False).player_network == network
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from coworld_core.images import ImageRef, image_problem
 from coworld_core.manifest.loading import Mode
 from coworld_core.ports import extra_ports_problems
 
-MANIFESTS = int(os.environ.get("COWORLD_TEST_MANIFESTS", "500" if FULL else "150"))
+MANIFESTS = int(os.environ.get("COWORLD_TEST_MANIFESTS", "500" if FULL or os.environ.get("CI") == "true" else "150"))
 """How many mutated manifests are written again; 20 000 and more by hand."""
 VERSIONS = ("0.1.0", "0.1.7", "0.1.26", "0.1.64")
 MODES: tuple[Mode, ...] = ("read", "strict")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -40,3 +43,73 @@ def test_a_replay_of_paint_arena(pages: Pages, tmp_path: Path) -> None:
     notebook.write_text(f"<!doctype html>{whole._repr_html_()}", encoding="utf-8")
     inline = pages(notebook.as_uri()).frame_locator("iframe")
     expect(inline.locator("#status")).to_have_text("Playing")
+
+
+PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="4" height="4"/>'
+VIEWER = {
+    "index.html": """<!doctype html>
+<html><head><meta charset="utf-8"><title>Quick &amp; small</title>
+<link rel="modulepreload" href="./assets/part.js">
+<link rel="stylesheet" crossorigin href="./assets/look.css">
+<script defer src="classic.js"></script>
+<script type="importmap">{"imports": {"numbers": "./assets/numbers.mjs"}}</script>
+<script type="module" crossorigin src="./assets/main.js"></script>
+</head><body><p id="replay">waiting</p><p id="rest"></p><img id="picture" src="assets/dot.svg"></body></html>
+""",
+    "classic.js": 'window.classic = document.getElementById("rest") ? "classic" : "too early";',
+    "assets/look.css": '#replay { color: rgb(1, 2, 3); background: url("dot.svg") }',
+    "assets/dot.svg": PICTURE,
+    "assets/numbers.mjs": "export default 7;\n",
+    "assets/part.js": 'import { main } from "./main.js";\nexport const part = () => `part of ${main}`;\n',
+    "assets/late.js": 'export const late = "late";\n',
+    "assets/words.json": '{"word": "</script>"}',
+    "assets/main.js": """import { part } from "./part.js";
+import seven from "numbers";
+export const main = "main";
+const asked = new URLSearchParams(location.hash.slice(1)).get("replay");
+const bytes = await (await fetch(asked)).arrayBuffer();
+const unpacked = new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
+document.getElementById("replay").textContent = await unpacked.text();
+const { word } = await (await fetch(new URL("words.json", import.meta.url))).json();
+const { late } = await import("./late.js");
+const other = await new Promise((resolve) => {
+  const request = new XMLHttpRequest();
+  request.open("GET", "assets/words.json");
+  request.onload = () => resolve(JSON.parse(request.responseText).word);
+  request.send();
+});
+const picture = new Image();
+picture.src = "./assets/dot.svg";
+await picture.decode();
+const shown = document.getElementById("picture").naturalWidth + picture.naturalWidth;
+document.getElementById("rest").textContent = [part(), seven, word, late, other, shown, window.classic].join(" | ");
+""",
+}
+REST = "part of main | 7 | </script> | late | </script> | 8 | classic"
+
+
+def with_viewer(root: Path, files: Mapping[str, str]) -> Path:
+    """The quick game, with a static viewer that has been built."""
+    shutil.copytree(ROOT / "tests/support/quick", root)
+    manifest = root / "coworld_manifest_template.json"
+    document = json.loads(manifest.read_text(encoding="utf-8"))
+    document["game"]["replay_viewer"] = {"bundle": "dist/viewer", "replay_compression": "gzip"}
+    manifest.write_text(json.dumps(document), encoding="utf-8")
+    for name, text in files.items():
+        (root / "dist/viewer" / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / "dist/viewer" / name).write_text(text, encoding="utf-8")
+    return root
+
+
+def test_a_replay_of_a_static_viewer(pages: Pages, tmp_path: Path) -> None:
+    """Modules that import each other, an import map, styles, pictures, and what scripts ask for."""
+    page = pages(written(with_viewer(tmp_path / "quick", VIEWER), tmp_path, "--seed", "4"), alone=True)
+    expect(page.locator("#replay")).to_have_text("quick replay of seed 4")
+    expect(page.locator("#rest")).to_have_text(REST)
+    expect(page.locator("#replay")).to_have_css("color", "rgb(1, 2, 3)")
+    expect(page).to_have_title("Quick & small")
+    notebook = tmp_path / "notebook.html"
+    whole = ReplayPage((tmp_path / "page.html").read_text(encoding="utf-8"))
+    notebook.write_text(f"<!doctype html>{whole._repr_html_()}", encoding="utf-8")
+    inline = pages(notebook.as_uri()).frame_locator("iframe")
+    expect(inline.locator("#rest")).to_have_text(REST)

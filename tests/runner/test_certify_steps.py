@@ -12,6 +12,7 @@ from support.github_kit import SHA, GitHub, serving
 from coworld_core.errors import ImageError
 from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import Manifest
+from coworld_core.versions import Generation
 from coworld_runner.backend import Capabilities, ImageInfo, Publish
 from coworld_runner.certification import Certification, Evidence, SourceOptions
 from coworld_runner.package.resolving import Package
@@ -303,6 +304,53 @@ async def test_a_manifest_of_an_older_generation_runs_but_does_not_matriculate(t
     assert item.line > 1
     assert found.matriculated_at is None
     assert found.step("smoke-episode").status == "pass"
+
+
+def of_0_1_7(manifest: dict[str, Any]) -> None:
+    """A manifest as 0.1.7 wrote it: without a readme, with bare text and a field that is gone."""
+    del manifest["game"]["docs"]
+    manifest["game"]["protocols"]["global"] = "bare text"
+    manifest["variants"][0]["parent_id"] = None
+
+
+def of_0_1_64(manifest: dict[str, Any]) -> None:
+    manifest["tags"] = ["one", "two", "three"]
+    manifest["game"]["achievements"] = []
+
+
+def as_it_was(_: dict[str, Any]) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("published", "change", "vices", "failed"),
+    [
+        ("0.1.7", of_0_1_7, ("knows_no_zlib",), {}),
+        ("0.1.7", of_0_1_7, ("wants_zlib",), {"replay-loadable": "replay_unloadable"}),
+        (None, of_0_1_7, (), {"matriculate": "manifest_invalid"}),
+        (None, as_it_was, ("knows_no_zlib",), {"replay-loadable": "replay_unloadable"}),
+        ("0.1.26", as_it_was, (), {}),
+        ("0.1.26", of_0_1_7, (), {"matriculate": "manifest_invalid"}),
+        ("0.1.26", of_0_1_64, ("knows_no_zlib",), dict.fromkeys(("matriculate", "replay-loadable"))),
+        ("0.1.64", of_0_1_64, ("knows_no_zlib",), {}),
+        ("0.1.64", as_it_was, (), {"matriculate": "manifest_invalid"}),
+    ],
+)
+async def test_by_the_rules_of_a_published_version(
+    published: Generation | None,
+    change: Change,
+    vices: tuple[str, ...],
+    failed: dict[str, str | None],
+    tmp_path: Path,
+) -> None:
+    package = written(tmp_path / "coworld_manifest.json")
+    async with world(game_vices=vices, change=change, package=package) as older:
+        found = await older.certify(tmp_path / "out", options=fast(published=published))
+    assert failures(found).keys() == failed.keys()
+    assert all(failures(found)[step] == reason for step, reason in failed.items() if reason is not None)
+    said = f"It was certified by the rules of {published}, not by today's."
+    if published and "matriculate" not in failed:
+        assert said in found.caveats
 
 
 def unchecked(manifest: dict[str, Any]) -> Package:

@@ -207,8 +207,12 @@ def test_a_directory_is_run_as_it_says(here: Path) -> None:
             "def act(observation, legal, rng):\n  return (\n",
             0o644,
             "player_syntax",
-            "bot.py:2: '(' was never",
+            "bot.py:2: '(' was never closed: return ( Correct line 2, which Python",
         ),
+        ("bot.py", f"{ACT}\n        return 0\n", 0o644, "player_syntax", "bot.py:4: unexpected indent: return 0"),
+        ("bot.py", b"def act(*asked):\n  return '\xff'\n", 0o644, "player_syntax", "bot.py:2: (unicode"),
+        ("bot.py", ACT + "\0", 0o644, "player_syntax", "null bytes"),
+        ("bot", f"#!/usr/bin/env python3\nimport\n{ACT}", 0o755, "player_syntax", "bot:2: invalid syntax: import"),
         (
             "bot.py",
             "def atc(observation, legal, rng):\n  pass\n",
@@ -243,6 +247,17 @@ def test_what_cannot_be_run_says_what_to_do(
         read_own_player(name.partition("/")[0])
     assert refused.value.code == code
     assert said in f"{refused.value.message} {refused.value.hint}"
+
+
+@pytest.mark.parametrize("broken", ["mine/bot.py", "mine/bot/__init__.py", "src/mine/__init__.py", "src/mine/bot.py"])
+def test_a_project_whose_script_is_no_python_is_told_the_line(here: Path, broken: str) -> None:
+    made(here / "dir/pyproject.toml", '[project]\nname = "x"\n[project.scripts]\nplay = "mine.bot:main"\n')
+    made(here / "dir/mine/tests/sample.py", "no python, and not what the script begins with")
+    read_own_player("dir")
+    made(here / "dir" / broken, "import os\n\ndef main()\n")
+    with pytest.raises(UsageError, match=f"{broken}:3: expected ':': def main") as refused:
+        read_own_player("dir")
+    assert (refused.value.code, refused.value.context["line"]) == ("player_syntax", 3)
 
 
 def test_a_file_that_is_not_there_may_be_misspelt(here: Path) -> None:
@@ -291,7 +306,7 @@ def test_what_a_backend_cannot_run_is_refused_by_name(here: Path) -> None:
 def test_a_program_for_another_processor_is_not_started_here(here: Path) -> None:
     here_it_is = {"x86_64": 62, "aarch64": 183}.get(platform.machine(), 62)
     foreign = read_own_player(str(made(here / "foreign", elf(183 if here_it_is == 62 else 62), 0o755)))
-    with pytest.raises(UsageError, match="it would run on Linux/") as refused:
+    with pytest.raises(UsageError, match="it would run on linux/a") as refused:
         require_own_player(foreign, ProcessBackend(), platform=None)
     assert refused.value.code == "player_other_platform"
 

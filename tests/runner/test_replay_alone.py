@@ -20,8 +20,10 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from coworld_core.errors import EpisodeError, UsageError
-from coworld_runner.replay import alone
+from coworld_runner.package.viewer import ViewerBundle, read_bundle
+from coworld_runner.replay import alone, bundled
 from coworld_runner.replay.alone import record_page
+from coworld_runner.replay.bundled import bundled_page
 from coworld_runner.replay.finding import last_replay
 from coworld_runner.replay.showing import ReplayOptions, ReplaySession
 
@@ -114,6 +116,44 @@ async def test_a_socket_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(EpisodeError) as raised:
             await record_page(session, options=OPTIONS)
     assert raised.value.code == "replay_endless"
+
+
+@pytest.mark.parametrize(
+    ("page", "named"),
+    [
+        ('<script src="./app.js"></script>', "./app.js"),
+        ('<script type="module" src="https://example.org/app.js"></script>', "https://example.org/app.js"),
+        ('<link rel="stylesheet" href="../look.css">', "../look.css"),
+    ],
+)
+def test_a_viewer_that_needs_more_than_its_bundle(page: str, named: str, tmp_path: Path) -> None:
+    with pytest.raises(EpisodeError, match=f"loads {re.escape(named)}, which is not in its bundle") as raised:
+        bundled_page(bundle_of(tmp_path, page), tmp_path / "replay")
+    assert (raised.value.code, bool(raised.value.hint)) == ("replay_page_not_alone", True)
+
+
+def test_a_viewer_that_is_too_large_for_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundled, "_MOST_BYTES", 100)
+    with pytest.raises(EpisodeError, match="too much for one page") as raised:
+        bundled_page(bundle_of(tmp_path, "x" * 96), tmp_path / "replay")
+    assert raised.value.code == "replay_endless"
+
+
+def test_a_page_of_any_shape_is_written_again(tmp_path: Path) -> None:
+    text = "<!DOCTYPE html><!-- a <b> --><p title='a &lt; b'>5 &lt; 6 &#65; <br/>&nbsp;"
+    text += "<a href=elsewhere>x</a><script>a<b</script>"
+    page = bundled_page(bundle_of(tmp_path, text), tmp_path / "replay")
+    assert page.startswith('<!DOCTYPE html><meta http-equiv="Content-Security-Policy"')
+    assert page.endswith(text.removeprefix("<!DOCTYPE html>"))
+    assert f'"replay": ["application/octet-stream", "{base64.b64encode(b"moves").decode()}"]' in page
+
+
+def bundle_of(directory: Path, page: str) -> ViewerBundle:
+    """A viewer that is a page alone, beside a replay."""
+    (directory / "viewer").mkdir()
+    (directory / "viewer" / "index.html").write_text(page, encoding="utf-8")
+    (directory / "replay").write_bytes(b"moves")
+    return read_bundle(directory / "viewer")
 
 
 def test_the_last_replay_of_a_package_and_of_all_below(tmp_path: Path) -> None:

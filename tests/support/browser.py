@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, sync_playwright
 
 __all__ = ["DESK", "PHONE", "Pages", "Size", "browsing", "counted_down", "note_statuses", "opening"]
 
@@ -110,8 +110,14 @@ def opening(browser: Browser) -> Generator[Pages]:
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
         page.on("popup", lambda popup: complaints.append(f"popup: {popup.url}"))
+
+        def note_request(asked: Request) -> None:
+            # what a page made itself comes from nowhere else
+            if asked.url != url and not asked.url.startswith(("data:", "blob:")):
+                complaints.append(f"request: {asked.url}")
+
         if alone:
-            page.on("request", lambda asked: complaints.append(f"request: {asked.url}") if asked.url != url else None)
+            page.on("request", note_request)
         _visit(page, url)
         return page
 

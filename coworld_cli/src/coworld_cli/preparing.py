@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 
 from coworld_core.episode.outcome import Exit
 from coworld_core.manifest.loading import MANIFEST_NAME
+from coworld_core.wording import listed
 from coworld_runner.backend import Backend, Unit
 from coworld_runner.own_players.player import OwnPlayer
 from coworld_runner.package.resolving import Package, coworld_id, resolve_package
@@ -35,22 +35,13 @@ __all__ = [
     "opened_backend",
     "player_secrets",
     "read_secrets",
-    "tell_housing",
     "tell_network",
+    "tell_players",
     "unit_status",
 ]
 
 
 _DOWNLOADS = Path("coworld")
-_SERVICE = re.compile(r"_(API_)?(KEY|TOKEN)$")
-"""Endings of the names of variables that give a program access to a service."""
-_SERVICES = {
-    "BEDROCK": "bedrock-runtime.REGION.amazonaws.com",
-    "ANTHROPIC": "api.anthropic.com",
-    "OPENAI": "api.openai.com",
-    "OPENROUTER": "openrouter.ai",
-}
-"""Hosts of services, by what is in the names of their variables."""
 
 
 def _manifest(coworld: str) -> anyio.Path:
@@ -93,37 +84,65 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
     options.refuse_cluster()
     async with open_backend(options.backend, package, cluster=options.cluster()) as (backend, choice):
         running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
-        if isinstance(options, PlayOptions) and backend.capabilities.network_isolation:
-            tell_network(options, running.out)
         with running.on_hurry(backend.hurry):
             yield backend
 
 
-def tell_network(options: PlayOptions, out: Output) -> None:
-    """Say whether players' network lets them reach the services that they call."""
+def tell_players(
+    options: PlayOptions,
+    players: Iterable[OwnPlayer | None],
+    secrets: Mapping[str, str],
+    package: Package,
+    backend: Backend,
+    out: Output,
+) -> None:
+    """Say in which environment the user's own players run, and whether players reach the services that they call.
+
+    Args:
+        options: What was asked for.
+        players: The user's own players.
+        secrets: The secrets of every player.
+        package: What is played.
+        backend: Where.
+        out: Where to narrate.
+    """
+    own = [player for player in players if player is not None]
+    for line in housing_words(own, package, backend):
+        out.note(clean(line, one_line=True))
+    if backend.capabilities.network_isolation:
+        theirs = {name: value for player in own for name, value in player.secret_env.items()}
+        tell_network(options, {**theirs, **secrets}, out)
+
+
+def tell_network(options: PlayOptions, secrets: Mapping[str, str], out: Output) -> None:
+    """Say whether players' network lets them reach the services that their secrets are for."""
+    from coworld_runner.https_proxy import is_named
+    from coworld_runner.services import called_services
+
+    called = called_services(secrets)
+    handed, where = clean(listed(called.secrets), one_line=True), clean(",".join(called.hosts), one_line=True)
     if options.player_https:
         out.note(f"Players reach the game and {', '.join(options.player_https)}, by HTTPS.")
-        return
-    if options.use_bedrock and options.network == "open":
-        out.note(
-            "Players reach the internet and each other: they are to call Bedrock. "
-            "--player-https bedrock-runtime.REGION.amazonaws.com lets them reach that alone."
-        )
-        return
-    names = [item.partition("=")[0].strip() for item in options.secret_env]
-    keys = ["credentials for Bedrock"] if options.use_bedrock else [name for name in names if _SERVICE.search(name)]
-    if keys and options.network != "open":
-        known = ",".join(host for word, host in _SERVICES.items() if any(word in key.upper() for key in keys))
+        if missing := [host for host in called.hosts if not is_named(host, options.player_https)]:
+            out.warn(f"players are handed {handed}, and --player-https does not name {clean(listed(missing))}.")
+    elif options.network == "open":
+        if options.use_bedrock:
+            out.note(
+                "Players reach the internet and each other: they are to call Bedrock. "
+                f"--player-https {where} lets them reach that alone."
+            )
+    elif called.unlisted:
         out.warn(
-            f"players are handed {', '.join(keys)}, and reach no service with it: their network is closed. "
-            f"--player-https {known or 'HOST'} opens that alone, --player-network open everything."
+            f"players are handed {handed}, and do not reach {clean(listed(called.unlisted), one_line=True)}: their "
+            "network is closed, and --player-https opens HTTPS on port 443 of public names alone. "
+            "--backend process plays with this machine's network, --player-network open opens everything else."
         )
-
-
-def tell_housing(players: Iterable[OwnPlayer | None], package: Package, backend: Backend, out: Output) -> None:
-    """Say in which environment the user's own files and directories run."""
-    for line in housing_words(players, package, backend):
-        out.note(clean(line, one_line=True))
+    elif called.secrets:
+        hosts = ",".join(filter(None, (where, "HOST" if called.unknown else "")))
+        out.warn(
+            f"players are handed {handed}, and reach no service with it: their network is closed. "
+            f"--player-https {hosts} opens that alone, --player-network open everything."
+        )
 
 
 def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> Path:

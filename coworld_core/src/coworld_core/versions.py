@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-__all__ = ["Published", "highest_version", "next_version"]
+__all__ = ["Generation", "Published", "highest_version", "next_version"]
 
 Published = Literal["0.1.26", "0.1.64"]
 """Published versions that a manifest can be for: the last that knows nothing newer, and the newest."""
+
+Generation = Literal["0.1.7", Published]
+"""Published versions by whose rules a Coworld can be certified; to 0.1.7 a manifest is what can be read of it."""
 
 
 def next_version(version: str) -> str:

@@ -133,8 +133,7 @@ def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend
     return tuple(
         f"{player.file} is built into an image of its own, {player.image}."
         if player.dockerfile
-        else f"{player.file} runs in {host}, the package's own player image"
-        + (", and needs its model's host: --player-https HOST." if player.kind == "llm" else ".")
+        else f"{player.file} runs in {host}, the package's own player image."
         for player in own.values()
         if backend.capabilities.builds or not player.dockerfile
     )

@@ -142,7 +142,7 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
     from coworld_runner.replay.verification import verify_batch_replays, verify_episode_replay
 
     from ..browser import open_page
-    from ..preparing import evidence_directory, opened_backend, tell_housing
+    from ..preparing import evidence_directory, opened_backend
     from ..render.progress import show_progress
 
     out = running.out
@@ -169,7 +169,7 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
             running.tasks.start_soon(open_page, links.viewer, out)
 
     async with opened_backend(options, package, running) as backend:
-        tell_housing((seat.own for seat in plan.seats), package, backend, out)
+        _tell_players(options, plan, package, backend, out)
         with show_progress(running, plan.manifest.game.name) as progress:
             if options.episodes == 1:
                 record = await run_episode(
@@ -223,7 +223,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     from coworld_runner.plan import plan_for_people
 
     from ..browser import open_page, wants_browser
-    from ..preparing import evidence_directory, opened_backend, tell_housing
+    from ..preparing import evidence_directory, opened_backend
     from ..render.progress import show_progress
     from ..render.results import play_links, seat_words
 
@@ -241,7 +241,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
             running.tasks.start_soon(open_page, mine, out)
 
     async with opened_backend(options, package, running) as backend:
-        tell_housing((seat.own for seat in plan.seats), package, backend, out)
+        _tell_players(options, plan, package, backend, out)
         with show_progress(running, plan.manifest.game.name) as progress:
             record = await run_episode(
                 plan,
@@ -257,6 +257,13 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
         if record.ok and not people and wants_browser(open_browser):
             await _show_again(package, workspace, backend, out)
     return _show_episode(record, workspace, options, out)
+
+
+def _tell_players(options: PlayOptions, plan: EpisodePlan, package: Package, backend: Backend, out: Output) -> None:
+    from ..preparing import tell_players
+
+    secrets = {name: value for seat in plan.seats for name, value in seat.secret_env.items()}
+    tell_players(options, (seat.own for seat in plan.seats), secrets, package, backend, out)
 
 
 async def _show_again(package: Package, workspace: Path, backend: Backend, out: Output) -> None:

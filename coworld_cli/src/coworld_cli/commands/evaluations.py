@@ -498,7 +498,7 @@ async def _play(
     from coworld_runner.evaluation import EvaluationRules, RunArguments
     from coworld_runner.players import read_players
 
-    from ..preparing import evidence_directory, find_package, opened_backend, player_secrets, tell_housing
+    from ..preparing import evidence_directory, find_package, opened_backend, player_secrets, tell_players
     from ..render.progress import show_progress
     from ..render.text import shown_path
 
@@ -521,7 +521,7 @@ async def _play(
     where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
     async with opened_backend(options, package, running) as backend:
         running.to_go_on = f"The same command{where} goes on from there."
-        tell_housing(own, package, backend, out)
+        tell_players(options, own, rules.secret_env, package, backend, out)
         with show_progress(running, package.manifest.game.name) as progress:
             run = RunArguments(
                 backend=backend,

@@ -74,16 +74,16 @@ def create(out: Output, connection: Connection, body: Path, wait: bool) -> int:
 
 @xp_request.command("list")
 @mine_filter
-@listing_options(50, offset=True, noun="requests")
+@listing_options(50, offset=True, cursor=True, noun="requests")
 @platform_options
 def list_(out: Output, connection: Connection, listing: Listing, mine: bool) -> int:
     """List experience requests.
 
-    Under --json it is an object with `entries`, `total_count`, `limit` and `offset`.
+    Under --json it is an object with `entries`, `total_count`, `limit`, `offset` and `next_cursor`.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.experience.list(mine=mine, limit=listing.limit, offset=listing.offset)
+        pager = api.experience.list(mine=mine, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
         return await show_list(out, pager, tables.EXPERIENCE, listing, noun="experience request", envelope=True)
 
     return run_api(out, connection, body)

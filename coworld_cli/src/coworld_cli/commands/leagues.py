@@ -128,12 +128,12 @@ def results(out: Output, connection: Connection, target: str, include_recent_rou
 @league_filter
 @division_filter
 @click.option("--status", metavar="STATUS", help="Only those with this status.")
-@listing_options(25, offset=True, noun="rounds")
+@listing_options(25, offset=True, cursor=True, noun="rounds")
 @platform_options
 def rounds(out: Output, connection: Connection, listing: Listing, round: str | None, **filters: Any) -> int:
     """List rounds, or show one.
 
-    Under --json a list is an object with `entries`, `total_count`, `limit` and `offset`.
+    Under --json a list is an object with `entries`, `total_count`, `limit`, `offset` and `next_cursor`.
     """
     if round and any(filters.values()):
         raise click.UsageError("Filters are for lists; they do not go with the id of a round.")
@@ -141,7 +141,8 @@ def rounds(out: Output, connection: Connection, listing: Listing, round: str | N
     async def body(api: CoworldClient, _: Running) -> int:
         if round is not None:
             return await show_one(out, api.rounds.get(round), tables.round_details)
-        pager = api.rounds.list(**await of_league(api, filters), limit=listing.limit, offset=listing.offset)
+        named = await of_league(api, filters)
+        pager = api.rounds.list(**named, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
         return await show_list(out, pager, tables.ROUNDS, listing, noun="round", envelope=True)
 
     return run_api(out, connection, body)

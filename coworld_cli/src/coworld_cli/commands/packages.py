@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from coworld_core import durations
-from coworld_core.versions import Published
+from coworld_core.versions import Generation, Published
 from coworld_core.wording import plural
 
 from .. import exitcodes
@@ -290,6 +290,12 @@ def _api_address(server: str) -> str:
 @seconds_option("--timeout-seconds", durations.SMOKE_EPISODE, "Deadline of the smoke episode.", least=1)
 @click.option("--offline", is_flag=True, help="Do not ask GitHub whether sources exist.")
 @click.option(
+    "--for",
+    "published",
+    type=click.Choice(get_args(Generation)),
+    help="Certify by the rules of this published version: which manifests it takes, and how it hands games a replay.",
+)
+@click.option(
     "--open-report/--no-open-report",
     "open_browser",
     default=None,
@@ -304,6 +310,7 @@ def certify(
     overwrite: bool,
     timeout_seconds: float,
     offline: bool,
+    published: Generation | None,
     open_browser: bool | None,
 ) -> int:
     """Check in ten steps that a Coworld follows the runtime contract.
@@ -320,7 +327,13 @@ def certify(
 
         subject = options.but(manifest=manifest)
         certification, workspace = await certify_here(
-            subject, running, timeout=timeout_seconds, offline=offline, output_dir=output_dir, overwrite=overwrite
+            subject,
+            running,
+            timeout=timeout_seconds,
+            offline=offline,
+            published=published,
+            output_dir=output_dir,
+            overwrite=overwrite,
         )
         paths = evidence_paths(certification, workspace)
         out.answer(
@@ -345,6 +358,7 @@ async def certify_here(
     *,
     timeout: float,
     offline: bool = False,
+    published: Generation | None = None,
     output_dir: Path | None = None,
     overwrite: bool = False,
 ) -> tuple[Certification, Path]:
@@ -355,6 +369,7 @@ async def certify_here(
         running: The command.
         timeout: Seconds for the smoke episode.
         offline: Whether to skip the check of sources.
+        published: Published version by whose rules to certify; None: by today's.
         output_dir: Where the evidence goes; None: a fresh directory where the package's certifications go.
         overwrite: Whether that may be emptied.
     """
@@ -391,7 +406,7 @@ async def certify_here(
                 package,
                 backend=backend,
                 workspace=place,
-                options=CertifyOptions.within(timeout, offline=offline, platform=options.platform),
+                options=CertifyOptions.within(timeout, offline=offline, platform=options.platform, published=published),
                 overwrite=overwrite,
                 listeners=(progress,),
                 episode_listeners=(progress,),

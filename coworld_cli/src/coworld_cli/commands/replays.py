@@ -101,7 +101,7 @@ async def _show(
     """Show a replay until the user stops it, or write it as a single page."""
     from coworld_core.ids import new_run_id
     from coworld_runner.package.viewer import find_bundle
-    from coworld_runner.replay.alone import record_page
+    from coworld_runner.replay.alone import record_page, viewer_page
     from coworld_runner.replay.finding import last_replay, resolve_replay
     from coworld_runner.replay.showing import ReplayOptions, open_replay
     from coworld_runner.runs.events import EventBus
@@ -115,8 +115,11 @@ async def _show(
         options, replay = options.but(manifest=str(found)), str(last)
     package = await find_package(options, running)
     replay = replay or str(last_replay(package.default_results_dir().parent)[1])
-    viewer = find_bundle(package) if html is None else None
+    viewer = find_bundle(package)
     if viewer is not None and viewer.is_dir():
+        if html is not None:
+            async with resolve_replay(replay, timeout=timeout) as file:
+                return _write_page(await viewer_page(package, viewer, file.path), html, file, out)
         return await _show_in_viewer(package, viewer, replay, running, timeout=timeout, open_browser=open_browser)
     if viewer is not None:
         out.note(f"Its replay viewer is not built ({shown_path(viewer)}), so the game itself shows the replay.")

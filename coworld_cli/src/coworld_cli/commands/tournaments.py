@@ -193,12 +193,15 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         from coworld_runner.tournament.entering import game_of
         from coworld_runner.tournament.settings import read_settings
 
-        from ..preparing import opened_backend, player_secrets
+        from ..preparing import opened_backend, player_secrets, tell_network
         from ..render.progress import show_progress
 
         package = await game_of(read_settings(directory), directory)
+        secrets = await player_secrets(options, out)
         async with opened_backend(options, package, running) as backend:
             running.to_go_on = "The same command goes on from there."
+            if backend.capabilities.network_isolation:
+                tell_network(options, secrets, out)
             with show_progress(running, package.manifest.game.name) as progress:
                 report = await play_tournament(
                     directory,
@@ -207,7 +210,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
                     parallel=options.parallel,
                     options=options.episode(watch=out.live),
                     command=options.run,
-                    secret_env=await player_secrets(options, out),
+                    secret_env=secrets,
                     listeners=(progress,),
                     episode_listeners=progress.episode_listeners,
                 )

@@ -105,15 +105,20 @@ class Listing(Options):
     limit: int | None
     """The most rows; None: all of them."""
     offset: int = 0
+    cursor: str | None = None
+    """Where to start instead: the ``next_cursor`` of an earlier answer."""
     jsonl: bool = False
 
 
-def listing_options(limit: int | None, *, offset: bool = False, noun: str = "rows") -> Callable[[_F], _F]:
+def listing_options(
+    limit: int | None, *, offset: bool = False, cursor: bool = False, noun: str = "rows"
+) -> Callable[[_F], _F]:
     """Give a command that lists ``--limit``, ``--all`` and ``--jsonl``, and pass it a ``Listing`` as ``listing``.
 
     Args:
         limit: The most rows by default; None: all of them.
         offset: Whether the list takes ``--offset``.
+        cursor: Whether the list takes ``--cursor``.
         noun: The name of the rows, in the plural.
     """
     default = f"  [default: {limit}]" if limit is not None else " Default: all."
@@ -133,19 +138,34 @@ def listing_options(limit: int | None, *, offset: bool = False, noun: str = "row
             if offset
             else []
         ),
+        *(
+            [click.option("--cursor", metavar="CURSOR", help="Start at the `next_cursor` of an earlier --json answer.")]
+            if cursor
+            else []
+        ),
         click.option("--all", is_flag=True, help=f"List all {noun}, however many there are."),
         click.option("--jsonl", is_flag=True, help=f"Write the {noun} as lines of JSON, as they arrive."),
     ]
 
     def decorate(function: _F) -> _F:
         @functools.wraps(function)
-        def wrapped(*args: Any, limit: int | None, all: bool, jsonl: bool, offset: int = 0, **kwargs: Any) -> Any:
+        def wrapped(
+            *args: Any,
+            limit: int | None,
+            all: bool,
+            jsonl: bool,
+            offset: int = 0,
+            cursor: str | None = None,
+            **kwargs: Any,
+        ) -> Any:
             ctx = click.get_current_context()
             if all and ctx.get_parameter_source("limit") != ParameterSource.DEFAULT:
                 raise click.UsageError("--all and --limit exclude each other.", ctx)
             if jsonl and kwargs.get("json"):
                 raise click.UsageError("--json and --jsonl exclude each other.", ctx)
-            listing = Listing(limit=None if all else limit, offset=offset, jsonl=jsonl)
+            if cursor and offset:
+                raise click.UsageError("--cursor and --offset exclude each other.", ctx)
+            listing = Listing(limit=None if all else limit, offset=offset, cursor=cursor, jsonl=jsonl)
             return function(*args, listing=listing, **kwargs)
 
         for each in reversed(options):

@@ -188,7 +188,7 @@ async def show_list(
         columns: The columns of the table.
         listing: Which part of the list to show.
         noun: The name of a row, for messages.
-        envelope: Whether programs get ``{entries, total_count, limit, offset}`` rather than the bare list.
+        envelope: Whether programs get ``{entries, total_count, limit, offset, next_cursor}`` rather than the bare list.
     """
     rows: list[_M] = []
     tally = _Tally()
@@ -208,6 +208,7 @@ async def show_list(
                     "total_count": known,
                     "limit": listing.limit if listing.limit is not None else known,
                     "offset": listing.offset,
+                    "next_cursor": tally.next_cursor,
                 }
             )
         else:
@@ -224,6 +225,7 @@ class _Tally:
     count: int = 0
     total: int | None = None
     more: bool = False
+    next_cursor: str | None = None
     left_out: int = 0
     odd: int = 0
     first: str = ""
@@ -233,6 +235,7 @@ class _Tally:
         self.count += len(page.items)
         self.total = page.total if page.total is not None else self.total
         self.more = page.has_more
+        self.next_cursor = page.next_cursor
         self.left_out += len(page.odd)
         for row in page.items:
             if row.odd:

@@ -27,6 +27,7 @@ from coworld_core.manifest.loading import check_manifest, dump_manifest
 from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
 from coworld_core.manifest.results import check_results
 from coworld_core.ports import EXTRA_PORTS_ENV
+from coworld_core.versions import Generation
 from coworld_core.wording import listed
 
 from ..backend import Backend, Publish
@@ -76,15 +77,30 @@ class CertifyOptions:
     """Platform that images must support, on a backend with images; hosted runs need this one."""
     images_timeout: float = 1800.0
     """For fetching all images."""
+    published: Generation | None = None
+    """Published version by whose rules it is certified; None: by today's."""
+
+    @property
+    def packs_replays(self) -> bool:
+        """Whether a replay must load packed, as ``replay.z``; otherwise it must load as the game wrote it."""
+        return self.published in (None, "0.1.26")
 
     @classmethod
-    def within(cls, timeout: float, *, offline: bool = False, platform: str | None = None) -> CertifyOptions:
+    def within(
+        cls,
+        timeout: float,
+        *,
+        offline: bool = False,
+        platform: str | None = None,
+        published: Generation | None = None,
+    ) -> CertifyOptions:
         """Return the default options with another deadline for the smoke episode.
 
         Args:
             timeout: Seconds; also the most that the game gets to become healthy.
             offline: Whether to skip looking up source references.
             platform: Platform that images must support; None means the default.
+            published: Published version by whose rules to certify; None means today's.
         """
         usual = cls()
         ready = min(timeout, usual.episode.ready_timeout)
@@ -92,6 +108,7 @@ class CertifyOptions:
             episode=dataclasses.replace(usual.episode, timeout=timeout, ready_timeout=ready, watch=True),
             sources=dataclasses.replace(usual.sources, offline=offline),
             platform=platform or usual.platform,
+            published=published,
         )
 
 
@@ -137,6 +154,10 @@ async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
         )
         ledger.caveats.append(caveat)
         evidence.append(advice("template", caveat, hint="Build it, and certify what was built."))
+    if published := candidate.options.published:
+        caveat = f"It was certified by the rules of {published}, not by today's."
+        ledger.caveats.append(caveat)
+        evidence.append(note("published_rules", caveat))
     if given := candidate.package.environment:
         caveat = f"It was run with {listed(given)} set besides, so this says nothing about how it runs without."
         ledger.caveats.append(caveat)
@@ -146,18 +167,29 @@ async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
 
 
 def _strict_report(candidate: Candidate) -> Report:
-    """Check the manifest by the strict rules; issues have file positions if there is a file."""
-    package = candidate.package
+    """Check the manifest by the rules that it is certified by; issues have file positions if there is a file."""
+    package, published = candidate.package, candidate.options.published
+    if published == "0.1.7":
+        # older forms are no mistakes there, and what cannot be read was refused before
+        return package.report
     # without images a template runs as it is: such a backend could certify nothing else
     template = package.is_template and not candidate.backend.capabilities.images
     if package.path is not None:
-        report = check_manifest(package.path, mode="strict", template=template)
+        report = check_manifest(package.path, mode="strict", template=template, published=published)
     else:
         report = Report(source=package.source)
         try:
-            dump_manifest(package.manifest, template=template)
+            text = dump_manifest(package.manifest, template=template)
+            if published is not None:
+                report = check_manifest(text.encode(), mode="strict", template=template, published=published)
         except ManifestError as error:
             report = error.report
+    # without tags, that version plays a Coworld and does not certify it
+    issues = [
+        issue.model_copy(update={"severity": "error"}) if issue.code == "tags_missing" else issue
+        for issue in report.issues
+    ]
+    report = report.model_copy(update={"issues": tuple(issues)})
     known = {(issue.code, issue.pointer) for issue in report.issues}
     return report.extended(issue for issue in package.report.issues if (issue.code, issue.pointer) not in known)
 
@@ -470,16 +502,17 @@ async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
     async with anyio.create_task_group() as group:
         for packed in (True, False):
             group.start_soon(show, packed)
-    evidence = [found[True], found[False]]
-    if found[True].broken:
+    deciding = found[candidate.options.packs_replays]
+    evidence = [deciding, found[not candidate.options.packs_replays]]
+    if deciding.broken:
         return failed_on("replay_unloadable", evidence)
-    return passed(found[True].message, evidence)
+    return passed(deciding.message, evidence)
 
 
 async def _show(candidate: Candidate, packed: bool) -> Evidence:
-    """Have the game show the replay: packed, as hosted viewers serve it, is required; unpacked is advice."""
+    """Have the game show the replay in one form; the one that viewers serve is required, the other is advice."""
     options, layout = candidate.options.replay, candidate.layout
-    level: Level = "required" if packed else "advice"
+    level: Level = "required" if packed == candidate.options.packs_replays else "advice"
     name = "replay.z" if packed else "replay"
     logs = layout.logs / ("replay-zlib" if packed else "replay-plain")
     logs.mkdir()

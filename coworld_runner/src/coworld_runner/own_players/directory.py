@@ -12,6 +12,7 @@ from coworld_core.errors import UsageError
 from coworld_core.wording import listed
 
 from ..images.dockerfile import read_dockerfile
+from .file import parse_python
 from .player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
 
 __all__ = ["read_directory"]
@@ -46,6 +47,7 @@ def read_directory(path: Path) -> OwnPlayer:
         command = _dockerfile_command(recipe)
     if project.is_file() and (script := _script(project, needed=not recipe.is_file())):
         module, function = script
+        _check_module(path, module)
         code = f"{_CALLED}sys.exit(getattr(importlib.import_module({module!r}),{function!r})())"
         command = (PYTHON, "-c", code, "{}")
     files, runnable = _contents(path)
@@ -58,6 +60,16 @@ def read_directory(path: Path) -> OwnPlayer:
         runnable=runnable,
         dockerfile=recipe.is_file(),
     )
+
+
+def _check_module(path: Path, module: str) -> None:
+    """See that the files that a script begins with are Python; what they import is not looked at."""
+    parts = module.split(".")
+    for root in (path / "src", path):
+        places = [root.joinpath(*parts[: count + 1]) for count in range(len(parts))]
+        for file in (*(place / "__init__.py" for place in places), places[-1].with_suffix(".py")):
+            if file.is_file():
+                parse_python(file, file.read_bytes())
 
 
 def _contents(path: Path) -> tuple[dict[str, bytes], frozenset[str]]:

@@ -15,7 +15,7 @@ from coworld_core.wording import closest
 from .machine import machine_of
 from .player import MOST_BYTES, PYTHON, OwnPlayer, too_large
 
-__all__ = ["read_file"]
+__all__ = ["parse_python", "read_file"]
 
 _SEAT = (PYTHON, "-m", "coworld_client.seat")
 _ACT = ("observation", "legal", "rng")
@@ -67,21 +67,30 @@ def _shebang(content: bytes) -> tuple[str, ...]:
 # --- a file of Python --------------------------------------------------------------------------------------------
 
 
-def _is_seated(path: Path, content: bytes) -> bool:
-    """Whether a file has a player that `coworld_client.seat` plays; else it is a whole program."""
+def parse_python(path: Path, content: bytes) -> ast.Module:
+    """Parse a player's Python with the Python that runs coworld.
+
+    Raises:
+        UsageError: It has a syntax error; the message names the line.
+    """
     try:
-        tree = ast.parse(content, filename=str(path))
+        return ast.parse(content, filename=str(path))
     except SyntaxError as error:
+        line = error.lineno or 1
+        shown = (error.text or "").strip()
         raise UsageError(
-            f"{path}:{error.lineno or 1}: {error.msg}.",
+            f"{path}:{line}: {error.msg or 'invalid syntax'}{f': {shown}' if shown else '.'}",
             code="player_syntax",
-            hint=f"Python {platform.python_version()} cannot read it: {(error.text or '').strip()}"
-            if error.text
-            else "Correct the file; nothing was started.",
-            context={"path": str(path), "line": error.lineno},
+            hint=f"Correct line {line}, which Python {platform.python_version()} cannot read; nothing was started.",
+            context={"path": str(path), "line": line},
         ) from None
     except ValueError as error:
         raise UsageError(f"{path} is no Python: {error}.", code="player_syntax", hint="Is it another file?") from None
+
+
+def _is_seated(path: Path, content: bytes) -> bool:
+    """Whether a file has a player that `coworld_client.seat` plays; else it is a whole program."""
+    tree = parse_python(path, content)
     names: dict[str, ast.stmt] = {}
     works = False
     for statement in _top(tree.body):

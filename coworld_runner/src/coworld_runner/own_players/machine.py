@@ -42,7 +42,8 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "i386": 
 
 def here() -> str:
     """os/architecture of this machine."""
-    return f"{platform.system()}/{platform.machine()}"
+    processor = platform.machine().lower()
+    return f"{platform.system().lower()}/{_ARCHITECTURES.get(processor, processor)}"
 
 
 def runs_on(needs: str, where: str) -> bool:

@@ -48,7 +48,7 @@ def require_own_player(player: OwnPlayer, backend: Backend, *, platform: str | N
         raise UsageError(
             f"{player.path} is a program for {player.needs}, and it would run on {where}.",
             code="player_other_platform",
-            hint=f"Build it for {where}.",
+            hint=f"Build it for {where}; nothing was started.",
             context={"path": str(player.path), "needs": player.needs, "platform": where},
         )
     if player.needs_client and not can.images:

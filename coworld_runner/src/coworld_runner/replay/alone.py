@@ -17,8 +17,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from coworld_core.errors import EpisodeError
 from coworld_core.ids import new_run_id
@@ -26,12 +28,14 @@ from coworld_core.ids import new_run_id
 from .. import _http
 from ..backend import Backend
 from ..package.resolving import Package, resolve_package
+from ..package.viewer import find_bundle, read_bundle
 from ..runs.events import EventBus
 from ..selection import open_backend
+from .bundled import bundled_page
 from .finding import resolve_replay
 from .showing import ReplayOptions, ReplaySession, open_replay
 
-__all__ = ["ReplayPage", "record_page", "replay_page"]
+__all__ = ["ReplayPage", "record_page", "replay_page", "viewer_page"]
 
 _PAGE_LIMIT = 32 << 20
 """Most bytes of a page."""
@@ -69,7 +73,7 @@ async def replay_page(
     backend: Backend | str = "auto",
     options: ReplayOptions | None = None,
 ) -> ReplayPage:
-    """Record a replay as one page; the game runs in replay mode meanwhile.
+    """Record a replay as one page: of the package's static viewer, if it is built; else of its game in replay mode.
 
     Args:
         package: The Coworld, or a reference that ``resolve_package`` accepts.
@@ -80,16 +84,41 @@ async def replay_page(
     Raises:
         EpisodeError: The game does not show the replay (``replay_unloadable``), its page loads other files
             (``replay_page_not_alone``), or its socket does not stop sending (``replay_endless``).
-        UsageError: There is no such package, replay or backend.
+        UsageError: There is no such package, replay or backend, or its viewer is none.
     """
     options = options or ReplayOptions()
     found = package if isinstance(package, Package) else await resolve_package(package)
+    viewer = find_bundle(found)
+    if viewer is not None and viewer.is_dir():
+        async with resolve_replay(replay) as file:
+            return await viewer_page(found, viewer, file.path)
     async with resolve_replay(replay) as file, _opened(backend, found) as opened:
         bus = EventBus(new_run_id())
         async with open_replay(
             found.manifest, file.path, backend=opened, publish=bus.publish, options=options, run_id=bus.run_id
         ) as session:
             return await record_page(session, options=options)
+
+
+async def viewer_page(package: Package, viewer: Path, replay: Path) -> ReplayPage:
+    """Write a replay and the static viewer that shows it as one page, without running the game.
+
+    Args:
+        package: The Coworld.
+        viewer: The directory of its viewer.
+        replay: A file with the replay as the game wrote it.
+
+    Raises:
+        EpisodeError: The viewer cannot stand alone (``replay_page_not_alone``), or is too large (``replay_endless``).
+        UsageError: The directory holds no viewer.
+    """
+    declared = package.manifest.game.replay_viewer
+    packed = declared is not None and declared.replay_compression == "gzip"
+
+    def write() -> str:
+        return bundled_page(read_bundle(viewer), replay, packed=packed)
+
+    return ReplayPage(await anyio.to_thread.run_sync(write))
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import http
-import mimetypes
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from websockets.http11 import Request, Response
 
 from ..package.viewer import VIEWER_PAGE, ViewerBundle
 from ..serving.server import address_of, content_response, open_server
+from .bundled import kind_of
 
 __all__ = ["ViewerSession", "open_viewer"]
 
@@ -32,8 +32,6 @@ _POLICY: Final = (
     "img-src 'self' data: blob: https:; font-src 'self' data:; media-src 'self' data: blob:; "
     "worker-src 'self' blob:; connect-src 'self' http: https:; base-uri 'none'; form-action 'none'"
 )
-_KINDS: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm", ".css": "text/css"}
-"""Types that browsers require; the machine's own table does not always have these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +77,7 @@ async def open_viewer(bundle: ViewerBundle, replay: Path, *, packed: bool = Fals
                 body = await anyio.to_thread.run_sync(file.read_bytes)
             except OSError:
                 return connection.respond(http.HTTPStatus.NOT_FOUND, "it is not there any more\n")
-            kind = _KINDS.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+            kind = kind_of(file.name)
             text = kind.startswith("text/")
             return content_response(body, kind=f"{kind}; charset=utf-8" if text else kind, policy=_POLICY)
 

@@ -1,0 +1,86 @@
+"""The services that players call, as the names of the secrets say that they are handed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from .https_proxy import HTTPS, host_problem
+
+__all__ = ["CalledServices", "called_services"]
+
+_ACCESS = re.compile(r"_(KEY|TOKEN)(_BEDROCK)?$")
+"""Endings of the names of variables that give a program access to a service."""
+_ADDRESS = re.compile(r"_(BASE_URL|API_BASE)$")
+"""Endings of the names of variables that say where a service is."""
+_HOSTS = {
+    "ANTHROPIC": "api.anthropic.com",
+    "DEEPSEEK": "api.deepseek.com",
+    "GEMINI": "generativelanguage.googleapis.com",
+    "GROQ": "api.groq.com",
+    "MISTRAL": "api.mistral.ai",
+    "OPENAI": "api.openai.com",
+    "OPENROUTER": "openrouter.ai",
+}
+"""Where services are, by what is in the names of their variables."""
+_BEDROCK = "USE_BEDROCK"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalledServices:
+    """What players are handed to call services with, and where these are."""
+
+    secrets: tuple[str, ...] = ()
+    """What they are handed, in words; empty: nothing that means a service."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that HTTPS reaches."""
+    unlisted: tuple[str, ...] = ()
+    """Addresses that no list of HTTPS hosts can hold: another port, another protocol, or no public name."""
+    unknown: bool = False
+    """Whether it is unknown where one of them is."""
+
+
+def called_services(secrets: Mapping[str, str]) -> CalledServices:
+    """Tell which services players are to call.
+
+    Args:
+        secrets: Their secrets. Of the values, only regions and addresses are looked at.
+    """
+    names = {name.upper(): value for name, value in secrets.items()}
+    addresses = {_ADDRESS.sub("", name): url for name, url in names.items() if _ADDRESS.search(name)}
+    bedrock = names.get(_BEDROCK, "").lower() == "true"
+    told: dict[str, None] = {}
+    hosts: dict[str, None] = {}
+    unlisted: dict[str, None] = {}
+    unknown = False
+    for name in names:
+        if not _ACCESS.search(name) and not _ADDRESS.search(name):
+            continue
+        of_aws = bedrock and name.startswith("AWS_")
+        told["credentials for Bedrock" if of_aws else name] = None
+        prefix = next((known for known in addresses if name.startswith(f"{known}_")), None)
+        if prefix is not None:
+            host, listed = _host(addresses[prefix])
+            (hosts if listed else unlisted)[host] = None
+        elif of_aws or "BEDROCK" in name:
+            region = names.get("AWS_REGION") or names.get("AWS_DEFAULT_REGION") or "REGION"
+            hosts[f"bedrock-runtime.{region}.amazonaws.com"] = None
+        elif found := [host for word, host in _HOSTS.items() if word in name]:
+            hosts[found[0]] = None
+        else:
+            unknown = True
+    return CalledServices(secrets=tuple(told), hosts=tuple(hosts), unlisted=tuple(unlisted), unknown=unknown)
+
+
+def _host(url: str) -> tuple[str, bool]:
+    """The host of a service, with its port where that is not HTTPS's own; and whether a list of hosts can hold it."""
+    try:
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "an address that is no URL", False
+    if parts.scheme == "https" and port in (None, HTTPS) and not host_problem(host):
+        return host, True
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}", False
