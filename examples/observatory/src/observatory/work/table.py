@@ -7,7 +7,7 @@ so that the same pairings say who meets whom, and the same functions how everybo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coworld_core.episode.record import EpisodeRow, SeatRow
@@ -27,7 +27,7 @@ from coworld_core.tournament.standings import Tournament
 from ..store.columns import JsonObject
 from .terms import LeagueTerms
 
-__all__ = ["PlayedEpisode", "PlayedRound", "Table", "make_table"]
+__all__ = ["PlayedEpisode", "PlayedRound", "Table", "make_table", "report_of", "season_rules", "take_in"]
 
 _NO_END = 10**9
 """More rounds, and blocks, than anybody plays."""
@@ -96,19 +96,7 @@ def make_table(
         version: Its version.
         variant: What is played.
     """
-    rules = TournamentRules(
-        coworld=coworld,
-        version=version,
-        variant=variant,
-        seats=seats,
-        seed=0,
-        seeded=True,
-        max_blocks=_NO_END,
-        pairing=terms.pairing,
-        rounds=terms.rounds or _NO_END,
-        blocks=terms.blocks,
-        rating="bradley-terry",
-    )
+    rules = season_rules(coworld=coworld, version=version, variant=variant, seats=seats, terms=terms)
     tournament = Tournament(rules, pairing)
     # rounds of an older version of this program say nothing of who was to meet
     known = [one for one in rounds if one.config.get("blocks")]
@@ -118,19 +106,14 @@ def make_table(
     for number, one in enumerate(known, 1):
         blocks = tuple(ScheduledBlock.model_validate(block) for block in one.config["blocks"])
         tournament.apply(RoundScheduled(round=number, blocks=blocks, byes=tuple(one.config["byes"])))
-        for row in _rows(tournament, blocks, one.episodes):
-            tournament.apply(EpisodeEnded(row=row))
-        for scheduled in blocks:
-            # spoiled more often than the queue tries, or cancelled
-            for judged in tournament.ledger.withdraw(scheduled.block, "It could not be played."):
-                tournament.take_in(judged)
+        take_in(tournament, _by_block(tournament, blocks, one.episodes))
     for name in everybody:
         if name not in entrants:
             tournament.apply(EntrantWithdrawn(name=name))
     events = tournament.next_events() if len(entrants) > 1 else []
     scheduled = next((event for event in events if isinstance(event, RoundScheduled)), None)
     over = tournament.stopped if scheduled is None and len(entrants) > 1 else ""
-    report = _report(tournament, over)
+    report = report_of(tournament, over=over)
     if scheduled is None:
         return Table(report=report, over=over)
     tournament.apply(scheduled)
@@ -150,38 +133,82 @@ def make_table(
     )
 
 
-def _rows(
+def season_rules(*, coworld: str, version: str, variant: str, seats: int, terms: LeagueTerms) -> TournamentRules:
+    """The rules of a season."""
+    return TournamentRules(
+        coworld=coworld,
+        version=version,
+        variant=variant,
+        seats=seats,
+        seed=0,
+        seeded=True,
+        max_blocks=_NO_END,
+        pairing=terms.pairing,
+        rounds=terms.rounds or _NO_END,
+        blocks=terms.blocks,
+        rating="bradley-terry",
+    )
+
+
+def _by_block(
     tournament: Tournament, blocks: Sequence[ScheduledBlock], episodes: Iterable[PlayedEpisode]
-) -> Iterator[EpisodeRow]:
+) -> Iterator[tuple[int, list[PlayedEpisode | None]]]:
     """The episodes of a round, which were put into the queue block by block and lineup by lineup."""
     known: Mapping[int, PlayedEpisode] = {episode.index: episode for episode in episodes}
-    places = [
-        (block.block, lineup) for block in blocks for lineup in range(1, len(tournament.lineups(block.block)) + 1)
-    ]
-    for index, (block, lineup) in enumerate(places):
-        episode = known.get(index)
-        if episode is None or episode.status not in ("completed", "failed"):
-            continue
-        failed = episode.status == "failed"
-        blamed = "platform" if episode.error_type == _PLATFORM else "game"
-        yield EpisodeRow(
-            index=index + 1,
-            key=episode_key(block, 1, lineup),
-            run_id=episode.id,
-            workspace="",
-            status="failed" if failed else "completed",
-            ok=not failed,
-            scores=episode.scores,
-            seconds=0,
-            error_type=episode.error_type,
-            fault=("player" if episode.failed_slot is not None else blamed) if failed else None,
-            slot=episode.failed_slot if failed else None,
-            message=episode.error,
-        )
+    index = 0
+    for one in blocks:
+        count = len(tournament.lineups(one.block))
+        yield one.block, [known.get(at) for at in range(index, index + count)]
+        index += count
 
 
-def _report(tournament: Tournament, over: str) -> JsonObject:
+def take_in(tournament: Tournament, played: Iterable[tuple[int, Sequence[PlayedEpisode | None]]]) -> None:
+    """Take in blocks that are over.
+
+    One that could not be played (spoiled more often than the queue tries, or cancelled) is withdrawn.
+
+    Args:
+        tournament: The tournament.
+        played: Numbers of blocks, each with its episodes by lineup; None for one that is gone.
+    """
+    for block, episodes in played:
+        for lineup, episode in enumerate(episodes, 1):
+            if episode is not None and episode.status in ("completed", "failed"):
+                tournament.apply(EpisodeEnded(row=_row(episode, episode_key(block, 1, lineup))))
+        if tournament.ledger.missing(block):
+            for judged in tournament.ledger.withdraw(block, "It could not be played."):
+                tournament.take_in(judged)
+
+
+def _row(episode: PlayedEpisode, key: str) -> EpisodeRow:
+    failed = episode.status == "failed"
+    blamed = "platform" if episode.error_type == _PLATFORM else "game"
+    return EpisodeRow(
+        index=episode.index + 1,
+        key=key,
+        run_id=episode.id,
+        workspace="",
+        status="failed" if failed else "completed",
+        ok=not failed,
+        scores=episode.scores,
+        seconds=0,
+        error_type=episode.error_type,
+        fault=("player" if episode.failed_slot is not None else blamed) if failed else None,
+        slot=episode.failed_slot if failed else None,
+        message=episode.error,
+    )
+
+
+def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] | None = None) -> JsonObject:
+    """How a tournament stands, as ``Table.report``.
+
+    Args:
+        tournament: The tournament.
+        over: Why no round follows.
+        among: Only these; by default everybody.
+    """
     found = tournament.report()
+    shown = {one.name for one in found.standings} if among is None else set(among)
     rounds = Counter(
         name for of in tournament.field().played for name in {name for match in of for name in match.players}
     )
@@ -199,7 +226,7 @@ def _report(tournament: Tournament, over: str) -> JsonObject:
                 "rounds": rounds[one.name],
             }
             for one in found.standings
-            if one.played
+            if one.played and one.name in shown
         ],
         "pairs": [
             {
@@ -213,6 +240,7 @@ def _report(tournament: Tournament, over: str) -> JsonObject:
                 **_ends(pair.interval),
             }
             for pair in found.pairs
+            if shown.issuperset((pair.first, pair.second))
         ],
     }
 
