@@ -105,6 +105,7 @@ class Chair:
         publish: Where events go.
         options: How to run the commissioner.
         hooks: What it is asked besides its rounds.
+        run_id: The label of its program; a new one each time by default.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Chair:
         publish: Publish,
         options: CommissionerOptions | None = None,
         hooks: Collection[HookName] = (),
+        run_id: str | None = None,
     ) -> None:
         self._tournament = tournament
         self._commission = commission
@@ -127,6 +129,7 @@ class Chair:
         self._publish = publish
         self._options = options
         self._hooks = frozenset(hooks)
+        self._run_id = run_id
         self._program = AsyncExitStack()
         self._conversation = AsyncExitStack()
         self._commissioner: Commissioner | None = None
@@ -225,7 +228,13 @@ class Chair:
             await self._program.aclose()
         if self._commissioner is None:
             self._commissioner = await self._program.enter_async_context(
-                open_commissioner(self._found, backend=self._backend, publish=self._publish, options=self._options)
+                open_commissioner(
+                    self._found,
+                    backend=self._backend,
+                    publish=self._publish,
+                    options=self._options,
+                    run_id=self._run_id,
+                )
             )
         return await self._conversation.enter_async_context(self._commissioner.converse())
 

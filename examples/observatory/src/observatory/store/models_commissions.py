@@ -22,6 +22,8 @@ class Commission(Base):
     """The server that holds the lease."""
     token: Mapped[str | None] = mapped_column(sa.String(64))
     """What it says with every change: whoever was thought dead, and is not, changes nothing any more."""
+    run_id: Mapped[str | None] = mapped_column(sa.String(64))
+    """The label of the commissioner's program there."""
     expires_at: Mapped[dt.datetime] = mapped_column(default=now)
     trouble: Mapped[str | None] = mapped_column(sa.Text())
     """Why no round goes on; None: the last one did."""

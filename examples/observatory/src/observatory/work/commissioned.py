@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.episode.events import BaseEvent, Notice
 from coworld_core.errors import CommissionerError, CoworldError, UsageError, unwrapped
+from coworld_core.ids import new_run_id
 from coworld_core.tournament.log import RoundDecided
 from coworld_runner.commissioner.finding import FoundCommissioner, declared_commissioner
 from coworld_runner.tournament.commissioning import Chair
@@ -31,6 +32,7 @@ from ..store.columns import new_id, now
 from ..store.models import Commission, League
 from .commission_log import CommissionedSeason, division_key, living_members, open_season, take_in_played
 from .commission_writing import Overtaken, write_events
+from .leftovers import remove_leftovers
 from .seasons import COMMISSIONED
 from .terms import LeagueTerms
 
@@ -98,6 +100,7 @@ class _Office:
         try:
             if not await lease.take():
                 return
+            await remove_leftovers(self.place.backend, lease.left)
             async with anyio.create_task_group() as group:
                 group.start_soon(lease.keep, group.cancel_scope)
                 try:
@@ -128,6 +131,10 @@ class _Lease:
         self._owner = owner_name(services.settings, "commissioner")
         self.league = league
         self.token = new_id()
+        self.run_id = new_run_id()
+        """The label of the commissioner's program."""
+        self.left = ""
+        """That of the program of a server that had the lease, and was killed."""
 
     async def take(self) -> bool:
         """Take it, unless another server has it. What this one had before it was killed is its own."""
@@ -139,7 +146,9 @@ class _Lease:
                 session.add(row)
             elif row.owner not in (None, self._owner) and row.expires_at > now():
                 return False
+            self.left = row.run_id or ""
             row.owner, row.token, row.expires_at = self._owner, self.token, self._deadline()
+            row.run_id = self.run_id
             return True
 
     async def keep(self, scope: anyio.CancelScope) -> None:
@@ -159,7 +168,7 @@ class _Lease:
     async def give_back(self) -> None:
         """Let others have it."""
         try:
-            await self._set(owner=None, token=None)
+            await self._set(owner=None, token=None, run_id=None)
         except (SQLAlchemyError, OSError) as error:
             _log.warning("The lease of league %s cannot be given back: %s", self.league, error)
 
@@ -215,6 +224,7 @@ class _League:
                 happen=season.happen,
                 backend=self._place.backend,
                 publish=_say,
+                run_id=self._lease.run_id,
             )
             try:
                 await self._play(season, chair, found.name)

@@ -25,6 +25,7 @@ def upgrade() -> None:
         sa.Column("league_id", sa.String(length=64), nullable=False),
         sa.Column("owner", sa.String(length=256), nullable=True),
         sa.Column("token", sa.String(length=64), nullable=True),
+        sa.Column("run_id", sa.String(length=64), nullable=True),
         sa.Column("expires_at", Moment(), nullable=False),
         sa.Column("trouble", sa.Text(), nullable=True),
         sa.Column("trouble_at", Moment(), nullable=True),
