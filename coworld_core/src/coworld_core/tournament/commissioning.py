@@ -6,8 +6,8 @@ Each answer is checked as a whole: it becomes one event, or raises ``Commissione
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 from ..commissioner.messages import (
     EpisodeFailed,
@@ -55,9 +55,13 @@ from .log import (
 )
 from .standings import Tournament
 
-__all__ = ["EPISODES_A_ROUND", "STATE_BYTES", "Commission", "legacy_events", "refused"]
+__all__ = ["EPISODES_A_ROUND", "STATE_BYTES", "Commission", "OwnIds", "legacy_events", "refused"]
 
 _Value = TypeVar("_Value")
+
+OwnIds: TypeAlias = Callable[[str, object], uuid.UUID | None]
+"""The id that an object of a tournament has elsewhere, by kind (``league``, ``division``, ``round``, ``player``,
+``membership``) and name; None: it has none."""
 
 EPISODES_A_ROUND = 1000
 """Most episodes in one round."""
@@ -76,19 +80,25 @@ class _View:
     """Ids, divisions, rounds and memberships of a tournament. Ids follow from its rules, so every run has the same."""
 
     def __init__(
-        self, tournament: Tournament, variant: VariantInfo, *, league: CommissionedLeague | None = None
+        self,
+        tournament: Tournament,
+        variant: VariantInfo,
+        *,
+        league: CommissionedLeague | None = None,
+        own_ids: OwnIds | None = None,
     ) -> None:
         self._tournament = tournament
         self.league = league or tournament.league
         self._variant = variant
+        self._own_ids: OwnIds = own_ids or _no_ids
         rules = tournament.rules
-        self._space = uuid.uuid5(
+        self._space = self._own_ids("league", "") or uuid.uuid5(
             uuid.NAMESPACE_URL, f"coworld:{rules.coworld}:{rules.manifest_sha256}:{rules.variant}:{rules.seed}"
         )
 
     def id_of(self, kind: str, name: object) -> uuid.UUID:
         """The id of an object of the tournament."""
-        return uuid.uuid5(self._space, f"{kind}:{name}")
+        return self._own_ids(kind, name) or uuid.uuid5(self._space, f"{kind}:{name}")
 
     def player(self, name: str) -> uuid.UUID:
         """The id of a player (``policy_version_id``)."""
@@ -161,6 +171,8 @@ class Commission(_View):
     Args:
         tournament: The tournament.
         variant: The variant to play, as described to the commissioner.
+        league: Its state; by default that of the tournament.
+        own_ids: The ids that its objects have elsewhere.
     """
 
     # --- which divisions there are
@@ -385,7 +397,7 @@ class Commission(_View):
 
     def after(self, event: RoundDecided) -> Commission:
         """The tournament as it would be after an event."""
-        return Commission(self._tournament, self._variant, league=self.league.after(event))
+        return Commission(self._tournament, self._variant, league=self.league.after(event), own_ids=self._own_ids)
 
     # --- by id
 
@@ -420,6 +432,11 @@ class Commission(_View):
                 name=name, division=to, status=event.status, substatus=event.substatus, reason=event.reason
             )
         return tuple(found.values())
+
+
+def _no_ids(kind: str, name: object) -> None:
+    """Nothing has an id elsewhere."""
+    del kind, name
 
 
 def _infos(divisions: Iterable[LeagueDivision]) -> tuple[DivisionInfo, ...]:

@@ -42,6 +42,7 @@ __all__ = [
     "RoundsDue",
     "ScheduledBlock",
     "TournamentRules",
+    "decode_event",
     "encode_event",
     "read_log",
 ]
@@ -252,6 +253,17 @@ def encode_event(event: LogEvent, before: bytes) -> tuple[bytes, bytes]:
     return b'%b,"check":"%b"}\n' % (body, check), check
 
 
+def decode_event(text: bytes) -> LogEvent | None:
+    """An event from the JSON that ``model_dump_json`` made of it; None: it is of a kind that is not known here.
+
+    Raises:
+        ValidationError: It is no event.
+    """
+    kind = _KIND.match(text)
+    model = _EVENTS.get(kind[1]) if kind else None
+    return model.model_validate_json(text, context=READING) if model is not None else None
+
+
 class LogReader:
     """The events of a log, read one by one.
 
@@ -277,16 +289,15 @@ class LogReader:
                 if not line.endswith(b"\n"):
                     return
                 body, said = line[: -_CHECK_BYTES - 1], _CHECK.fullmatch(line[-_CHECK_BYTES - 1 : -1])
-                kind = _KIND.match(line)
-                if said is None or kind is None or said[1] != _check(self.check, body):
+                if said is None or _KIND.match(line) is None or said[1] != _check(self.check, body):
                     raise self._changed(number, "")
                 self.check = said[1]
-                if (model := _EVENTS.get(kind[1])) is None:
-                    continue
                 try:
-                    yield model.model_validate_json(body + b"}", context=READING)
+                    event = decode_event(body + b"}")
                 except ValidationError as error:
                     raise self._changed(number, f" {error.errors()[0]['msg']}.") from None
+                if event is not None:
+                    yield event
 
     def _changed(self, number: int, why: str) -> UsageError:
         return UsageError(

@@ -11,6 +11,7 @@ from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .finding import FoundCommissioner as FoundCommissioner
+    from .finding import declared_commissioner as declared_commissioner
     from .finding import find_commissioner as find_commissioner
     from .hosting import CommissionerOptions as CommissionerOptions
     from .hosting import CommissionerSocket as CommissionerSocket

@@ -6,13 +6,13 @@ import shlex
 from dataclasses import dataclass
 
 from coworld_core.errors import UsageError
-from coworld_core.manifest.models import Runnable
+from coworld_core.manifest.models import Manifest, Runnable
 from coworld_core.wording import closest, listed
 
 from ..package.resolving import Package
 from ..players import player_host
 
-__all__ = ["FoundCommissioner", "find_commissioner"]
+__all__ = ["FoundCommissioner", "declared_commissioner", "find_commissioner"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +22,23 @@ class FoundCommissioner:
     name: str
     """As it was asked for; its id where the manifest has it."""
     runnable: Runnable
+
+
+def declared_commissioner(manifest: Manifest, id: str) -> FoundCommissioner:
+    """The commissioner of a manifest that has this id.
+
+    Raises:
+        UsageError: There is none (code ``unknown_commissioner``).
+    """
+    for entry in manifest.commissioner:
+        if entry.id == id:
+            return FoundCommissioner(name=id, runnable=entry.as_runnable())
+    known = listed(entry.id for entry in manifest.commissioner)
+    raise UsageError(
+        f"{manifest.game.name} has no commissioner {id!r} in its manifest.",
+        code="unknown_commissioner",
+        hint=f"It has {known or 'none'}.",
+    )
 
 
 def find_commissioner(package: Package, word: str = "") -> FoundCommissioner:
@@ -35,7 +52,7 @@ def find_commissioner(package: Package, word: str = "") -> FoundCommissioner:
     Raises:
         UsageError: There is none, more than one where none was named, or nothing that the word could mean.
     """
-    known = {entry.id: entry for entry in package.manifest.commissioner}
+    known = [entry.id for entry in package.manifest.commissioner]
     game = package.manifest.game.name
     if not word and len(known) != 1:
         raise UsageError(
@@ -45,9 +62,9 @@ def find_commissioner(package: Package, word: str = "") -> FoundCommissioner:
             if known
             else "Name a command or an image with --commissioner.",
         )
-    name = word or next(iter(known))
+    name = word or known[0]
     if name in known:
-        return FoundCommissioner(name=name, runnable=known[name].as_runnable())
+        return declared_commissioner(package.manifest, name)
     try:
         argv = tuple(shlex.split(name))
     except ValueError as error:

@@ -177,6 +177,7 @@ async def open_commissioner(
     backend: Backend,
     publish: Publish | None = None,
     options: CommissionerOptions | None = None,
+    run_id: str | None = None,
 ) -> AsyncGenerator[Commissioner]:
     """Start the program of a commissioner, and stop it on leaving.
 
@@ -185,6 +186,7 @@ async def open_commissioner(
         backend: An entered backend.
         publish: Where events go.
         options: How to run it.
+        run_id: The label of what is run, as in ``open_program``.
 
     Yields:
         It, once it answers.
@@ -211,7 +213,9 @@ async def open_commissioner(
         limits=enforceable(options.limits, backend.capabilities),
     )
     try:
-        async with open_program(program, backend=backend, publish=publish, stop_grace=options.stop_grace) as running:
+        async with open_program(
+            program, backend=backend, publish=publish, run_id=run_id, stop_grace=options.stop_grace
+        ) as running:
             try:
                 await running.unit.wait_ready(HttpProbe(timeout=options.start_timeout))
             except NotReadyError as error:

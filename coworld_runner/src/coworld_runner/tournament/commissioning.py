@@ -7,7 +7,7 @@ the same was played there. A failure drops the round that was open, and ends the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -48,6 +48,7 @@ from coworld_core.tournament.hooks import (
 from coworld_core.tournament.log import (
     DueRound,
     LeagueSet,
+    LogEvent,
     RoundDecided,
     RoundDropped,
     RoundScheduled,
@@ -55,6 +56,7 @@ from coworld_core.tournament.log import (
     ScheduledBlock,
 )
 from coworld_core.tournament.pairings import Commissioned
+from coworld_core.tournament.standings import Tournament
 
 from ..backend import Backend, Publish
 from ..commissioner.finding import FoundCommissioner, find_commissioner
@@ -95,39 +97,39 @@ class Chair:
     """Has a commissioner say what comes next.
 
     Args:
-        folder: The tournament, which is this process's own.
-        entrants: Who plays.
+        tournament: The tournament, which is this process's own.
+        commission: The same, as its commissioner sees it.
         found: The commissioner.
+        happen: Logs events, and has the tournament apply them.
         backend: An entered backend.
         publish: Where events go.
         options: How to run the commissioner.
         hooks: What it is asked besides its rounds.
+        run_id: The label of its program; a new one each time by default.
     """
 
     def __init__(
         self,
-        folder: TournamentFolder,
-        entrants: Entrants,
+        tournament: Tournament,
+        commission: Commission,
         found: FoundCommissioner,
         *,
+        happen: Callable[[LogEvent], None],
         backend: Backend,
         publish: Publish,
-        options: CommissionerOptions | None,
+        options: CommissionerOptions | None = None,
         hooks: Collection[HookName] = (),
+        run_id: str | None = None,
     ) -> None:
-        assert folder.tournament is not None
-        self._folder = folder
-        self._tournament = folder.tournament
+        self._tournament = tournament
+        self._commission = commission
         self._found = found
+        self._happen = happen
         self._backend = backend
         self._publish = publish
         self._options = options
         self._hooks = frozenset(hooks)
-        base = entrants.base
-        variant = VariantInfo(
-            id=base.variant, name=base.variant, game_config=dict(base.game_config), num_agents=entrants.seats
-        )
-        self._commission = Commission(self._tournament, variant)
+        self._run_id = run_id
         self._program = AsyncExitStack()
         self._conversation = AsyncExitStack()
         self._commissioner: Commissioner | None = None
@@ -140,24 +142,48 @@ class Chair:
         Raises:
             CommissionerError: It failed; a round that was open is dropped.
         """
+        while not self._tournament.unplayed and await self.step():
+            pass
+
+    async def step(self) -> bool:
+        """Have one more thing said and logged, also while episodes of the round are played; False: nothing is due.
+
+        Raises:
+            CommissionerError: It failed; a round that was open is dropped.
+        """
         tournament, league = self._tournament, self._tournament.league
-        while not tournament.unplayed:
-            self._folder.happen(*tournament.next_events())
-            if tournament.stopped and not self._asks_again():
-                return
-            due = league.open
-            try:
-                if due is not None:
-                    await self._talk(due)
-                elif league.commissioner != self._found.name:
-                    await self._set_up()
-                else:
-                    await self._ask_rounds()
-            except CommissionerError as error:
-                if due is not None:
-                    self._folder.happen(RoundDropped(round=due.round, code=error.code, reason=error.message))
-                    self._tell(due.round)
-                raise
+        tournament.next_events()  # none, but whether it is over
+        if tournament.stopped and not self._asks_again():
+            return False
+        due = league.open
+        try:
+            if due is not None:
+                await self._talk(due)
+            elif league.commissioner != self._found.name:
+                await self._set_up()
+            else:
+                await self._ask_rounds()
+        except CommissionerError as error:
+            if due is not None:
+                self.drop(due, error)
+            raise
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether what the commissioner has asked for last is being played, and no outcome can be told."""
+        untold = self._round.untold.values() if self._round is not None else ()
+        return bool(untold) and not any(self._is_over(block) for block in untold)
+
+    def ask_again(self) -> None:
+        """Have it asked once more which rounds are due, where none was."""
+        self._asked = False
+
+    def drop(self, due: DueRound, error: CommissionerError) -> None:
+        """Have a round come to nothing."""
+        self._round = None
+        self._happen(RoundDropped(round=due.round, code=error.code, reason=error.message))
+        self._tell(due.round)
 
     async def close(self) -> None:
         """End the conversation and the program."""
@@ -167,6 +193,9 @@ class Chair:
         finally:
             self._commissioner = None
             await self._program.aclose()
+
+    def _is_over(self, block: ScheduledBlock) -> bool:
+        return block.block <= self._tournament.history.over
 
     def _asks_again(self) -> bool:
         """Whether nothing was due in an earlier run only: by now something may be."""
@@ -199,7 +228,13 @@ class Chair:
             await self._program.aclose()
         if self._commissioner is None:
             self._commissioner = await self._program.enter_async_context(
-                open_commissioner(self._found, backend=self._backend, publish=self._publish, options=self._options)
+                open_commissioner(
+                    self._found,
+                    backend=self._backend,
+                    publish=self._publish,
+                    options=self._options,
+                    run_id=self._run_id,
+                )
             )
         return await self._conversation.enter_async_context(self._commissioner.converse())
 
@@ -210,7 +245,7 @@ class Chair:
         divisions = commission.new_divisions(config)
         moves = await socket.ask(commission.ask_members(divisions), LeagueMigrationResponse)
         event: LeagueSet = commission.league_set(self._found.name, divisions, moves)
-        self._folder.happen(event)
+        self._happen(event)
 
     async def _ask_rounds(self) -> None:
         socket = await self._open()
@@ -218,7 +253,7 @@ class Chair:
         event: RoundsDue = self._commission.rounds_due(response)
         self._asked = True
         if event.rounds or not self._tournament.league.idle:
-            self._folder.happen(event)
+            self._happen(event)
 
     async def _talk(self, due: DueRound) -> None:
         """Hear what a commissioner says next in a round."""
@@ -229,6 +264,8 @@ class Chair:
             self._round = now = _Round(due, socket, start, self._tournament.history.blocks_of(due.round))
             await socket.tell(start)
         for id, block in list(now.untold.items()):
+            if not self._is_over(block):
+                continue
             del now.untold[id]
             told = self._commission.told(id, block, self._tournament.history.judged(block.block))
             await now.socket.tell(told)
@@ -238,7 +275,7 @@ class Chair:
                 now.events += answer.policy_membership_events
                 if answer.episodes:
                     await self._schedule(now, ScheduleEpisodes(episodes=answer.episodes))
-        if now.untold:  # a hook has asked for more
+        if now.untold:  # still played, or a hook has asked for more
             return
         message = now.later.popleft() if now.later else await now.socket.hear()
         if isinstance(message, ScheduleEpisodes):
@@ -246,7 +283,7 @@ class Chair:
         elif isinstance(message, RoundComplete):
             event = await self._consequences(now, self._commission.decided(due, message, now.events))
             self._round = None
-            self._folder.happen(event)
+            self._happen(event)
             self._tell(due.round)
         elif not isinstance(message, EpisodeCancel):
             raise misplaced(message, now.start)
@@ -308,7 +345,7 @@ class Chair:
                 new.append(block)
             now.requests[request.request_id] = now.untold[request.request_id] = block
         if new:
-            self._folder.happen(RoundScheduled(round=now.due.round, blocks=tuple(new)))
+            self._happen(RoundScheduled(round=now.due.round, blocks=tuple(new)))
         await now.socket.tell(EpisodesAccepted(request_ids=ids))
 
 
@@ -333,9 +370,19 @@ async def open_chair(
     if not isinstance(folder.tournament.pairing, Commissioned):
         yield None
         return
-    found = find_commissioner(entrants.package, settings.pairing.commissioner)
+    base = entrants.base
+    variant = VariantInfo(
+        id=base.variant, name=base.variant, game_config=dict(base.game_config), num_agents=entrants.seats
+    )
     chair = Chair(
-        folder, entrants, found, backend=backend, publish=publish, options=options, hooks=settings.pairing.hooks
+        folder.tournament,
+        Commission(folder.tournament, variant),
+        find_commissioner(entrants.package, settings.pairing.commissioner),
+        happen=folder.happen,
+        backend=backend,
+        publish=publish,
+        options=options,
+        hooks=settings.pairing.hooks,
     )
     try:
         yield chair

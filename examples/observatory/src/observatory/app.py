@@ -58,6 +58,7 @@ PARTS = (
     "work.housekeeping",
     "operating.retention",
     "work.rounds",
+    "work.commissioned",
     "web",
 )
 """Modules of this package that take part in the application.

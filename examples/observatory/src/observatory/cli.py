@@ -21,6 +21,7 @@ from .cli_options import (
     Out,
     artifacts_option,
     changing,
+    commissioned,
     keep_secret,
     looking,
     port_option,
@@ -384,6 +385,7 @@ def league_group() -> None:
     metavar="N",
     help="Disqualify whose last N episodes each had a fault of its own.  [default: nobody]",
 )
+@commissioned
 @where
 def league_add(
     settings: Settings,
@@ -432,16 +434,16 @@ def league_add(
 @click.option("--size", type=click.IntRange(1), help="How many a division has, but the lowest.")
 @click.option("--check/--no-check", default=None, help="What is submitted plays an episode with itself first.")
 @click.option("--faults", type=click.IntRange(0), metavar="N", help="Faults in a row that disqualify; 0: none do.")
+@commissioned
 @where
 def league_set(settings: Settings, out: Out, name: str, every: float | None, **terms: object) -> None:
     """Change how a league plays, from its next round on. What is not named stays as it is."""
     from .api.leagues import set_terms
 
-    # of these two, none is a value
+    # of these, none is a value
+    none = {"rounds": 0, "faults": 0, "commissioner_runnable_id": ""}
     named = {
-        key: None if key in ("rounds", "faults") and value == 0 else value
-        for key, value in terms.items()
-        if value is not None
+        key: None if key in none and value == none[key] else value for key, value in terms.items() if value is not None
     }
     if every is None and not named:
         raise click.UsageError("Say what is to change, as in --rounds 10.")
@@ -453,7 +455,8 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
     result = changing(settings, change)
     out.answer(result)
     said = {**named, **({} if every is None else {"every": every})}
-    out.say(f"{result['name']}: {', '.join(f'{key} {value}' for key, value in said.items())}, from the next round on.")
+    words = ", ".join(f"{key.partition('_')[0]} {value}" for key, value in said.items())
+    out.say(f"{result['name']}: {words}, from the next round on.")
 
 
 @league_group.command("list")
@@ -466,8 +469,10 @@ def league_list(settings: Settings, out: Out) -> None:
     out.answer({"items": found})
     for league in found:
         out.say(f"{league['id']}  {league['name']} ({league['coworld']})" + ("" if league["public"] else "  (private)"))
-        plays = f"{league['pairing']}, season {league['season']}, {league['members']} members, {league['divisions']} "
+        plays = f"{league['decides']}, season {league['season']}, {league['members']} members, {league['divisions']} "
         out.say(f"    {league['state']}: {plays}division{'s' if league['divisions'] > 1 else ''}{_under_way(league)}")
+        if league["trouble"]:
+            out.say(f"    The last try failed: {league['trouble']}")
         for one in league["stopped"]:
             out.say(f"    {one['division']}: {one['why']}")
             out.note(

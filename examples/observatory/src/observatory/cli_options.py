@@ -26,6 +26,7 @@ __all__ = [
     "Out",
     "artifacts_option",
     "changing",
+    "commissioned",
     "keep_secret",
     "looking",
     "port_option",
@@ -221,6 +222,27 @@ port_option = click.option(
     help="0: a free one.",
 )
 verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every request.")
+
+
+def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a league whose rounds a commissioner decides: fields of ``LeagueTerms``."""
+    for option in (
+        click.option(
+            "--lifetime",
+            "lifetime_seconds",
+            type=click.FloatRange(0, min_open=True),
+            metavar="SECONDS",
+            help="How long a commissioner's round may take, its episodes included.  [default: 3600]",
+        ),
+        click.option(
+            "--commissioner",
+            "commissioner_runnable_id",
+            metavar="ID",
+            help="Have a commissioner of the Coworld's manifest decide rounds, divisions and places, not a pairing.",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def runs(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 from coworld_core.errors import CoworldError
+from coworld_core.manifest.loading import load_manifest
+from coworld_core.tournament.pairings import Commissioned
+from coworld_runner.commissioner.finding import declared_commissioner
 from coworld_runner.tournament.pairings import find_pairing
 
 from ..errors import conflict, invalid, not_found
@@ -22,8 +25,8 @@ from ..naming import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round
-from ..work.seasons import CONTINUOUS, locked_league
-from ..work.terms import LeagueTerms
+from ..work.seasons import COMMISSIONED, CONTINUOUS, locked_league
+from ..work.terms import LeagueTerms, describe_division
 from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
 from .views import division_json, game_json, league_json
 
@@ -43,6 +46,10 @@ router = ApiRouter(tags=["Leagues"])
 
 TEMPLATES = ("commissioner_driven", "default", "social_deduction", "cogs_vs_clips", "four_score")
 """Kinds of league a seed may name. Here each of them gives a league that stands still."""
+
+
+_FIXED = {"pairing": "pairing", "blocks": "blocks", "commissioner": "commissioner_runnable_id"}
+"""What stays as it is in a season with rounds, and its field of ``LeagueTerms``."""
 
 
 class LeagueError(CoworldError):
@@ -281,13 +288,13 @@ async def create_league(
         config: Kept for a commissioner.
         public: Whether people without an account see it.
         every: It plays rounds by itself, and this many seconds at least lie between their beginnings; None: it stands
-            still.
+            still, unless a commissioner of the terms decides its rounds.
         terms: Further fields of its ``LeagueTerms``.
         divisions: How many.
 
     Raises:
         LeagueError: Codes ``bad_name``, ``name_taken``, ``unknown_coworld``, ``unknown_variant``.
-        UsageError: There is no such pairing.
+        UsageError: There is no such pairing, or no such commissioner.
     """
     if not name.strip() or not name.isprintable() or len(name) > 200:
         raise LeagueError(f"{name!r} is no name for a league.", code="bad_name", hint="1 to 200 printable characters.")
@@ -312,13 +319,13 @@ async def create_league(
         )
     said = dict(terms or {}) if every is None else {**(terms or {}), "every_seconds": every}
     settled = LeagueTerms.of(said)
-    find_pairing(settled.pairing)
+    plays = _who_decides(settled, canonical) or ("static" if every is None else CONTINUOUS)
     league = League(
         name=name,
         slug=slug(name),
         game_id=game.id,
         variant_id=variant_id,
-        commissioner_key="static" if every is None else CONTINUOUS,
+        commissioner_key=plays,
         commissioner_config={**(config or {}), **said} or None,
         public=public,
     )
@@ -334,7 +341,7 @@ async def create_league(
                 level=level,
                 league_id=league.id,
                 description="Everybody who submits." if level == 1 else f"Who has risen from division {number + 1}.",
-                commissioner_description=_described(settled, moves=every is not None),
+                commissioner_description=describe_division(settled, plays=plays != "static"),
             )
         )
     await session.flush()
@@ -355,14 +362,15 @@ async def set_terms(
     Raises:
         LeagueError: Code ``season_begun``: who meets whom, and how often, stays as it is in a season with rounds.
         AccountError: There is no such league.
-        UsageError: There is no such pairing.
+        UsageError: There is no such pairing, or no such commissioner.
     """
     league = await locked_league(session, reference)
     before = LeagueTerms.of(league.commissioner_config)
     said = dict(terms) if every is None else {**terms, "every_seconds": every}
     settled = LeagueTerms.of({**(league.commissioner_config or {}), **said})
-    find_pairing(settled.pairing)
-    fixed = [name for name in ("pairing", "blocks") if getattr(settled, name) != getattr(before, name)]
+    coworld = await session.get(Coworld, league.game.coworld_id)
+    commissioned = _who_decides(settled, coworld)
+    fixed = [word for word, name in _FIXED.items() if getattr(settled, name) != getattr(before, name)]
     divisions = await league_divisions(session, league.id)
     if fixed:
         of_season = (Round.division_id.in_([one.id for one in divisions]), Round.season == league.season)
@@ -373,30 +381,31 @@ async def set_terms(
                 hint=f"Close it first: observatory league pause {league.name}, then season, set and resume.",
             )
     league.commissioner_config = {**(league.commissioner_config or {}), **said} or None
-    if every is not None:
+    if commissioned is not None:
+        league.commissioner_key = commissioned
+    elif every is not None or league.commissioner_key == COMMISSIONED:
         league.commissioner_key = CONTINUOUS
     for division in divisions:
-        division.commissioner_description = _described(settled, moves=league.commissioner_key == CONTINUOUS)
+        division.commissioner_description = describe_division(settled, plays=league.commissioner_key != "static")
     audit(session, "league.set", subject=league.name, **{name: str(value) for name, value in said.items()})
     await session.flush()
     return league
 
 
-def _described(terms: LeagueTerms, *, moves: bool) -> JsonObject:
-    """How a division is played, in words."""
-    if not moves:
-        return {
-            "round_schedule": "None: this league stands still.",
-            "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
-        }
-    season = f" A season has {terms.rounds} rounds." if terms.rounds else ""
-    faults = f" After {terms.faults} episodes in a row with a fault of its own a policy is out." if terms.faults else ""
-    return {
-        "round_schedule": f"A round begins every {terms.every_seconds:g} s, or when the one before is over.{season}",
-        "round_structure": f"Pairing: {terms.pairing}. Who meets sits in every seat in turn.",
-        "leaderboard_rules": "As the pairing has it; else by rating (Bradley and Terry's, 400 points are ten wins to "
-        f"one loss), which is made anew from all games of the season after each round.{faults}",
-    }
+def _who_decides(terms: LeagueTerms, coworld: Coworld | None) -> str | None:
+    """``COMMISSIONED`` where a commissioner decides the rounds, which the Coworld must have; None: a pairing does.
+
+    Raises:
+        LeagueError: The pairing is that of a commissioner, and none is named.
+        UsageError: There is no such commissioner, or no such pairing.
+    """
+    if terms.commissioner_runnable_id is not None:
+        manifest = load_manifest(dict(coworld.manifest if coworld is not None else {}), template=True).manifest
+        declared_commissioner(manifest, terms.commissioner_runnable_id)
+        return COMMISSIONED
+    if isinstance(find_pairing(terms.pairing), Commissioned):
+        raise LeagueError("No commissioner is named.", code="unknown_commissioner", hint="Name it: --commissioner ID.")
+    return None
 
 
 def slug(name: str) -> str:

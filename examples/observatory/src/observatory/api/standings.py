@@ -16,7 +16,7 @@ from coworld_core import api
 
 from ..store.columns import JsonObject
 from ..store.models import Division, Player, Round, RoundResult, Tally, User
-from ..work.seasons import last_report
+from ..work.seasons import COMMISSIONED, last_report, subjects_in
 from .calls import Anyone, ApiRouter, Json, QueryModel
 from .leagues import find_division
 
@@ -77,8 +77,9 @@ class Standing:
 async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     """The leaderboard of a division in the season that is played, the best first.
 
-    Where the league plays by itself, the order is that of the last round that is over, as the pairing has it; whoever
-    has come since stands below. Else it is that of the scores.
+    Where the league plays by itself, the order is that of the last round that is over, as the pairing or the
+    commissioner has it; whoever has come since stands below. Else it is that of the scores. A commissioner may move
+    somebody to another division in the middle of a season: then the line is gone from this one.
 
     A subject's score is the mean over all finished episodes of the division's rounds, all its policies together.
     Episodes that somebody has asked for do not count, wherever they were played (``Tally``).
@@ -114,6 +115,9 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
         )
         for who, player_name, user_name, player_id, score, episodes in rows
     ]
+    if division.league.commissioner_key == COMMISSIONED:
+        here = await subjects_in(session, division_id)
+        lines = [line for line in lines if line.subject_id in here]
     places = {who: line["place"] for who, line in stands.items()}
     lines.sort(key=lambda line: places.get(line.subject_id, math.inf))
     return _ranked(lines)

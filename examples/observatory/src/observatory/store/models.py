@@ -7,6 +7,7 @@ and what happened (episodes, experience requests, artifacts, events). Ids are th
 from __future__ import annotations
 
 from .columns import Base
+from .models_commissions import Commission, CommissionEvent
 from .models_episodes import (
     Artifact,
     EpisodeRequest,
@@ -52,6 +53,8 @@ __all__ = [
     "AuditEntry",
     "AuthCode",
     "Base",
+    "Commission",
+    "CommissionEvent",
     "Counter",
     "Coworld",
     "CoworldName",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,12 +14,15 @@ from sqlalchemy.orm import lazyload
 from starlette.requests import Request
 from starlette.responses import Response
 
+from coworld_core.terminal import strip_controls
+
 from ..api.leagues import find_league
 from ..api.rounds import find_round
 from ..api.standings import standings
 from ..errors import Refusal
 from ..store.columns import JsonObject
 from ..store.models import (
+    Commission,
     Division,
     EpisodeRequest,
     League,
@@ -32,6 +36,7 @@ from ..store.models import (
 )
 from ..work.queue import OVER
 from ..work.seasons import last_report, names_of, state_of, why_stopped
+from ..work.terms import LeagueTerms
 from .rows import recent_episodes
 from .visit import Visit, open_visit, page, trouble
 
@@ -76,6 +81,8 @@ async def league(request: Request) -> Response:
                 "description": row.game.description,
                 "season": row.season,
                 "paused": state_of(row) == "paused",
+                "commissioner": LeagueTerms.of(row.commissioner_config).commissioner_runnable_id,
+                "trouble": await visit.db.scalar(sa.select(Commission.trouble).where(Commission.league_id == row.id)),
             },
             divisions=[await _division(visit.db, division, row.season) for division in divisions.all()],
             rounds=await _rounds(visit.db, Division.league_id == row.id),
@@ -109,6 +116,8 @@ async def league_round(request: Request) -> Response:
             round=shown,
             error=found.error,
             pairing=found.round_config.get("pairing"),
+            commissioner=found.round_config.get("commissioner"),
+            said=[*_said(found.round_display), *found.round_config.get("moves", [])],
             byes=sorted(byes.values()),
             results=[
                 {
@@ -123,6 +132,14 @@ async def league_round(request: Request) -> Response:
                 visit.db, visit.services, visit.caller, EpisodeRequest.round_id == found.id, limit=_EPISODES
             ),
         )
+
+
+def _said(display: JsonObject | None) -> list[str]:
+    """What a commissioner wants shown of a round, line by line."""
+    lines = (
+        f"{key}: {value if isinstance(value, str) else json.dumps(value)}" for key, value in (display or {}).items()
+    )
+    return [strip_controls(line)[:500] for line in lines]
 
 
 async def _division(session: AsyncSession, division: Division, season: int) -> JsonObject:
@@ -235,6 +252,7 @@ async def _rounds(session: AsyncSession, condition: sa.ColumnElement[bool]) -> l
             "over": done,
             "episodes": total,
             "since": found.started_at,
+            "error": found.error,
         }
         for found, name, done, total in rows
     ]
@@ -250,6 +268,7 @@ async def _members(session: AsyncSession, league_id: str) -> list[JsonObject]:
         {
             "label": f"{member.policy_version.policy.name}:v{member.policy_version.version}",
             "owner": member.player.name if member.player else member.policy_version.user.name,
+            "division": member.division.name,
             "state": "champion" if member.is_champion else "is being checked" if member.status == "qualifying" else "",
             "since": member.start_time,
         }

@@ -58,7 +58,7 @@ class OwnPackages(Mapping[str, Path]):
             self._add(package)
 
     def programs(self, image: str) -> list[Admitted]:
-        """The game and the players that the packages declare for an image."""
+        """The game, the players and the commissioners that the packages declare for an image."""
         return self._programs.get(_last_part(image), [])
 
     def _add(self, package: Path) -> None:
@@ -76,7 +76,8 @@ class OwnPackages(Mapping[str, Path]):
                     hint="Name one of the two with --package.",
                 )
         game = manifest.game
-        for runnable in (game.runnable, *(player.as_runnable() for player in manifest.player)):
+        others = (entry.as_runnable() for entry in (*manifest.player, *manifest.commissioner))
+        for runnable in (game.runnable, *others):
             name = names.get(runnable.image) or _last_part(runnable.image)
             schema = game.config_schema if runnable.type == "game" else None
             self._programs.setdefault(name, []).append(Admitted(runnable=runnable, config_schema=schema))

@@ -40,6 +40,7 @@ async def add_episodes(
     *,
     request_id: str | None = None,
     round_id: str | None = None,
+    first: int = 0,
 ) -> list[str]:
     """Put episodes into the queue; returns their ids.
 
@@ -50,12 +51,13 @@ async def add_episodes(
         configs: The config of each, without tokens.
         request_id: The experience request that they are of.
         round_id: The league's own round that they are of.
+        first: The index of the first of them.
     """
     moment = now()
     shared = await _share(session, configs)
     ids: list[str] = []
     participants: list[Participant] = []
-    for index, (seats, config) in enumerate(zip(drawn, configs, strict=True)):
+    for index, (seats, config) in enumerate(zip(drawn, configs, strict=True), first):
         row = EpisodeRequest(
             id=new_id("ereq"),
             user_id=order.user_id,

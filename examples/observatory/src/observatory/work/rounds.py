@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.errors import CoworldError, ManifestError
+from coworld_core.errors import CoworldError
 from coworld_core.manifest.gameconfig import game_config_for, slot_count
 from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import Manifest
@@ -46,15 +46,15 @@ from ..store.models import (
 )
 from .ordering import Order, add_episodes
 from .placing import check_newcomers, put_out
-from .scheduling import Candidate, episode_configs, plan_config
-from .seasons import CONTINUOUS, close_season
-from .table import PlayedEpisode, PlayedRound, Table, make_table, stored_state, table_rules
+from .played import played_episodes
+from .scheduling import Candidate, block_seed, round_configs
+from .seasons import CONTINUOUS, close_season, keep_report
+from .table import PlayedRound, Table, make_table, stored_state, table_rules
 from .terms import LeagueTerms
 
 __all__ = ["advance", "lifespan"]
 
 _LOOK_SECONDS = 1.0
-_SEEDS_A_SEASON = 100_000
 _log = logging.getLogger("observatory.work.rounds")
 
 
@@ -243,39 +243,8 @@ async def _played(session: AsyncSession, division_id: str, season: int, since: i
     rounds = (
         await session.execute(sa.select(Round.id, Round.round_config).where(*of_season).order_by(Round.round_number))
     ).all()
-    scores: dict[str, list[float]] = {}
     of_rounds = sa.select(Round.id).where(*of_season)
-    for episode, score in await session.execute(
-        sa.select(EpisodeScore.episode_request_id, EpisodeScore.score)
-        .join(EpisodeRequest, EpisodeRequest.id == EpisodeScore.episode_request_id)
-        .where(EpisodeRequest.round_id.in_(of_rounds))
-        .order_by(EpisodeScore.episode_request_id, EpisodeScore.position)
-    ):
-        scores.setdefault(episode, []).append(score)
-    episodes: dict[str, list[PlayedEpisode]] = {}
-    columns = (
-        EpisodeRequest.round_id,
-        EpisodeRequest.id,
-        EpisodeRequest.index,
-        EpisodeRequest.status,
-        EpisodeRequest.error_type,
-        EpisodeRequest.error,
-        EpisodeRequest.failed_policy_index,
-    )
-    for round_id, id, index, status, error_type, error, slot in await session.execute(
-        sa.select(*columns).where(EpisodeRequest.round_id.in_(of_rounds))
-    ):
-        episodes.setdefault(str(round_id), []).append(
-            PlayedEpisode(
-                id=id,
-                index=index,
-                status=status,
-                error_type=error_type,
-                error=error,
-                failed_slot=slot,
-                scores=tuple(scores.get(id, ())),
-            )
-        )
+    episodes = await played_episodes(session, EpisodeRequest.round_id.in_(of_rounds))
     return [PlayedRound(config=config, episodes=tuple(episodes.get(id, ()))) for id, config in rounds]
 
 
@@ -285,15 +254,8 @@ async def _begin(session: AsyncSession, division: Division, due: _Due, table: Ta
     league, moment = division.league, now()
     drawn = [tuple(due.entrants[name] for name in lineup if name is not None) for _, lineup in table.lineups]
     names = [[candidate.label for candidate in lineup] for lineup in drawn]
-    configs: list[dict[str, Any]] = []
-    for (block, _), labels in zip(table.lineups, names, strict=True):
-        try:
-            # the same chances in every seat, and others in other blocks, where the game takes a seed
-            given = {"seed": league.season * _SEEDS_A_SEASON + block}
-            config = plan_config(due.manifest, due.variant, given, seats=due.seats)
-        except ManifestError:
-            config = plan_config(due.manifest, due.variant, {}, seats=due.seats)
-        configs += episode_configs(due.manifest, config, [labels], seed_pinned=True)
+    seeds = [block_seed(league.season, block) for block, _ in table.lineups]
+    configs = round_configs(due.manifest, due.variant, list(zip(seeds, names, strict=True)), seats=due.seats)
     number = await session.scalar(sa.select(sa.func.max(Round.round_number)).where(Round.division_id == division.id))
     row = Round(
         round_number=(number or 0) + 1,
@@ -346,22 +308,7 @@ async def _close(session: AsyncSession, row: Round, table: Table, terms: LeagueT
     session.add_all(results)
     row.status, row.completed_at = ("completed" if results else "failed"), now()
     row.error = None if results else "None of its episodes was completed."
-    # how pairs did and what the next table goes on from are of interest as they are now; all of them, after every
-    # round, would be more than all scores
-    before = (
-        await session.execute(
-            sa.select(Round.id, Round.report)
-            .where(Round.division_id == row.division_id, Round.season == row.season, Round.report.is_not(None))
-            .order_by(Round.round_number.desc())
-            .limit(1)
-        )
-    ).first()
-    if before is not None:
-        await session.execute(
-            sa.update(Round).where(Round.id == before[0]).values(report={**(before[1] or {}), "pairs": []}, state=None)
-        )
-    await session.execute(sa.update(Round).where(Round.id == row.id).values(report=table.report, state=table.state))
-    await session.flush()
+    await keep_report(session, row, table.report, table.state)
     if terms.faults is None:
         return False
     members = (await session.scalars(_champions(row.division_id))).unique().all()

@@ -22,7 +22,9 @@ from coworld_core.manifest.models import Manifest
 if TYPE_CHECKING:
     from ..store.models import Player, PolicyVersion
 
-__all__ = ["Candidate", "Wish", "draw_seats", "episode_configs", "plan_config"]
+__all__ = ["Candidate", "Wish", "block_seed", "draw_seats", "episode_configs", "plan_config", "round_configs"]
+
+_SEEDS_A_SEASON = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +196,36 @@ def episode_configs(
         if key not in named:
             named[key] = _checked(manifest, dict(config), key)
         configs.append({**named[key], "seed": seeds[index]} if seeds is not None else dict(named[key]))
+    return configs
+
+
+def block_seed(season: int, block: int) -> int:
+    """The seed of a block of a league: the same chances in every seat, and others in other blocks."""
+    return season * _SEEDS_A_SEASON + block
+
+
+def round_configs(
+    manifest: Manifest, variant: str, episodes: Sequence[tuple[int, Sequence[str]]], *, seats: int
+) -> list[dict[str, Any]]:
+    """The configs of a league's round.
+
+    Args:
+        manifest: The Coworld.
+        variant: What is played.
+        episodes: The seed of each, which it has where the game takes one, and the names by slot.
+        seats: How many the game has.
+
+    Raises:
+        UsageError: There is no such variant.
+        ManifestError: It does not fit the game's schema.
+    """
+    configs: list[dict[str, Any]] = []
+    for seed, labels in episodes:
+        try:
+            config = plan_config(manifest, variant, {"seed": seed}, seats=seats)
+        except ManifestError:
+            config = plan_config(manifest, variant, {}, seats=seats)
+        configs += episode_configs(manifest, config, [labels], seed_pinned=True)
     return configs
 
 

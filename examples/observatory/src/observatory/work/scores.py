@@ -12,19 +12,20 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ..store.models import EpisodeRequest, EpisodeScore, Participant, Round, Tally
 
-__all__ = ["add_scores"]
+__all__ = ["add_scores", "discount"]
 
 
 async def add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequence[float], moment: dt.datetime) -> None:
     """Write the scores of an episode that has finished; who sits where must be there already.
 
     Only an episode that the league has scheduled counts in its division's table: one that somebody asked for may be
-    like it, and is none of the league's own. Nor does one whose season was closed while it was played.
+    like it, and is none of the league's own. Nor does one whose season was closed while it was played, or whose round
+    came to nothing.
     """
     division = row.division_id if row.round_id is not None else None
     if division is not None:
-        cancelled = sa.select(Round.id).where(Round.id == row.round_id, Round.status == "cancelled")
-        division = None if await session.scalar(cancelled) is not None else division
+        idle = sa.select(Round.id).where(Round.id == row.round_id, Round.status.in_(("cancelled", "failed")))
+        division = None if await session.scalar(idle) is not None else division
     seated = {
         seat.position: seat
         for seat in await session.scalars(sa.select(Participant).where(Participant.episode_request_id == row.id))
@@ -49,6 +50,30 @@ async def add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequenc
     # two episodes with the same policies in other seats would wait for each other's rows for ever
     for seat, score in sorted(counted, key=lambda pair: (pair[0].policy_version_id or "", _subject(pair[0]))):
         await _count(session, division or "", seat, score)
+
+
+async def discount(session: AsyncSession, round_id: str) -> None:
+    """Take what a round has brought out of its division's table."""
+    of_round = EpisodeScore.episode_request_id.in_(
+        sa.select(EpisodeRequest.id).where(EpisodeRequest.round_id == round_id)
+    )
+    columns = (
+        EpisodeScore.division_id,
+        EpisodeScore.policy_version_id,
+        sa.func.coalesce(EpisodeScore.player_id, EpisodeScore.user_id),
+    )
+    counted = await session.execute(
+        sa.select(*columns, sa.func.count(), sa.func.sum(EpisodeScore.score))
+        .where(of_round, EpisodeScore.division_id.is_not(None))
+        .group_by(*columns)
+        .order_by(*columns)
+    )
+    for division, version, subject, episodes, total in counted.all():
+        line = sa.and_(Tally.division_id == division, Tally.policy_version_id == version, Tally.subject_id == subject)
+        less = {"episodes": Tally.episodes - episodes, "total": Tally.total - total}
+        await session.execute(sa.update(Tally).where(line).values(less))
+        await session.execute(sa.delete(Tally).where(line, Tally.episodes <= 0))
+    await session.execute(sa.update(EpisodeScore).where(of_round).values(division_id=None))
 
 
 def _subject(seat: Participant) -> str:

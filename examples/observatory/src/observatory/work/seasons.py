@@ -17,20 +17,26 @@ from ..store.models import Division, EpisodeRequest, League, Membership, Player,
 from .terms import LeagueTerms
 
 __all__ = [
+    "COMMISSIONED",
     "CONTINUOUS",
     "MovedSubject",
     "change_league",
     "close_season",
+    "keep_report",
     "last_report",
     "locked_league",
     "names_of",
     "risers",
     "state_of",
+    "subjects_in",
+    "who_decides",
     "why_stopped",
 ]
 
 CONTINUOUS = "continuous"
 """``League.commissioner_key`` of a league that plays on: its champions meet in one round after another."""
+COMMISSIONED = "container"
+"""The same of one whose rounds a commissioner decides; the word is that of the protocol."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +83,28 @@ async def last_report(session: AsyncSession, division_id: str, season: int) -> J
     )
 
 
+async def keep_report(session: AsyncSession, row: Round, report: JsonObject, state: JsonObject | None = None) -> None:
+    """Keep how a division stood after a round, and what its next table goes on from.
+
+    How pairs did, and that state, are of interest as they are now; all of them after every round would be more than
+    all scores.
+    """
+    before = (
+        await session.execute(
+            sa.select(Round.id, Round.report)
+            .where(Round.division_id == row.division_id, Round.season == row.season, Round.report.is_not(None))
+            .order_by(Round.round_number.desc())
+            .limit(1)
+        )
+    ).first()
+    if before is not None:
+        await session.execute(
+            sa.update(Round).where(Round.id == before[0]).values(report={**(before[1] or {}), "pairs": []}, state=None)
+        )
+    await session.execute(sa.update(Round).where(Round.id == row.id).values(report=report, state=state))
+    await session.flush()
+
+
 async def close_season(session: AsyncSession, league: League) -> Season:
     """End a league's season: its tables are archived, who has earned it changes division, and the next one begins.
 
@@ -106,7 +134,7 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     for division in divisions:
         report = await last_report(session, division.id, league.season) or {"standings": []}
         played = [line["subject"] for line in report["standings"]]
-        members = await _subjects(session, division.id)
+        members = await subjects_in(session, division.id)
         ladder.append([one for one in played if one in members] + [one for one in members if one not in played])
         names = await names_of(session, played)
         means = await _means(session, division.id)
@@ -121,7 +149,9 @@ async def close_season(session: AsyncSession, league: League) -> Season:
             }
         )
     terms = LeagueTerms.of(league.commissioner_config)
-    moved = risers(ladder, moves=terms.moves, size=terms.size)
+    # a commissioner has moved whom it wanted to
+    moves = 0 if league.commissioner_key == COMMISSIONED else terms.moves
+    moved = risers(ladder, moves=moves, size=terms.size)
     names = await names_of(session, [one.subject for one in moved])
     for one in moved:
         await session.execute(
@@ -206,9 +236,17 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
 
 def state_of(league: League) -> str:
     """``plays``, ``paused``, or ``stands still`` where it has no rounds of its own."""
-    if league.commissioner_key != CONTINUOUS:
+    if league.commissioner_key not in (CONTINUOUS, COMMISSIONED):
         return "stands still"
     return "paused" if league.paused_at is not None else "plays"
+
+
+def who_decides(league: League) -> str:
+    """Who says who meets whom: the name of a pairing, or which commissioner."""
+    terms = LeagueTerms.of(league.commissioner_config)
+    return (
+        f"commissioner {terms.commissioner_runnable_id}" if league.commissioner_key == COMMISSIONED else terms.pairing
+    )
 
 
 def why_stopped(report: JsonObject | None) -> str | None:
@@ -236,7 +274,8 @@ async def names_of(session: AsyncSession, subjects: Sequence[str]) -> dict[str, 
     return found
 
 
-async def _subjects(session: AsyncSession, division_id: str) -> list[str]:
+async def subjects_in(session: AsyncSession, division_id: str) -> list[str]:
+    """Who competes in a division, in the order in which they came."""
     found = await session.scalars(
         sa.select(sa.func.coalesce(Membership.player_id, Membership.user_id))
         .where(Membership.division_id == division_id, Membership.end_time.is_(None), Membership.is_champion)

@@ -8,7 +8,7 @@ stored when the last round was closed, so that a round costs the same however lo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -31,7 +31,16 @@ from coworld_core.tournament.standings import Tournament, TournamentState
 from ..store.columns import JsonObject
 from .terms import LeagueTerms
 
-__all__ = ["PlayedEpisode", "PlayedRound", "Table", "make_table", "stored_state", "table_rules"]
+__all__ = [
+    "PlayedEpisode",
+    "PlayedRound",
+    "Table",
+    "make_table",
+    "report_of",
+    "stored_state",
+    "table_rules",
+    "take_in",
+]
 
 _NO_END = 10**9
 """More rounds, and blocks, than anybody plays."""
@@ -162,7 +171,7 @@ def make_table(
     scheduled = next((event for event in events if isinstance(event, RoundScheduled)), None)
     over = tournament.stopped if scheduled is None and len(entrants) > 1 else ""
     table = Table(
-        report=_report(tournament, over),
+        report=report_of(tournament, over=over),
         state=stored.model_dump(mode="json") if stored is not None else None,
         over=over,
     )
@@ -189,45 +198,68 @@ def _take_in(tournament: Tournament, one: PlayedRound) -> None:
     blocks = tuple(ScheduledBlock.model_validate(block) for block in one.config["blocks"])
     number = tournament.last_round + 1
     tournament.apply(RoundScheduled(round=number, blocks=blocks, byes=tuple(one.config["byes"])))
-    for row in _rows(tournament, blocks, one.episodes):
-        tournament.apply(EpisodeEnded(row=row))
-    for scheduled in blocks:
-        # spoiled more often than the queue tries, or cancelled
-        for judged in tournament.ledger.withdraw(scheduled.block, "It could not be played."):
-            tournament.take_in(judged)
+    take_in(tournament, _by_block(tournament, blocks, one.episodes))
 
 
-def _rows(
+def _by_block(
     tournament: Tournament, blocks: Sequence[ScheduledBlock], episodes: Iterable[PlayedEpisode]
-) -> Iterator[EpisodeRow]:
+) -> Iterator[tuple[int, list[PlayedEpisode | None]]]:
     """The episodes of a round, which were put into the queue block by block and lineup by lineup."""
     known: Mapping[int, PlayedEpisode] = {episode.index: episode for episode in episodes}
-    places = [
-        (block.block, lineup) for block in blocks for lineup in range(1, len(tournament.lineups(block.block)) + 1)
-    ]
-    for index, (block, lineup) in enumerate(places):
-        episode = known.get(index)
-        if episode is None or episode.status not in ("completed", "failed"):
-            continue
-        failed = episode.status == "failed"
-        blamed = "platform" if episode.error_type == _PLATFORM else "game"
-        yield EpisodeRow(
-            index=index + 1,
-            key=episode_key(block, 1, lineup),
-            run_id=episode.id,
-            workspace="",
-            status="failed" if failed else "completed",
-            ok=not failed,
-            scores=episode.scores,
-            seconds=0,
-            error_type=episode.error_type,
-            fault=("player" if episode.failed_slot is not None else blamed) if failed else None,
-            slot=episode.failed_slot if failed else None,
-            message=episode.error,
-        )
+    index = 0
+    for one in blocks:
+        count = len(tournament.lineups(one.block))
+        yield one.block, [known.get(at) for at in range(index, index + count)]
+        index += count
 
 
-def _report(tournament: Tournament, over: str) -> JsonObject:
+def take_in(tournament: Tournament, played: Iterable[tuple[int, Sequence[PlayedEpisode | None]]]) -> None:
+    """Take in blocks that are over.
+
+    One that could not be played (spoiled more often than the queue tries, or cancelled) is withdrawn.
+
+    Args:
+        tournament: The tournament.
+        played: Numbers of blocks, each with its episodes by lineup; None for one that is gone.
+    """
+    for block, episodes in played:
+        for lineup, episode in enumerate(episodes, 1):
+            if episode is not None and episode.status in ("completed", "failed"):
+                tournament.apply(EpisodeEnded(row=_row(episode, episode_key(block, 1, lineup))))
+        if tournament.ledger.missing(block):
+            for judged in tournament.ledger.withdraw(block, "It could not be played."):
+                tournament.take_in(judged)
+
+
+def _row(episode: PlayedEpisode, key: str) -> EpisodeRow:
+    failed = episode.status == "failed"
+    blamed = "platform" if episode.error_type == _PLATFORM else "game"
+    return EpisodeRow(
+        index=episode.index + 1,
+        key=key,
+        run_id=episode.id,
+        workspace="",
+        status="failed" if failed else "completed",
+        ok=not failed,
+        scores=episode.scores,
+        seconds=0,
+        error_type=episode.error_type,
+        fault=("player" if episode.failed_slot is not None else blamed) if failed else None,
+        slot=episode.failed_slot if failed else None,
+        message=episode.error,
+    )
+
+
+def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] | None = None) -> JsonObject:
+    """How a tournament stands, as ``Table.report``.
+
+    Args:
+        tournament: The tournament.
+        over: Why no round follows.
+        among: Only these; by default everybody.
+    """
+    standings = tournament.standings()
+    shown = {one.name for one in standings} if among is None else set(among)
     rounds = tournament.field().rounds_entered()
     remarks = tournament.report().remarks if over in _REMARKS else ()
     return {
@@ -243,8 +275,8 @@ def _report(tournament: Tournament, over: str) -> JsonObject:
                 "played": one.played,
                 "rounds": rounds[one.name],
             }
-            for one in tournament.standings()
-            if one.played
+            for one in standings
+            if one.played and one.name in shown
         ],
         "pairs": [
             {
@@ -258,6 +290,7 @@ def _report(tournament: Tournament, over: str) -> JsonObject:
                 **_ends(pair.interval),
             }
             for pair in tournament.pairs()
+            if shown.issuperset((pair.first, pair.second))
         ],
     }
 

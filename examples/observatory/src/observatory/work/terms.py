@@ -7,7 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["LeagueTerms"]
+from ..store.columns import JsonObject
+
+__all__ = ["LeagueTerms", "describe_division"]
 
 
 class LeagueTerms(BaseModel):
@@ -32,7 +34,41 @@ class LeagueTerms(BaseModel):
     faults: int | None = Field(default=None, ge=1)
     """After how many episodes in a row with a fault of its own a policy is disqualified; None: never."""
 
+    commissioner_runnable_id: str | None = None
+    """Which commissioner of the Coworld's manifest decides its rounds; None: the pairing does."""
+    lifetime_seconds: float = Field(default=3600.0, gt=0)
+    """How long a commissioner's round may take, its episodes included."""
+
     @classmethod
     def of(cls, config: Mapping[str, Any] | None) -> LeagueTerms:
         """The terms of a league."""
         return cls.model_validate(dict(config or {}))
+
+
+def describe_division(terms: LeagueTerms, *, plays: bool) -> JsonObject:
+    """How a division is played, in words.
+
+    Args:
+        terms: The league's.
+        plays: Whether it has rounds of its own.
+    """
+    if not plays:
+        return {
+            "round_schedule": "None: this league stands still.",
+            "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
+        }
+    faults = f" After {terms.faults} episodes in a row with a fault of its own a policy is out." if terms.faults else ""
+    if terms.commissioner_runnable_id is not None:
+        return {
+            "round_schedule": f"The commissioner {terms.commissioner_runnable_id} is asked every "
+            f"{terms.every_seconds:g} s which rounds are due, or when the one before is over.",
+            "round_structure": "As the commissioner has it.",
+            "leaderboard_rules": f"The places that the commissioner gives after each round.{faults}",
+        }
+    season = f" A season has {terms.rounds} rounds." if terms.rounds else ""
+    return {
+        "round_schedule": f"A round begins every {terms.every_seconds:g} s, or when the one before is over.{season}",
+        "round_structure": f"Pairing: {terms.pairing}. Who meets sits in every seat in turn.",
+        "leaderboard_rules": "As the pairing has it; else by rating (Bradley and Terry's, 400 points are ten wins to "
+        f"one loss), which is made anew from all games of the season after each round.{faults}",
+    }

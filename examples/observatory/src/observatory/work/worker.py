@@ -29,11 +29,11 @@ from coworld_runner.backend import Backend
 from coworld_runner.episode.links import PlayLinks
 from coworld_runner.episode.running import EpisodeOptions, run_episode
 from coworld_runner.errors import unwrapped
-from coworld_runner.runs.scratch import find_scratch, reap_scratch, run_is_alive
 
 from ..services import Services
 from .admission import Admission
 from .disk import Disk, is_full
+from .leftovers import remove_leftovers
 from .outcome import POLICY, outcome_of, store_outcome
 from .plan import Job, load_job
 from .queue import MAX_ATTEMPTS, Claim, Outcome, Queue
@@ -229,15 +229,8 @@ class Worker:
 
     async def _reap(self, run_id: str) -> None:
         """Remove what a dead run has left on this machine."""
-        if not run_id or await anyio.to_thread.run_sync(run_is_alive, run_id):
-            return
-        try:
-            found = await self._backend.find(run_id)
-            await self._backend.reap(found)
-        except CoworldError as error:
-            _log.warning("What run %s has left cannot be removed: %s", run_id, error)
-        await anyio.to_thread.run_sync(lambda: reap_scratch(find_scratch(run_id)))
-        await anyio.to_thread.run_sync(_remove, self._workspaces / run_id)
+        if await remove_leftovers(self._backend, run_id):
+            await anyio.to_thread.run_sync(_remove, self._workspaces / run_id)
 
     # ------------------------------------------------------------------ one episode
 

@@ -1,0 +1,277 @@
+"""A season whose rounds a commissioner decides: read from the database, and written to it event by event.
+
+Its log has what the commissioner has said, as that of a tournament in a folder. Who competes, and what came of
+episodes, is read from their own tables. Rounds, divisions and memberships follow from the log, and are written in the
+transaction of the event that changes them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core.commissioner.values import VariantInfo
+from coworld_core.episode.record import SeatRow
+from coworld_core.manifest.gameconfig import game_config_for, slot_count
+from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.models import Manifest
+from coworld_core.tournament.commissioning import Commission as CommissionView
+from coworld_core.tournament.log import (
+    DueRound,
+    EntrantAdded,
+    EntrantWithdrawn,
+    LeagueDivision,
+    LeagueSet,
+    LogEvent,
+    Move,
+    RoundDecided,
+    RoundScheduled,
+    decode_event,
+)
+from coworld_core.tournament.pairings import commissioner
+from coworld_core.tournament.standings import Tournament
+
+from ..store.closed import open_versions
+from ..store.models import (
+    CommissionEvent,
+    Coworld,
+    Division,
+    EpisodeRequest,
+    League,
+    Membership,
+    Policy,
+    PolicyVersion,
+    Round,
+)
+from .placing import QUALIFYING
+from .played import played_episodes
+from .queue import OVER
+from .scheduling import Candidate
+from .table import table_rules, take_in
+from .terms import LeagueTerms
+
+__all__ = ["CommissionedSeason", "Member", "division_key", "living_members", "open_season", "take_in_played"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """Somebody who competes: the champion of an owner."""
+
+    membership_id: str
+    division_id: str
+    candidate: Candidate
+
+
+@dataclass(kw_only=True)
+class CommissionedSeason:
+    """A season as it was read, and what has happened in it since."""
+
+    league_id: str
+    number: int
+    coworld: Coworld
+    manifest: Manifest
+    variant: str
+    seats: int
+    members: dict[str, Member]
+    """Who competes, by subject, in the order in which they came."""
+    tournament: Tournament
+    written: int
+    """How many events the database has."""
+    pending: list[LogEvent] = field(default_factory=list[LogEvent])
+    """Those that have happened since."""
+    began: dict[int, dt.datetime] = field(default_factory=dict[int, dt.datetime])
+    """When rounds of which there is a row began, by number."""
+    taken: set[int] = field(default_factory=set[int])
+    """Blocks whose episode is over and taken in."""
+
+    def happen(self, event: LogEvent) -> None:
+        """Have something happen; it is to be written."""
+        self.tournament.apply(event)
+        self.pending.append(event)
+
+    def view(self) -> CommissionView:
+        """The season as its commissioner sees it: under the ids that the platform has."""
+        variant = VariantInfo(
+            id=self.variant,
+            name=self.variant,
+            game_config=game_config_for(self.manifest, self.variant),
+            num_agents=self.seats,
+        )
+        return CommissionView(self.tournament, variant, own_ids=self._own_id)
+
+    @property
+    def played(self) -> DueRound | None:
+        """The round that is under way."""
+        due = self.tournament.league.open
+        return due if due is not None and due.round in self.began else None
+
+    def round_id(self, number: int) -> str:
+        """The id of a round's row."""
+        return f"round_{self._own_id('round', number)}"
+
+    def _own_id(self, kind: str, name: object) -> uuid.UUID | None:
+        league = _bare(self.league_id)
+        if kind == "round":
+            return uuid.uuid5(league, f"{self.number}:{name}")
+        if kind == "league":
+            return league
+        member = self.members.get(str(name))
+        if member is None or kind not in ("player", "membership"):
+            return None
+        return _bare(member.candidate.policy_version_id if kind == "player" else member.membership_id)
+
+
+def _bare(id: str) -> uuid.UUID:
+    return uuid.UUID(id.rpartition("_")[2])
+
+
+def division_key(id: str) -> str:
+    """The id of a division's row, by which its commissioner knows it as a bare UUID."""
+    return f"div_{id}"
+
+
+async def living_members(session: AsyncSession, league_id: str) -> dict[str, Member]:
+    """Who competes in a league, by subject, in the order in which they came."""
+    rows = await session.scalars(
+        sa.select(Membership)
+        .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)
+        .join(Policy, Policy.id == PolicyVersion.policy_id)
+        .where(
+            Membership.league_id == league_id,
+            Membership.end_time.is_(None),
+            # also those whom the commissioner has compete no more: it may change its mind
+            Membership.status != QUALIFYING,
+            Membership.is_champion,
+            open_versions(),
+        )
+        .order_by(Membership.created_at, Membership.id)
+    )
+    return {
+        row.player_id or row.user_id: Member(
+            membership_id=row.id,
+            division_id=row.division_id,
+            candidate=Candidate.of(row.policy_version, row.player),
+        )
+        for row in rows.unique()
+    }
+
+
+async def open_season(session: AsyncSession, league: League) -> CommissionedSeason | None:
+    """Read the season that a league is in; None: its Coworld is gone.
+
+    What an operator has changed since the log was written is its first pending event.
+
+    Raises:
+        ManifestError: The manifest can no longer be read.
+        UsageError: The league's variant is gone.
+    """
+    coworld = await session.get(Coworld, league.game.coworld_id)
+    if coworld is None:
+        return None
+    manifest = load_manifest(dict(coworld.manifest), template=True).manifest
+    variant = league.variant_id or manifest.variants[0].id
+    seats = slot_count(manifest, game_config_for(manifest, variant))
+    terms = LeagueTerms(pairing="commissioner")
+    rules = table_rules(terms, seats=seats, coworld=coworld.name, version=coworld.version, variant=variant)
+    texts = await session.scalars(
+        sa.select(CommissionEvent.event)
+        .where(CommissionEvent.league_id == league.id, CommissionEvent.season == league.season)
+        .order_by(CommissionEvent.number)
+    )
+    events = [decode_event(text.encode()) for text in texts]
+    season = CommissionedSeason(
+        league_id=league.id,
+        number=league.season,
+        coworld=coworld,
+        manifest=manifest,
+        variant=variant,
+        seats=seats,
+        members=await living_members(session, league.id),
+        tournament=Tournament(rules, commissioner),
+        written=len(events),
+    )
+    await _replay(session, season, [event for event in events if event is not None])
+    divisions = await session.scalars(
+        sa.select(Division)
+        .where(Division.league_id == league.id, Division.archived_at.is_(None))
+        .order_by(Division.level)
+    )
+    _align(season, divisions.unique().all())
+    return season
+
+
+async def _replay(session: AsyncSession, season: CommissionedSeason, events: Iterable[LogEvent]) -> None:
+    events, tournament = list(events), season.tournament
+    names = [name for event in events for name in _names(event)]
+    for name in dict.fromkeys([*names, *season.members]):
+        tournament.apply(EntrantAdded(name=name, player=SeatRow(name=name, image=name)))
+    numbers = {event.round for event in events if isinstance(event, RoundScheduled)}
+    ids = {season.round_id(number): number for number in numbers}
+    began = await session.execute(sa.select(Round.id, Round.created_at).where(Round.id.in_(ids)))
+    season.began = {ids[id]: moment for id, moment in began}
+    over = sa.and_(EpisodeRequest.round_id.in_(ids), EpisodeRequest.status.in_(OVER))
+    episodes = await played_episodes(session, over)
+    for event in events:
+        tournament.apply(event)
+        if isinstance(event, RoundScheduled):
+            known = {one.index: one for one in episodes.get(season.round_id(event.round), ())}
+            played = {block.block: known[block.match - 1] for block in event.blocks if block.match - 1 in known}
+            season.taken |= played.keys()
+            take_in(tournament, ((block, [episode]) for block, episode in played.items()))
+    for name in names:
+        if name not in season.members and name in tournament.active:
+            tournament.apply(EntrantWithdrawn(name=name))
+
+
+def _names(event: LogEvent) -> Iterable[str]:
+    if isinstance(event, RoundScheduled):
+        return [name for block in event.blocks for name in block.players]
+    return [move.name for move in event.moves] if isinstance(event, LeagueSet | RoundDecided) else ()
+
+
+def _align(season: CommissionedSeason, rows: Iterable[Division]) -> None:
+    """Have the log say which divisions there are, and who is in them, where others than the commissioner changed it."""
+    league, there = season.tournament.league, {str(_bare(row.id)): row for row in rows}
+    moves = [
+        Move(name=name, division=str(_bare(member.division_id)), status=league.membership(name).status)
+        for name, member in season.members.items()
+        if league.membership(name).division != str(_bare(member.division_id))
+        and str(_bare(member.division_id)) in there
+    ]
+    known = league.divisions.keys() == there.keys()
+    if (known and not moves) or not there:
+        return
+    divisions = tuple(
+        league.divisions.get(id) or LeagueDivision(id=id, name=row.name, level=row.level, type=row.type)
+        for id, row in there.items()
+    )
+    # one that has never seen these divisions is asked which it wants
+    season.happen(LeagueSet(commissioner=league.commissioner if known else "", divisions=divisions, moves=tuple(moves)))
+
+
+async def take_in_played(session: AsyncSession, season: CommissionedSeason) -> bool:
+    """Take in the episodes of the round under way that are over since; returns whether there were any."""
+    if season.played is None:
+        return False
+    number = season.played.round
+    waiting = {
+        block.match - 1: block.block
+        for block in season.tournament.history.blocks_of(number)
+        if block.block not in season.taken
+    }
+    of_round = sa.and_(EpisodeRequest.round_id == season.round_id(number), EpisodeRequest.status.in_(OVER))
+    over = await session.execute(sa.select(EpisodeRequest.id, EpisodeRequest.index).where(of_round))
+    new = [id for id, index in over if index in waiting]
+    if not new:
+        return False
+    episodes = await played_episodes(session, EpisodeRequest.id.in_(new))
+    blocks: dict[int, Any] = {waiting[one.index]: one for one in episodes[season.round_id(number)]}
+    season.taken |= blocks.keys()
+    take_in(season.tournament, ((block, [blocks[block]]) for block in sorted(blocks)))
+    return True

@@ -1,0 +1,338 @@
+"""Leagues whose rounds a commissioner decides, played on while a server runs.
+
+One server speaks to a league's commissioner, under a lease. Whatever ends that, the next one reads the log and goes on:
+a round that was open is begun anew with the commissioner, and what it asks for is answered by what was played already
+(``coworld_runner.tournament.commissioning``).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import anyio
+import sqlalchemy as sa
+from anyio.abc import TaskGroup
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core.episode.events import BaseEvent, Notice
+from coworld_core.errors import CommissionerError, CoworldError, UsageError, unwrapped
+from coworld_core.ids import new_run_id
+from coworld_core.tournament.log import RoundDecided
+from coworld_runner.commissioner.finding import FoundCommissioner, declared_commissioner
+from coworld_runner.tournament.commissioning import Chair
+
+from ..runtime import Place, owner_name
+from ..services import Services
+from ..store.columns import new_id, now
+from ..store.models import Commission, League
+from .commission_log import CommissionedSeason, division_key, living_members, open_season, take_in_played
+from .commission_writing import Overtaken, write_events
+from .leftovers import remove_leftovers
+from .seasons import COMMISSIONED
+from .terms import LeagueTerms
+
+__all__ = ["lifespan"]
+
+_LOOK_SECONDS = 1.0
+_KEEP_SECONDS = 20.0
+"""How long a commissioner's program is kept while there is nothing to say to it."""
+_RETREAT_SECONDS = 5.0
+_MOST_RETREAT = 600.0
+"""How long a commissioner that has failed is left alone: the double after each failure, up to this."""
+_log = logging.getLogger("observatory.work.commissioned")
+
+
+@asynccontextmanager
+async def lifespan(services: Services) -> AsyncGenerator[None]:
+    """Have commissioners decide rounds while the server runs, where it runs programs."""
+    async with anyio.create_task_group() as group:
+        if services.runtime.place is not None:
+            group.start_soon(_Office(services, services.runtime.place).look_after, group)
+        yield
+        group.cancel_scope.cancel()
+
+
+@dataclass
+class _Failures:
+    count: int = 0
+    until: float = 0.0
+
+    def another(self, least: float) -> None:
+        """One more: leave it alone for a while."""
+        retreat = min(_MOST_RETREAT, _RETREAT_SECONDS * 2**self.count)
+        self.count, self.until = self.count + 1, anyio.current_time() + max(least, retreat)
+
+
+@dataclass
+class _Office:
+    """The leagues that a server looks after."""
+
+    services: Services
+    place: Place
+    busy: set[str] = field(default_factory=set[str])
+    failures: dict[str, _Failures] = field(default_factory=dict[str, _Failures])
+
+    async def look_after(self, group: TaskGroup) -> None:
+        """Play leagues on that nobody else does."""
+        while True:
+            try:
+                async with self.services.database.reading() as session:
+                    wanted = (League.commissioner_key == COMMISSIONED, League.disabled_at.is_(None))
+                    found = (await session.scalars(sa.select(League.id).where(*wanted))).all()
+                for league in found:
+                    failures = self.failures.setdefault(league, _Failures())
+                    if league not in self.busy and anyio.current_time() >= failures.until:
+                        self.busy.add(league)
+                        group.start_soon(self._keep, league)
+            except (SQLAlchemyError, OSError) as error:
+                _log.warning("Leagues with commissioners cannot be looked after: %s", error)
+            await anyio.sleep(_LOOK_SECONDS)
+
+    async def _keep(self, league: str) -> None:
+        lease = _Lease(self.services, league)
+        failures = self.failures[league]
+        playing = _League(self.services, self.place, lease, failures)
+        try:
+            if not await lease.take():
+                return
+            await remove_leftovers(self.place.backend, lease.left)
+            async with anyio.create_task_group() as group:
+                group.start_soon(lease.keep, group.cancel_scope)
+                try:
+                    with unwrapped():
+                        await playing.play()
+                except Overtaken:
+                    pass
+                except CoworldError as error:
+                    failures.another(playing.every)
+                    _log.warning("League %s: %s", league, error.message)
+                    await lease.note(error.message)
+                group.cancel_scope.cancel()
+        except (SQLAlchemyError, OSError) as error:
+            failures.another(0.0)
+            _log.warning("League %s cannot be looked after: %s", league, error)
+        finally:
+            self.busy.discard(league)
+            with anyio.move_on_after(5.0, shield=True):
+                await lease.give_back()
+
+
+class _Lease:
+    """The right to speak to a league's commissioner."""
+
+    def __init__(self, services: Services, league: str) -> None:
+        self._database = services.database
+        self._seconds = services.settings.lease
+        self._owner = owner_name(services.settings, "commissioner")
+        self.league = league
+        self.token = new_id()
+        self.run_id = new_run_id()
+        """The label of the commissioner's program."""
+        self.left = ""
+        """That of the program of a server that had the lease, and was killed."""
+
+    async def take(self) -> bool:
+        """Take it, unless another server has it. What this one had before it was killed is its own."""
+        async with self._database.writing() as session:
+            await session.get_one(League, self.league, with_for_update={"of": League})
+            row = await session.get(Commission, self.league)
+            if row is None:
+                row = Commission(league_id=self.league)
+                session.add(row)
+            elif row.owner not in (None, self._owner) and row.expires_at > now():
+                return False
+            self.left = row.run_id or ""
+            row.owner, row.token, row.expires_at = self._owner, self.token, self._deadline()
+            row.run_id = self.run_id
+            return True
+
+    async def keep(self, scope: anyio.CancelScope) -> None:
+        """Renew it; cancels the scope when it is lost."""
+        while True:
+            await anyio.sleep(self._seconds / 3)
+            try:
+                if not await self._set(expires_at=self._deadline()):
+                    scope.cancel()
+            except (SQLAlchemyError, OSError) as error:
+                _log.warning("The lease of league %s cannot be renewed: %s", self.league, error)
+
+    async def note(self, trouble: str | None) -> None:
+        """Say why no round goes on; None: nothing is wrong."""
+        await self._set(trouble=trouble, trouble_at=now() if trouble is not None else None)
+
+    async def give_back(self) -> None:
+        """Let others have it."""
+        try:
+            await self._set(owner=None, token=None, run_id=None)
+        except (SQLAlchemyError, OSError) as error:
+            _log.warning("The lease of league %s cannot be given back: %s", self.league, error)
+
+    async def _set(self, **values: object) -> bool:
+        async with self._database.writing() as session:
+            kept = await session.scalars(
+                sa.update(Commission)
+                .where(Commission.league_id == self.league, Commission.token == self.token)
+                .values(**values)
+                .returning(Commission.league_id)
+            )
+            return bool(kept.all())
+
+    def _deadline(self) -> dt.datetime:
+        return now() + dt.timedelta(seconds=self._seconds)
+
+
+class _League:
+    """A league with its commissioner, for as long as this server has the lease."""
+
+    def __init__(self, services: Services, place: Place, lease: _Lease, failures: _Failures) -> None:
+        self._database = services.database
+        self._place = place
+        self._lease = lease
+        self._league = lease.league
+        self._failures = failures
+        self._asked = -float("inf")
+        self._paused = False
+        self._troubled = False
+        self._terms = LeagueTerms()
+
+    async def play(self) -> None:
+        """Play on until it is this server's no more.
+
+        Raises:
+            Overtaken: It is another's, or plays otherwise.
+            CommissionerError: The commissioner failed; a round that was open has failed with it.
+        """
+        while True:
+            async with self._database.reading() as session:
+                league = await session.get_one(League, self._league)
+                self._look_at(league)
+                self._troubled = (await session.get_one(Commission, self._league)).trouble is not None
+                season = await open_season(session, league)
+                if season is None:
+                    raise UsageError("The Coworld of this league is gone.", code="unknown_coworld")
+                found = await self._find(session, season)
+            await write_events(self._database, season, self._lease.token)
+            chair = Chair(
+                season.tournament,
+                season.view(),
+                found,
+                happen=season.happen,
+                backend=self._place.backend,
+                publish=_say,
+                run_id=self._lease.run_id,
+            )
+            try:
+                await self._play(season, chair, found.name)
+            finally:
+                # it shields its own clean-up; what it opened here cannot be left from within another scope
+                await chair.close()
+
+    @property
+    def every(self) -> float:
+        """Seconds between two questions for rounds, at least."""
+        return self._terms.every_seconds
+
+    def _look_at(self, league: League) -> None:
+        if league.commissioner_key != COMMISSIONED or league.disabled_at is not None:
+            raise Overtaken
+        terms, self._paused = LeagueTerms.of(league.commissioner_config), league.paused_at is not None
+        self._terms = terms
+
+    async def _find(self, session: AsyncSession, season: CommissionedSeason) -> FoundCommissioner:
+        """Its commissioner, as it may run here."""
+        found = declared_commissioner(season.manifest, self._terms.commissioner_runnable_id or "")
+        admission = self._place.admission
+        admitted = await admission.admit(session, found.runnable, owner=season.coworld.user_id)
+        return replace(found, runnable=admitted.runnable)
+
+    async def _play(self, season: CommissionedSeason, chair: Chair, asked: str) -> None:
+        """Play a season on until somebody comes, goes or changes what is played between two rounds."""
+        while True:
+            async with self._database.reading() as session:
+                league = await session.get_one(League, self._league)
+                self._look_at(league)
+                if league.season != season.number or self._terms.commissioner_runnable_id != asked:
+                    raise Overtaken
+                await take_in_played(session, season)
+                changed = season.played is None and await _has_changed(session, season, league)
+            if changed:
+                await anyio.sleep(_LOOK_SECONDS)
+                return
+            wait = self._wait(season)
+            if wait > _KEEP_SECONDS:
+                await chair.close()
+            if wait > 0 or (chair.waits and not self._overtime(season)):
+                await anyio.sleep(min(wait or _LOOK_SECONDS, _LOOK_SECONDS))
+            else:
+                await self._step(season, chair)
+
+    def _wait(self, season: CommissionedSeason) -> float:
+        """Seconds until a round may begin; 0 while one is played."""
+        if season.played is not None:
+            return 0.0
+        if self._paused or not season.members:
+            return float("inf")
+        league = season.tournament.league
+        if league.open is not None or league.commissioner != self._terms.commissioner_runnable_id:
+            return 0.0
+        last = max(season.began.values(), default=None)
+        early = (last + dt.timedelta(seconds=self.every) - now()).total_seconds() if last is not None else 0.0
+        return max(0.0, early, self._asked + max(self.every, _LOOK_SECONDS) - anyio.current_time())
+
+    def _overtime(self, season: CommissionedSeason) -> CommissionerError | None:
+        """The failure of a round that takes too long."""
+        due, most = season.played, self._terms.lifetime_seconds
+        if due is None or now() < season.began[due.round] + dt.timedelta(seconds=most):
+            return None
+        return CommissionerError(f"The round was not complete after {most:g} s.", code="commissioner_overtime")
+
+    async def _step(self, season: CommissionedSeason, chair: Chair) -> None:
+        """Have one more thing said, and write what comes of it."""
+        league = season.tournament.league
+        asks = league.open is None and bool(league.commissioner)
+        if asks:
+            self._asked = anyio.current_time()
+            chair.ask_again()
+        # blocks that the game has spoiled stop no league: its commissioner is told of them
+        season.tournament.stopped = ""
+        try:
+            if (error := self._overtime(season)) is not None and season.played is not None:
+                chair.drop(season.played, error)
+                raise error
+            await chair.step()
+        except CommissionerError:
+            await write_events(self._database, season, self._lease.token)
+            raise
+        decided = any(isinstance(event, RoundDecided) for event in season.pending)
+        idle = asks and league.idle and not season.pending
+        await write_events(self._database, season, self._lease.token)
+        if decided or idle:
+            self._failures.count = 0
+        if idle and self._troubled:
+            await self._lease.note(None)
+            self._troubled = False
+
+
+async def _has_changed(session: AsyncSession, season: CommissionedSeason, league: League) -> bool:
+    """Whether others compete by now, or elsewhere, or something else is played."""
+    if (league.game.coworld_id, league.variant_id or season.manifest.variants[0].id) != (
+        season.coworld.id,
+        season.variant,
+    ):
+        return True
+    members, state = await living_members(session, league.id), season.tournament.league
+    return members.keys() != season.members.keys() or any(
+        (now.membership_id, now.candidate) != (season.members[name].membership_id, season.members[name].candidate)
+        or now.division_id != division_key(state.membership(name).division)
+        for name, now in members.items()
+    )
+
+
+def _say(event: BaseEvent) -> None:
+    if isinstance(event, Notice):
+        _log.log(logging.WARNING if event.level == "warning" else logging.INFO, "%s", event.message)

@@ -1,0 +1,28 @@
+"""What runs of a process that was killed have left on this machine."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio.to_thread
+
+from coworld_core.errors import CoworldError
+from coworld_runner.backend import Backend
+from coworld_runner.runs.scratch import find_scratch, reap_scratch, run_is_alive
+
+__all__ = ["remove_leftovers"]
+
+_log = logging.getLogger("observatory.work.worker")
+
+
+async def remove_leftovers(backend: Backend, run_id: str) -> bool:
+    """Remove what a run has left, by its label; returns False, and does nothing, where it still runs."""
+    if not run_id or await anyio.to_thread.run_sync(run_is_alive, run_id):
+        return False
+    try:
+        found = await backend.find(run_id)
+        await backend.reap(found)
+    except CoworldError as error:
+        _log.warning("What run %s has left cannot be removed: %s", run_id, error)
+    await anyio.to_thread.run_sync(lambda: reap_scratch(find_scratch(run_id)))
+    return True

@@ -1,0 +1,287 @@
+"""Leagues whose rounds a commissioner decides: its program runs, and is spoken to, as in tournaments in a folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import sqlalchemy as sa
+from support.observatory import add_account, run_server
+from support.observatory_kit import QUICK, Platform, Subject, World, add_policy, open_platform, seed
+
+from coworld_core.errors import UsageError
+from observatory.api.leagues import LeagueError, create_league, set_terms
+from observatory.operating.overview import leagues
+from observatory.services import Services, open_services
+from observatory.settings import Settings
+from observatory.store.models import (
+    CommissionEvent,
+    Division,
+    EpisodeRequest,
+    EpisodeScore,
+    Event,
+    League,
+    Membership,
+    PolicyVersion,
+    Round,
+    RoundResult,
+    Tally,
+    User,
+)
+from observatory.work.seasons import change_league
+
+pytestmark = pytest.mark.timeout(300)
+
+PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
+ARENA = Subject(PAINT, "{{PAINTARENA_IMAGE}}", "paintarena", ("python", "-m", "paintarena.players.sweep"))
+FRONTIER = Subject(PAINT, "{{PAINTARENA_IMAGE}}", "paintarena", ("python", "-m", "paintarena.players.frontier"))
+
+
+async def _commission(services: Services, world: World, commissioner: str, **terms: Any) -> None:
+    async with services.database.writing() as session:
+        await set_terms(session, world.league, every=0, terms={"commissioner_runnable_id": commissioner, **terms})
+
+
+async def _rounds(services: Services) -> list[Round]:
+    async with services.database.reading() as session:
+        return list((await session.scalars(sa.select(Round).order_by(Round.created_at, Round.id))).unique())
+
+
+async def _until(services: Services, *statuses: str, seconds: float = 200) -> list[Round]:
+    """Rounds once the first ones have ended like this."""
+    with anyio.fail_after(seconds):
+        while True:
+            rounds = await _rounds(services)
+            if [row.status for row in rounds[: len(statuses)]] == list(statuses):
+                return rounds[: len(statuses)]
+            await anyio.sleep(0.1)
+
+
+async def _shown(services: Services) -> dict[str, Any]:
+    async with services.database.reading() as session:
+        [league] = await leagues(session)
+    return league
+
+
+async def _trouble(services: Services) -> str:
+    with anyio.fail_after(100):
+        while (found := (await _shown(services))["trouble"]) is None:  # noqa: ASYNC110 - bounded
+            await anyio.sleep(0.1)
+    return found
+
+
+async def _page(platform: Platform, path: str) -> str:
+    async with platform.client() as anybody:
+        answer = await anybody.get(f"{platform.url}{path}")
+    assert answer.status_code == 200
+    return answer.text
+
+
+async def _three(platform: Platform, world: World, *subjects: Subject) -> dict[str, str]:
+    """Three members; their policy versions by name."""
+    found: dict[str, str] = {}
+    for name, subject in zip(("ann", "bob", "cyd"), subjects or (QUICK,) * 3, strict=True):
+        account = await platform.account(name)
+        found[name] = await platform.policy(account, name, subject=subject)
+        await platform.join(world, found[name])
+    return found
+
+
+@pytest.mark.slow
+async def test_paint_arenas_commissioner_drives_a_league_with_a_promotion(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, packages=(PAINT,)) as platform:
+        services = platform.services
+        world = await seed(services, (await platform.account("house")).id, subject=ARENA)
+        versions = await _three(platform, world, ARENA, FRONTIER, ARENA)
+        async with services.database.writing() as session:
+            (await session.get_one(League, world.league)).variant_id = "quick"
+        await _commission(services, world, "two-divisions")
+        first, second = await _until(services, "completed", "completed")
+        async with services.database.writing() as session:
+            await change_league(session, world.league, "pause")
+        async with services.database.reading() as session:
+            divisions = {
+                row.name: row
+                for row in await session.scalars(sa.select(Division).where(Division.archived_at.is_(None)))
+            }
+            levels = {name: row.level for name, row in divisions.items()}
+            results = (await session.scalars(sa.select(RoundResult).where(RoundResult.round_id == first.id))).all()
+            members = (await session.scalars(sa.select(Membership))).unique().all()
+            games = Counter(await session.scalars(sa.select(EpisodeRequest.round_id)))
+            told = (await session.scalars(sa.select(Event).where(Event.event_type == "membership_moved"))).all()
+        assert levels == {"Challengers": 1, "Masters": 2}
+        # three met in both orders; then the two that were left
+        assert (games[first.id], games[second.id]) == (6, 2)
+        assert {row.division.name for row in (first, second)} == {"Challengers"}
+        best = {row.policy_version_id for row in results if row.rank == 1}
+        assert best == {versions["bob"]}, "the frontier painter is the better one"
+        assert first.round_display == {"masters": 1}
+        risen = next(row for row in members if row.policy_version_id == versions["bob"])
+        assert (risen.division.name, risen.status, risen.reason) == (
+            "Masters",
+            "competing",
+            "the best of the challengers",
+        )
+        assert any("bob:v1 moved from Challengers to Masters" in one.headline for one in told)
+        # its second round moved another one up: the state was kept, without which three would have been needed
+        assert second.round_display == {"masters": 2}
+        async with platform.client() as anybody:
+            lines = (await anybody.get(f"/v2/divisions/{divisions['Challengers'].id}/leaderboard")).json()
+        assert "bob" not in {line["player_name"] for line in lines}
+        shown = await _page(platform, f"/leagues/{world.league}")
+        assert "The commissioner two-divisions decides" in shown
+        shown = await _page(platform, f"/leagues/{world.league}/rounds/{first.id}")
+        assert "masters: 1" in shown
+        assert "bob:v1: Challengers → Masters: the best of the challengers" in shown
+
+
+BROKEN = {
+    "gone": "The commissioner exited with status 3.",
+    "nonsense": "has an unknown type: &#39;applause&#39;",
+    "stranger": "nobody competes as",
+}
+
+
+@pytest.mark.parametrize("vice", BROKEN)
+async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: Path, vice: str) -> None:
+    async with open_platform(tmp_path) as platform:
+        services = platform.services
+        world = await seed(services, (await platform.account("house")).id)
+        await _three(platform, world)
+        await _commission(services, world, vice)
+        [failed] = await _until(services, "failed")
+        trouble = await _trouble(services)
+        assert trouble == failed.error
+        for path in (f"/leagues/{world.league}", f"/leagues/{world.league}/rounds/{failed.id}"):
+            assert BROKEN[vice] in await _page(platform, path)
+        async with services.database.reading() as session:
+            assert await session.scalar(sa.select(sa.func.count()).select_from(Tally)) == 0
+            assert (await session.scalars(sa.select(RoundResult))).all() == []
+        # another commissioner is a matter for a new season; with it, the league plays
+        async with services.database.writing() as session:
+            with pytest.raises(LeagueError, match="begun with another commissioner"):
+                await set_terms(session, world.league, terms={"commissioner_runnable_id": "honest"})
+        async with services.database.writing() as session:
+            await change_league(session, world.league, "season")
+        await _commission(services, world, "honest")
+        with anyio.fail_after(200):
+            while not any(row.status == "completed" for row in await _rounds(services)):  # noqa: ASYNC110 - bounded
+                await anyio.sleep(0.1)
+        assert (await _shown(services))["trouble"] is None
+
+
+async def test_a_commissioner_that_never_answers_is_said(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        services = platform.services
+        world = await seed(services, (await platform.account("house")).id)
+        await _three(platform, world)
+        await _commission(services, world, "never")
+        assert (await _trouble(services)).startswith("The commissioner has not started:")
+        assert "The commissioner has not started:" in await _page(platform, f"/leagues/{world.league}")
+        assert await _rounds(services) == []
+
+
+async def test_a_round_that_takes_too_long_counts_nowhere(tmp_path: Path) -> None:
+    # nobody plays: the round waits for ever
+    async with open_platform(tmp_path, parallel=0) as platform:
+        services = platform.services
+        world = await seed(services, (await platform.account("house")).id)
+        await _three(platform, world)
+        await _commission(services, world, "honest", lifetime_seconds=2)
+        [failed] = await _until(services, "failed")
+        assert failed.error == "The round was not complete after 2 s."
+        async with services.database.reading() as session:
+            of_round = EpisodeRequest.round_id == failed.id
+            assert set(await session.scalars(sa.select(EpisodeRequest.status).where(of_round))) == {"cancelled"}
+
+
+async def test_only_commissioners_that_a_package_here_declares_run(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    async with open_platform(tmp_path) as platform:
+        services = platform.services
+        eve = await platform.account("eve")
+        own = {"id": "own", "name": "Own", "type": "commissioner", "description": "Eve's.", "image": "coworld-quick"}
+        world = await seed(services, eve.id, commissioner=[{**own, "run": ["touch", str(marker)]}])
+        await _three(platform, world)
+        await _commission(services, world, "own")
+        assert "is declared by none of the packages of this machine" in await _trouble(services)
+        assert not marker.exists()
+        assert await _rounds(services) == []
+
+
+async def test_a_commissioner_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        ann = await platform.account("ann")
+        await seed(platform.services, ann.id)
+        async with platform.services.database.writing() as session:
+            with pytest.raises(UsageError, match="no commissioner 'gon' in its manifest") as refused:
+                await create_league(session, "new", coworld="quick", terms={"commissioner_runnable_id": "gon"})
+            assert "honest" in (refused.value.hint or "")
+            with pytest.raises(LeagueError, match="No commissioner is named"):
+                await create_league(session, "new", coworld="quick", terms={"pairing": "commissioner"})
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_platforms")
+async def test_a_server_killed_in_the_middle_of_a_round_goes_on(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path / "observatory")
+    await add_account(settings, "ann")
+    where, log = ["--data", str(settings.data), "--json"], tmp_path / "log"
+    plays = ["--backend", "process", "--package", str(QUICK.directory), "--parallel", "1", "--lease", "3"]
+    async with open_services(settings) as services:
+        async with services.database.reading() as session:
+            owner = (await session.scalars(sa.select(User.id))).one()
+        world = await seed(services, owner)
+        for name in ("ann", "bob", "cyd", "dan"):
+            if name != "ann":
+                await add_account(settings, name)
+            async with services.database.reading() as session:
+                user = (await session.scalars(sa.select(User.id).where(User.name == name))).one()
+            version = await add_policy(services, user, name)
+            async with services.database.writing() as session:
+                row = await session.get_one(PolicyVersion, version)
+                session.add(
+                    Membership(
+                        league_id=world.league,
+                        division_id=world.division,
+                        policy_version_id=row.id,
+                        user_id=user,
+                        is_champion=True,
+                    )
+                )
+        await _commission(services, world, "honest")
+
+        async def over() -> int:
+            async with services.database.reading() as session:
+                done = sa.select(sa.func.count()).where(EpisodeRequest.status == "completed")
+                return await session.scalar(done) or 0
+
+        for least in (3, 7):
+            async with run_server(["serve", "--port", "0", *where, *plays], log=log) as (server, _):
+                with anyio.fail_after(100):
+                    while await over() < least:  # noqa: ASYNC110 - in another process
+                        await anyio.sleep(0.05)
+                server.kill()
+                await server.wait()
+            assert await over() < 12
+        async with run_server(["serve", "--port", "0", *where, *plays], log=log):
+            [first] = await _until(services, "completed")
+            async with services.database.writing() as session:
+                await change_league(session, world.league, "pause")
+        async with services.database.reading() as session:
+            of_round = sa.select(EpisodeRequest.id).where(EpisodeRequest.round_id == first.id)
+            assert len((await session.scalars(of_round)).all()) == 12, "four, each with each other in both orders"
+            scores = sa.select(sa.func.count()).where(EpisodeScore.episode_request_id.in_(of_round))
+            assert await session.scalar(scores) == 24
+            of_league = CommissionEvent.league_id == world.league
+            kinds = [
+                row.partition('"kind":"')[2].partition('"')[0]
+                for row in await session.scalars(sa.select(CommissionEvent.event).where(of_league).order_by("number"))
+            ]
+            seats = await session.scalar(sa.select(sa.func.count()).where(EpisodeScore.division_id.is_not(None)))
+            assert await session.scalar(sa.select(sa.func.sum(Tally.episodes))) == seats
+        # the round was scheduled once, whoever was spoken to about it
+        assert kinds[:5] == ["league_set", "league_set", "rounds_due", "round_scheduled", "round_decided"]

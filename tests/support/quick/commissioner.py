@@ -1,0 +1,39 @@
+"""The commissioner of Paint Arena, but for what its argument has it do wrong in a round."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from typing import Any
+
+from paintarena import commissioner
+
+VICE = sys.argv[1]
+Message = dict[str, Any]
+
+
+class Broken(commissioner.Conversation):
+    """A conversation that goes wrong once a round begins."""
+
+    def answer(self, message: Message) -> list[Message]:
+        """What to say to a message."""
+        said = super().answer(message)
+        if message["type"] not in ("round_start", "episodes_rejected"):
+            return said
+        if VICE == "gone":
+            raise SystemExit(3)
+        if VICE == "nonsense":
+            return [{"type": "applause"}]
+        if VICE == "stranger":
+            start = self.start["variants"][0]
+            roster = [str(uuid.uuid4()) for _ in range(start["num_agents"])]
+            wish = {"request_id": "game-1", "variant_id": start["id"], "policy_version_ids": roster}
+            return [{"type": "schedule_episodes", "episodes": [wish]}]
+        return said
+
+
+if VICE == "never":
+    sys.exit(3)
+commissioner.Conversation = Broken
+asyncio.run(commissioner.main())
