@@ -52,7 +52,8 @@ class Trials:
         answer = self._answer(source)
         if (reason := answer.get("reason")) is not None:
             raise not_wrappable(source, reason, hint=answer.get("hint"))
-        return WrappedGame(**{**answer, "needs": tuple(answer["needs"])})
+        answer["needs"] = tuple(answer["needs"])
+        return WrappedGame(**answer)
 
     def refusal(self, source: str) -> str | None:
         """Why a game cannot be wrapped; None where it can.
