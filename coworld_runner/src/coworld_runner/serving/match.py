@@ -341,19 +341,17 @@ class Match:
 
     def _show(self) -> None:
         """Send every seat its observation, and every spectator the state."""
-        to_act = self._play.to_act
         # The game waits for those whose turn it is.
-        for slot in (*to_act, *(other for other in range(self._config.seats) if other not in to_act)):
-            if (outbox := self._seats[slot].outbox) is not None:
-                outbox.put(self._observe(slot))
+        for slot, seat in sorted(enumerate(self._seats), key=lambda one: one[0] not in self._play.to_act):
+            if seat.outbox is not None:
+                seat.outbox.put(self._observe(slot))
         self._viewers.show(self._frame, **self._countdown.told())
 
     async def _wait_for_moves(self) -> None:
         """Wait until every seat that is to act has acted or is out of time."""
         waited, named, turns_left = False, False, 3
         while self._failure is None and (waiting := self._waiting()):
-            waited = True
-            now = time.monotonic()
+            waited, now = True, time.monotonic()
             asked = min(seat.asked for seat in waiting.values())
             deadline = max(seat.deadline for seat in waiting.values())
             if now >= deadline:
@@ -366,7 +364,8 @@ class Match:
                 named = True
                 self._viewers.show(self._frame, waiting_for=list(waiting), waited=round(now - asked, 1))
             else:
-                await self._heard_until(deadline if named else min(deadline, asked + SLOW))
+                self._heard = anyio.Event()
+                await _set_or_late(self._heard, deadline if named else min(deadline, asked + SLOW))
         if not waited:
             # Give connections a turn even when there is no need to wait.
             await anyio.lowlevel.checkpoint()
@@ -378,18 +377,7 @@ class Match:
 
     def _waiting(self) -> dict[int, _Seat]:
         """The seats whose moves are awaited; a seat that nobody has ever taken is not waited for."""
-        seats = ((slot, self._seats[slot]) for slot in self._play.to_act)
-        return {slot: seat for slot, seat in seats if not seat.acted and seat.seen}
-
-    async def _heard_until(self, when: float) -> None:
-        """Wait for an action or a failure, until a time."""
-        self._heard = anyio.Event()
-        # A cancel scope for each move would take longer than most rules do.
-        timer = asyncio.get_running_loop().call_later(when - time.monotonic(), self._heard.set)
-        try:
-            await self._heard.wait()
-        finally:
-            timer.cancel()
+        return {slot: seat for slot in self._play.to_act if not (seat := self._seats[slot]).acted and seat.seen}
 
     async def _wait_for_tick(self, due: float) -> float:
         assert isinstance(self._config.pace, Ticks)
@@ -425,6 +413,16 @@ class Match:
         legal = self._play.legal(slot) if self._started and not self._seats[slot].acted else []
         told = f',"legal":[{",".join(legal)}]' if legal else ""
         return f'{{"type":"refused","tick":{self._play.tick},"reason":{compact(reason)}{told}}}'
+
+
+async def _set_or_late(event: anyio.Event, when: float) -> None:
+    """Wait for an event, until a time; it is set then, too."""
+    # A cancel scope for each move would take longer than most rules do.
+    timer = asyncio.get_running_loop().call_later(when - time.monotonic(), event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
 
 
 def _read_act(message: str | bytes) -> tuple[int, Any, str]:

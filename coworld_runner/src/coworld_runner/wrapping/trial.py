@@ -52,7 +52,6 @@ class Trials:
         answer = self._answer(source)
         if (reason := answer.get("reason")) is not None:
             raise not_wrappable(source, reason, hint=answer.get("hint"))
-        # JSON knows no tuples
         answer["needs"] = tuple(answer["needs"])
         return WrappedGame(**answer)
 
