@@ -153,6 +153,7 @@ TABLE: dict[str, Row] = {
     "POST /v2/leagues/{league_id}/campaign/{part}": Row(KNOWN, params={"part": "prompt"}),
     "GET /v2/coworlds/{coworld_id}/documentation": Row(PRIVATE),
     "POST /v2/divisions/{division_id}/power-analysis": Row(KNOWN),
+    "POST /v2/leagues/{league_id}/lobbies": Row(KNOWN),
     "POST /v2/counterfactual-evals": Row(KNOWN),
     "GET /v2/counterfactual-evals/{evaluation_id}": Row(KNOWN, params={"evaluation_id": "x"}),
 }
