@@ -54,6 +54,8 @@ VIEWER = {
 <script defer src="classic.js"></script>
 <script type="importmap">{"imports": {"numbers": "./assets/numbers.mjs"}}</script>
 <script type="module" crossorigin src="./assets/main.js"></script>
+<script type="module">const end = "</b>";
+import { part } from "./assets/part.js"; document.title += part() + end;</script>
 </head><body><p id="replay">waiting</p><p id="rest"></p><img id="picture" src="assets/dot.svg"></body></html>
 """,
     "classic.js": 'window.classic = document.getElementById("rest") ? "classic" : "too early";',
@@ -107,7 +109,7 @@ def test_a_replay_of_a_static_viewer(pages: Pages, tmp_path: Path) -> None:
     expect(page.locator("#replay")).to_have_text("quick replay of seed 4")
     expect(page.locator("#rest")).to_have_text(REST)
     expect(page.locator("#replay")).to_have_css("color", "rgb(1, 2, 3)")
-    expect(page).to_have_title("Quick & small")
+    expect(page).to_have_title("Quick & smallpart of main</b>")
     notebook = tmp_path / "notebook.html"
     whole = ReplayPage((tmp_path / "page.html").read_text(encoding="utf-8"))
     notebook.write_text(f"<!doctype html>{whole._repr_html_()}", encoding="utf-8")

@@ -107,6 +107,8 @@ class _Writer(HTMLParser):
         """Files that nothing asks for any more."""
         self._inside = ""
         """Type of the script that is being read, if it is one that is changed."""
+        self._text = ""
+        """That script, as far as it has been read."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -147,15 +149,18 @@ class _Writer(HTMLParser):
         self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
-        if not (tag == "script" and self._inside == "importmap"):
-            self.written.append(f"</{tag}>")
-        self._inside = "" if tag == "script" else self._inside
+        inside, text, self._inside, self._text = self._inside, self._text, "", ""
+        if inside == "importmap":
+            self._take_map(text)
+            return
+        if inside == "module":
+            self.written.append(self._linked(text, VIEWER_PAGE))
+        self.written.append(f"</{tag}>")
 
     def handle_data(self, data: str) -> None:
-        if self._inside == "module":
-            data = self._linked(data, VIEWER_PAGE)
-        if self._inside == "importmap":
-            self._take_map(data)
+        # a script may come in pieces
+        if self._inside:
+            self._text += data
         else:
             self.written.append(data)
 
