@@ -14,6 +14,7 @@ from support.observatory_kit import QUICK, Platform, Subject, World, add_policy,
 
 from coworld_core.errors import UsageError
 from observatory.api.leagues import LeagueError, create_league, set_terms
+from observatory.api.standings import standings
 from observatory.operating.overview import leagues
 from observatory.services import Services, open_services
 from observatory.settings import Settings
@@ -99,7 +100,7 @@ async def test_paint_arenas_commissioner_drives_a_league_with_a_promotion(tmp_pa
         async with services.database.writing() as session:
             (await session.get_one(League, world.league)).variant_id = "quick"
         await _commission(services, world, "two-divisions")
-        first, second = await _until(services, "completed", "completed")
+        first, second, third = await _until(services, "completed", "completed", "completed")
         async with services.database.writing() as session:
             await change_league(session, world.league, "pause")
         async with services.database.reading() as session:
@@ -128,9 +129,12 @@ async def test_paint_arenas_commissioner_drives_a_league_with_a_promotion(tmp_pa
         assert any("bob:v1 moved from Challengers to Masters" in one.headline for one in told)
         # its second round moved another one up: the state was kept, without which three would have been needed
         assert second.round_display == {"masters": 2}
-        async with platform.client() as anybody:
-            lines = (await anybody.get(f"/v2/divisions/{divisions['Challengers'].id}/leaderboard")).json()
-        assert "bob" not in {line["player_name"] for line in lines}
+        # the two masters met, and who lost is back, in the table below at once
+        assert third.division.name == "Masters"
+        async with services.database.reading() as session:
+            lines = await standings(session, divisions["Challengers"].id)
+        assert {line.name for line in lines} == {"ann", "cyd"}
+        assert all(line.rating is not None for line in lines)
         shown = await _page(platform, f"/leagues/{world.league}")
         assert "The commissioner two-divisions decides" in shown
         shown = await _page(platform, f"/leagues/{world.league}/rounds/{first.id}")
@@ -141,6 +145,7 @@ async def test_paint_arenas_commissioner_drives_a_league_with_a_promotion(tmp_pa
 BROKEN = {
     "gone": "The commissioner exited with status 3.",
     "nonsense": "has an unknown type: &#39;applause&#39;",
+    "late": "has an unknown type: &#39;applause&#39;",
     "stranger": "nobody competes as",
 }
 
@@ -160,6 +165,8 @@ async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: 
         async with services.database.reading() as session:
             assert await session.scalar(sa.select(sa.func.count()).select_from(Tally)) == 0
             assert (await session.scalars(sa.select(RoundResult))).all() == []
+            counts = set(await session.scalars(sa.select(EpisodeScore.division_id)))
+            assert counts == ({None} if vice == "late" else set()), "what was played counts nowhere"
         # another commissioner is a matter for a new season; with it, the league plays
         async with services.database.writing() as session:
             with pytest.raises(LeagueError, match="begun with another commissioner"):
@@ -182,6 +189,25 @@ async def test_a_commissioner_that_never_answers_is_said(tmp_path: Path) -> None
         assert (await _trouble(services)).startswith("The commissioner has not started:")
         assert "The commissioner has not started:" in await _page(platform, f"/leagues/{world.league}")
         assert await _rounds(services) == []
+
+
+@pytest.mark.slow
+async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, empty_postgres: str) -> None:
+    async with open_platform(tmp_path, database=empty_postgres) as platform:
+        services = platform.services
+        world = await seed(services, (await platform.account("house")).id)
+        await _three(platform, world)
+        await _commission(services, world, "honest")
+        await _until(services, "completed", "completed")
+        async with services.database.writing() as session:
+            await change_league(session, world.league, "season")
+        await _commission(services, world, "late")
+        with anyio.fail_after(100):
+            while not (failed := [row for row in await _rounds(services) if row.status == "failed"]):  # noqa: ASYNC110
+                await anyio.sleep(0.1)
+        assert "applause" in (failed[0].error or "")
+        async with services.database.reading() as session:
+            assert await session.scalar(sa.select(sa.func.count()).select_from(Tally)) == 0
 
 
 async def test_a_round_that_takes_too_long_counts_nowhere(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ class Broken(commissioner.Conversation):
     def answer(self, message: Message) -> list[Message]:
         """What to say to a message."""
         said = super().answer(message)
+        if VICE == "late" and said and said[0]["type"] == "round_complete":
+            return [{"type": "applause"}]
         if message["type"] not in ("round_start", "episodes_rejected"):
             return said
         if VICE == "gone":

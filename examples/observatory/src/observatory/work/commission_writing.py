@@ -29,7 +29,7 @@ from .ordering import Order, add_episodes
 from .placing import put_out
 from .scheduling import block_seed, round_configs
 from .scores import discount
-from .seasons import COMMISSIONED, keep_report
+from .seasons import COMMISSIONED, keep_report, replace_report
 from .table import report_of
 from .terms import LeagueTerms, describe_division
 
@@ -232,6 +232,9 @@ class _Writing:
         await session.flush()
         row.round_config = {**row.round_config, "moves": await self._move(event.moves)}
         await keep_report(session, row, self._report(row.division_id))
+        # whoever comes to another division stands in its table at once, not after its next round
+        for division in {division_key(move.division) for move in event.moves} - {row.division_id}:
+            await replace_report(session, division, season.number, self._report(division))
         if (most := self._terms.faults) is not None:
             for member in season.members.values():
                 await put_out(session, await session.get_one(Membership, member.membership_id), most=most)

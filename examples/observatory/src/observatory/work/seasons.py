@@ -26,6 +26,7 @@ __all__ = [
     "last_report",
     "locked_league",
     "names_of",
+    "replace_report",
     "risers",
     "state_of",
     "subjects_in",
@@ -83,26 +84,27 @@ async def last_report(session: AsyncSession, division_id: str, season: int) -> J
     )
 
 
-async def keep_report(session: AsyncSession, row: Round, report: JsonObject, state: JsonObject | None = None) -> None:
-    """Keep how a division stood after a round, and what its next table goes on from.
+async def keep_report(session: AsyncSession, row: Round, report: JsonObject) -> None:
+    """Keep how a division stood after a round.
 
-    How pairs did, and that state, are of interest as they are now; all of them after every round would be more than
-    all scores.
+    How pairs did is of interest as it is now; all of them after every round would be more than all scores.
     """
-    before = (
-        await session.execute(
-            sa.select(Round.id, Round.report)
-            .where(Round.division_id == row.division_id, Round.season == row.season, Round.report.is_not(None))
-            .order_by(Round.round_number.desc())
-            .limit(1)
-        )
-    ).first()
+    before = await last_report(session, row.division_id, row.season)
     if before is not None:
-        await session.execute(
-            sa.update(Round).where(Round.id == before[0]).values(report={**(before[1] or {}), "pairs": []}, state=None)
-        )
-    await session.execute(sa.update(Round).where(Round.id == row.id).values(report=report, state=state))
+        await replace_report(session, row.division_id, row.season, {**before, "pairs": []})
+    await session.execute(sa.update(Round).where(Round.id == row.id).values(report=report))
     await session.flush()
+
+
+async def replace_report(session: AsyncSession, division_id: str, season: int, report: JsonObject) -> None:
+    """Have the last report of a division say something else, if there is one."""
+    last = (
+        sa.select(Round.id)
+        .where(Round.division_id == division_id, Round.season == season, Round.report.is_not(None))
+        .order_by(Round.round_number.desc())
+        .limit(1)
+    )
+    await session.execute(sa.update(Round).where(Round.id == last.scalar_subquery()).values(report=report))
 
 
 async def close_season(session: AsyncSession, league: League) -> Season:
