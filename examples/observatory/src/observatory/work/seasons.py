@@ -84,27 +84,28 @@ async def last_report(session: AsyncSession, division_id: str, season: int) -> J
     )
 
 
-async def keep_report(session: AsyncSession, row: Round, report: JsonObject) -> None:
-    """Keep how a division stood after a round.
+async def keep_report(session: AsyncSession, row: Round, report: JsonObject, state: JsonObject | None = None) -> None:
+    """Keep how a division stood after a round, and what its next table goes on from.
 
-    How pairs did is of interest as it is now; all of them after every round would be more than all scores.
+    How pairs did, and that state, are of interest as they are now; all of them after every round would be more than
+    all scores.
     """
     before = await last_report(session, row.division_id, row.season)
     if before is not None:
         await replace_report(session, row.division_id, row.season, {**before, "pairs": []})
-    await session.execute(sa.update(Round).where(Round.id == row.id).values(report=report))
+    await session.execute(sa.update(Round).where(Round.id == row.id).values(report=report, state=state))
     await session.flush()
 
 
 async def replace_report(session: AsyncSession, division_id: str, season: int, report: JsonObject) -> None:
-    """Have the last report of a division say something else, if there is one."""
+    """Have the last report of a division say something else, if there is one; no table goes on from it then."""
     last = (
         sa.select(Round.id)
         .where(Round.division_id == division_id, Round.season == season, Round.report.is_not(None))
         .order_by(Round.round_number.desc())
         .limit(1)
     )
-    await session.execute(sa.update(Round).where(Round.id == last.scalar_subquery()).values(report=report))
+    await session.execute(sa.update(Round).where(Round.id == last.scalar_subquery()).values(report=report, state=None))
 
 
 async def close_season(session: AsyncSession, league: League) -> Season:
