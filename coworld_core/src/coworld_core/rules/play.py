@@ -153,7 +153,7 @@ class Play:
             kind = type(actions)  # pyright: ignore[reportUnknownVariableType]
             if kind not in self._sequences:
                 if issubclass(kind, Sequence):
-                    self._sequences.add(type(actions))
+                    self._sequences.add(kind)  # pyright: ignore[reportUnknownArgumentType]
                 elif isinstance(actions, Iterable):
                     actions = list(cast("Iterable[Any]", actions))
                 else:
