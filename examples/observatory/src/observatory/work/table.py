@@ -258,7 +258,7 @@ def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] 
         over: Why no round follows.
         among: Only these; by default everybody.
     """
-    standings = tournament.standings()
+    standings = tuple(tournament.standings())
     shown = {one.name for one in standings} if among is None else set(among)
     rounds = tournament.field().rounds_entered()
     remarks = tournament.report().remarks if over in _REMARKS else ()
