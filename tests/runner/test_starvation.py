@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from coworld_core.episode.outcome import Exit
 from coworld_runner._connections import Connections
 from coworld_runner.backend import Endpoint
 from coworld_runner.episode.starvation import (
@@ -209,6 +210,7 @@ class _Stub:
     pids: tuple[int, ...]
     address: str
     directory: Path
+    exit: Exit | None = None
 
     @property
     def spec(self) -> Any:
@@ -230,3 +232,19 @@ def test_units_that_cannot_be_seen_are_not_judged(tmp_path: Path) -> None:
     alone = StarvationMeter(units[0], [], tick=0.05)
     alone.look()
     assert alone.read() is None
+
+
+def test_a_player_that_ended_before_it_could_be_seen_is_missing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        ended = Exit(reason="exited", code=0)
+        players: list[Any] = [
+            _Stub("player-0", (), address, tmp_path, exit=ended),
+            _Stub("player-1", (), address, tmp_path),
+        ]
+        for pids, missing in (((os.getpid(),), ("player-0",)), ((), ())):
+            # where not even the game can be seen, as on another machine, nobody is said to be missing
+            game: Any = _Stub("game", pids, address, tmp_path)
+            meter = StarvationMeter(game, players, tick=None)
+            meter.look()
+            assert tuple(unit.name for unit in meter.missing()) == missing

@@ -206,7 +206,7 @@ async def test_a_game_gets_configs_that_its_own_package_allows(tmp_path: Path) -
 def test_two_packages_do_not_stand_in_for_each_other(tmp_path: Path) -> None:
     own = OwnPackages((QUICK.directory, QUICK.directory, MISFITS.directory))
     assert set(own) == {"coworld-quick", "coworld-misfits"}
-    assert {program.runnable.type for program in own.programs("coworld-quick")} == {"game", "player"}
+    assert {program.runnable.type for program in own.programs("coworld-quick")} == {"game", "player", "commissioner"}
     with pytest.raises(CoworldError) as error:
         OwnPackages((QUICK.directory, declaring(tmp_path)))
     assert error.value.code == "package_conflict"

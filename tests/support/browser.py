@@ -28,7 +28,9 @@ _PATIENCE = 20_000
 
 _MOVED = "net::ERR_NETWORK_CHANGED"
 """Whatever is being loaded when a network comes or goes on this machine, as those of Docker do all the time."""
-_NO_FAULT = ("WebSocket connection to", _MOVED)
+_LOOKED_AT = "willReadFrequently"
+"""A test that waits for a picture reads its pixels again and again; no page of ours does."""
+_NO_FAULT = ("WebSocket connection to", _MOVED, _LOOKED_AT)
 
 
 def _visit(page: Page, url: str) -> None:

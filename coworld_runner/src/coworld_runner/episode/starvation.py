@@ -349,8 +349,13 @@ class StarvationMeter:
                 player.note(now, [*stretches, *player.window.last(now)], self._tick)
 
     def missing(self) -> tuple[Unit, ...]:
-        """Players that have not connected, though their processes are, or were, visible."""
-        return tuple(track.unit for track in self._players if track.seen and not track.connected)
+        """Players that have not connected, though their processes are, were, or would have been visible."""
+        return tuple(
+            track.unit
+            for track in self._players
+            # where the game can be seen, one that has not been had ended before the first look
+            if not track.connected and (track.seen or (self._game.seen and track.unit.exit is not None))
+        )
 
     def read(self) -> StarvationRecord | None:
         """The observations of the play; None if nothing of it could be observed or judged, or there was no play."""
