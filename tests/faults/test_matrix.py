@@ -534,8 +534,8 @@ async def test_a_fault_is_told_when_it_is_seen(arena: Arena) -> None:
             game_had_ended.append(any(old.kind == "unit_exited" and old.unit == "game" for old in heard))
         heard.append(event)
 
-    # the other player stays although its game has gone: which of them a stop reaches first must not matter
-    found = await arena.play(arena.plan("well", "hangs-after", "exits-3", connect_timeout=180), listeners=(listen,))
+    # a player that has met its game would leave with it: which of them a stop reaches first must not matter
+    found = await arena.play(arena.plan("well", "never-connects", "exits-3", connect_timeout=180), listeners=(listen,))
     assert game_had_ended == [False]
     ended, fault = found.position("unit_exited", unit="player-1"), found.position("fault_seen")
     assert 0 < ended < fault < found.position("unit_exited", unit="game")

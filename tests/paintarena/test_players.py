@@ -1,7 +1,11 @@
 """The players: how well they play on paper, and how they behave as processes."""
 
+import asyncio
+import json
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -10,9 +14,11 @@ from typing import Any, cast
 import pytest
 from support.misfit_kit import wait_until
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
 
 from paintarena import testing
-from paintarena.players import frontier, sweep
+from paintarena.players import client, frontier, sweep
 from paintarena.players.client import Observation
 from paintarena.rules import Board
 from paintarena.testing import DEADLINE, environment, running, small_config
@@ -186,3 +192,29 @@ def test_a_policy_needs_no_server() -> None:
     """A player starts without the libraries of the server: they would double its start."""
     heavy = "import sys, paintarena.players.frontier; print([name for name in sys.modules if 'coworld' in name])"
     assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_move_that_comes_too_late_costs_nobody_the_last_message(capsys: pytest.CaptureFixture[str]) -> None:
+    """The game is over before the player has answered: observation, scores and goodbye come all at once."""
+
+    def tell() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            protocol = ServerProtocol()
+            while not (events := protocol.events_received()):
+                protocol.receive_data(connection.recv(65536))
+            protocol.send_response(protocol.accept(cast("Request", events[0])))
+            connection.sendall(b"".join(protocol.data_to_send()))
+            protocol.send_text(json.dumps({"type": "observation"}).encode())
+            protocol.send_text(json.dumps({"type": "final", "slot": 1, "scores": [3, 4]}).encode())
+            protocol.send_close(1000, "the game is over")
+            connection.sendall(b"".join(protocol.data_to_send()))
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
+        served = threads.submit(tell)
+        asyncio.run(client.play(f"ws://127.0.0.1:{listener.getsockname()[1]}/player", lambda _: "up", name="late"))
+        served.result(DEADLINE)
+    assert capsys.readouterr().out == "late: slot 1 ends with 4 of [3, 4]\n"

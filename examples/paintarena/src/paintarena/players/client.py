@@ -4,6 +4,7 @@ A player ends its process with 0 after the game, and with 1 and one clear line w
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -93,32 +94,31 @@ async def play(url: str, policy: Policy, *, name: str) -> None:
         socket = await _connected(url)
         try:
             async with socket:
-                if await _converse(socket, policy, name=name):
-                    return
-        except ConnectionClosedOK as closed:
-            reason = closed.rcvd.reason if closed.rcvd else ""
-            print(f"{name}: the game closed the connection{f': {reason}' if reason else ''}", flush=True)
-            return
+                await _converse(socket, policy, name=name)
+                return
         except ConnectionClosedError:
             print(f"{name}: connection lost, trying again", flush=True)
 
 
-async def _converse(socket: ClientConnection, policy: Policy, *, name: str) -> bool:
-    """Answer observations; return True at the end of the game."""
+async def _converse(socket: ClientConnection, policy: Policy, *, name: str) -> None:
+    """Answer observations until the end of the game."""
     async for text in socket:
         message: Observation = json.loads(text)
         match message["type"]:
             case "observation":
-                await socket.send(json.dumps({"move": policy(message)}))
+                # the game may be over by now: what it said last is still to be read
+                with contextlib.suppress(ConnectionClosedOK):
+                    await socket.send(json.dumps({"move": policy(message)}))
             case "final":
                 scores = message["scores"]
                 print(f"{name}: slot {message['slot']} ends with {scores[message['slot']]} of {scores}", flush=True)
-                return True
+                return
             case "error":
                 print(f"{name}: the game says: {message.get('message', '')}", file=sys.stderr, flush=True)
             case _:
                 pass
-    return True
+    reason = f": {socket.close_reason}" if socket.close_reason else ""
+    print(f"{name}: the game closed the connection{reason}", flush=True)
 
 
 async def _connected(url: str) -> ClientConnection:
