@@ -37,7 +37,6 @@ from coworld_core.tournament.log import (
 from coworld_core.tournament.pairings import commissioner
 from coworld_core.tournament.standings import Tournament
 
-from ..store.closed import open_versions
 from ..store.models import (
     CommissionEvent,
     Coworld,
@@ -45,11 +44,9 @@ from ..store.models import (
     EpisodeRequest,
     League,
     Membership,
-    Policy,
-    PolicyVersion,
     Round,
 )
-from .placing import QUALIFYING
+from .placing import QUALIFYING, champions
 from .played import played_episodes
 from .queue import OVER
 from .scheduling import Candidate
@@ -138,20 +135,8 @@ def division_key(id: str) -> str:
 
 async def living_members(session: AsyncSession, league_id: str) -> dict[str, Member]:
     """Who competes in a league, by subject, in the order in which they came."""
-    rows = await session.scalars(
-        sa.select(Membership)
-        .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)
-        .join(Policy, Policy.id == PolicyVersion.policy_id)
-        .where(
-            Membership.league_id == league_id,
-            Membership.end_time.is_(None),
-            # also those whom the commissioner has compete no more: it may change its mind
-            Membership.status != QUALIFYING,
-            Membership.is_champion,
-            open_versions(),
-        )
-        .order_by(Membership.created_at, Membership.id)
-    )
+    # also those whom the commissioner has compete no more: it may change its mind
+    rows = await session.scalars(champions(Membership.league_id == league_id, Membership.status != QUALIFYING))
     return {
         row.player_id or row.user_id: Member(
             membership_id=row.id,

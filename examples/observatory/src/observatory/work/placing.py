@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -31,7 +33,7 @@ from .queue import OVER
 from .scheduling import Candidate, episode_configs, plan_config
 from .terms import LeagueTerms
 
-__all__ = ["CHECK", "QUALIFYING", "check_newcomers", "crown", "place", "put_out"]
+__all__ = ["CHECK", "QUALIFYING", "champions", "check_newcomers", "crown", "place", "put_out"]
 
 CHECK = "qualification"
 """``EpisodeRequest.source`` of the episode that somebody new plays with itself."""
@@ -39,6 +41,21 @@ QUALIFYING = "qualifying"
 """``Membership.status`` until that is over."""
 _TRIES = 3
 """How often the check is begun again where something else than the policy failed."""
+
+
+def champions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """The champions of their owners that may play, in the order in which they came.
+
+    Args:
+        conditions: Further ones, on ``Membership``.
+    """
+    return (
+        sa.select(Membership)
+        .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)
+        .join(Policy, Policy.id == PolicyVersion.policy_id)
+        .where(*conditions, Membership.end_time.is_(None), Membership.is_champion, open_versions())
+        .order_by(Membership.created_at, Membership.id)
+    )
 
 
 async def place(session: AsyncSession, submission: Submission, version: PolicyVersion) -> None:

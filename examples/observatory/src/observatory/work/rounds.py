@@ -29,7 +29,6 @@ from coworld_runner.tournament.pairings import find_pairing
 
 from ..operating.closing import sweep_closed
 from ..services import Services
-from ..store.closed import open_versions
 from ..store.columns import now
 from ..store.database import Database
 from ..store.models import (
@@ -39,13 +38,11 @@ from ..store.models import (
     EpisodeScore,
     League,
     Membership,
-    Policy,
-    PolicyVersion,
     Round,
     RoundResult,
 )
 from .ordering import Order, add_episodes
-from .placing import check_newcomers, put_out
+from .placing import champions, check_newcomers, put_out
 from .played import played_episodes
 from .scheduling import Candidate, block_seed, round_configs
 from .seasons import CONTINUOUS, close_season, keep_report
@@ -180,7 +177,7 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         begins = not (report or {}).get("over")
     if not closes and not begins:
         return None
-    members = (await session.scalars(_champions(division_id))).unique().all()
+    members = (await session.scalars(_competing(division_id))).unique().all()
     coworld = await session.get(Coworld, league.game.coworld_id)
     if coworld is None or (len(members) < 2 and not closes):
         return None
@@ -206,20 +203,8 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
     )
 
 
-def _champions(division_id: str) -> sa.Select[Any]:
-    return (
-        sa.select(Membership)
-        .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)
-        .join(Policy, Policy.id == PolicyVersion.policy_id)
-        .where(
-            Membership.division_id == division_id,
-            Membership.end_time.is_(None),
-            Membership.status == "competing",
-            Membership.is_champion,
-            open_versions(),
-        )
-        .order_by(Membership.created_at, Membership.id)
-    )
+def _competing(division_id: str) -> sa.Select[Any]:
+    return champions(Membership.division_id == division_id, Membership.status == "competing")
 
 
 async def _stored(
@@ -311,7 +296,7 @@ async def _close(session: AsyncSession, row: Round, table: Table, terms: LeagueT
     await keep_report(session, row, table.report, table.state)
     if terms.faults is None:
         return False
-    members = (await session.scalars(_champions(row.division_id))).unique().all()
+    members = (await session.scalars(_competing(row.division_id))).unique().all()
     gone = [await put_out(session, member, most=terms.faults) for member in members]
     await session.flush()
     return any(gone)
@@ -333,7 +318,7 @@ async def _end_season(session: AsyncSession, over: Division) -> None:
             .limit(1)
         )
         begun = last.first()
-        count = _champions(division).with_only_columns(sa.func.count(Membership.id)).order_by(None)
+        count = _competing(division).with_only_columns(sa.func.count(Membership.id)).order_by(None)
         if not (begun[0] or {}).get("over") if begun else (await session.scalar(count) or 0) > 1:
             return
     await close_season(session, league)
