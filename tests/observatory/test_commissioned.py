@@ -32,6 +32,7 @@ from observatory.store.models import (
     Tally,
     User,
 )
+from observatory.work import commissioned
 from observatory.work.seasons import change_league
 
 pytestmark = pytest.mark.timeout(300)
@@ -189,6 +190,26 @@ async def test_a_commissioner_that_never_answers_is_said(tmp_path: Path) -> None
         assert (await _trouble(services)).startswith("The commissioner has not started:")
         assert "The commissioner has not started:" in await _page(platform, f"/leagues/{world.league}")
         assert await _rounds(services) == []
+
+
+async def test_a_log_that_cannot_be_read_stops_its_league_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(commissioned, "_RETREAT_SECONDS", 0.1)
+    async with open_platform(tmp_path) as platform:
+        services = platform.services
+        world = await seed(services, (await platform.account("house")).id)
+        await _three(platform, world)
+        async with services.database.writing() as session:
+            torn = CommissionEvent(league_id=world.league, season=1, number=1, event='{"kind":"round_decided"}')
+            session.add(torn)
+        await _commission(services, world, "honest")
+        assert await _trouble(services) == "The server failed (ValidationError); its log says how."
+        assert f"League {world.league} cannot be looked after: an unexpected ValidationError." in caplog.text
+        # looked after again, without a restart
+        async with services.database.writing() as session:
+            await session.delete(await session.merge(torn))
+        await _until(services, "completed")
 
 
 @pytest.mark.slow

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import random
 import re
 from pathlib import Path
+from typing import cast
 
+import aiosqlite
 import anyio
+import anyio.lowlevel
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -243,6 +247,22 @@ def test_artifacts_nowhere() -> None:
     with pytest.raises(EnvironmentFault) as error:
         artifact_store("nothing://x")
     assert error.value.code == "bad_artifacts_url"
+
+
+async def test_a_connection_that_is_closed_and_stopped_at_once_ends(tmp_path: Path) -> None:
+    """So it is where a session's task is cancelled; a task that waited for ever kept the server from stopping."""
+    async with open_database(database_url(None, tmp_path)) as database:
+        connection = await database.engine.raw_connection()
+        driver = cast("aiosqlite.Connection", connection.driver_connection)
+        connection.detach()
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as closing:
+                closing.start_soon(driver.close)
+                await anyio.lowlevel.checkpoint()
+                driver.stop()
+            # nor does closing it again wait, nor stopping it
+            await driver.close()
+            await cast("asyncio.Future[None]", driver.stop())
 
 
 async def test_a_writer_that_is_cancelled_keeps_nobody_from_writing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -10,7 +11,8 @@ import sqlalchemy as sa
 from support.observatory_kit import Platform, World, open_platform, seed
 
 from coworld_core.errors import UsageError
-from observatory.store.models import EpisodeRequest, League, Round, RoundResult
+from observatory.store.columns import new_id
+from observatory.store.models import Division, EpisodeRequest, League, Round, RoundResult
 from observatory.work.rounds import advance
 from observatory.work.seasons import CONTINUOUS
 
@@ -72,6 +74,37 @@ async def test_a_config_that_fits_no_more_is_said(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="gone"):
             await advance(platform.services.database, world.division)
         assert await _rounds(platform) == []
+
+
+async def test_what_is_wrong_with_one_league_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Terms that a later version has written, say, or a stranger's pairing with a defect."""
+
+    def said() -> list[str]:
+        return [record.message for record in caplog.records if "plays no round" in record.message]
+
+    async with open_platform(tmp_path, backend="none") as platform:
+        ann, bob = await platform.account("ann"), await platform.account("bob")
+        world = await seed(platform.services, ann.id)
+        async with platform.services.database.writing() as session:
+            first = await session.get_one(League, world.league)
+            second = League(id=new_id("league"), name="Other", slug="other", game_id=first.game_id)
+            session.add(second)
+            await session.flush()
+            division = Division(id=new_id("div"), name="Main", level=1, league_id=second.id)
+            session.add(division)
+        sound = replace(world, league=second.id, division=division.id)
+        for owner in (ann, bob):
+            for one in (world, sound):
+                await platform.join(one, await platform.policy(owner, f"{owner.name}-{one.league}"))
+        async with platform.services.database.writing() as session:
+            for one, every in ((world, "often"), (sound, 0)):
+                league = await session.get_one(League, one.league)
+                league.commissioner_key, league.commissioner_config = CONTINUOUS, {"every_seconds": every}
+        with anyio.fail_after(60):
+            while not said() or not await _rounds(platform):  # noqa: ASYNC110 - bounded
+                await anyio.sleep(0.05)
+        assert {row.division_id for row in await _rounds(platform)} == {sound.division}
+    assert said() == [f"Division {world.division} plays no round: an unexpected ValidationError."]
 
 
 async def test_a_league_plays_on_while_its_server_runs(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
 
+from ..background import Endurance
 from ..store.columns import now
 from ..store.database import Database
 from ..store.models import WorkerRow
@@ -36,6 +36,7 @@ async def announced(database: Database, worker: Worker, backend: str, name: str)
         backend: What it plays with.
         name: The owner of its leases.
     """
+    endurance = Endurance(_log)
 
     async def say() -> None:
         row = WorkerRow(
@@ -45,12 +46,8 @@ async def announced(database: Database, worker: Worker, backend: str, name: str)
             await session.merge(row)
 
     async def say_on() -> None:
-        while True:
-            await anyio.sleep(EVERY_SECONDS)
-            try:
-                await say()
-            except (SQLAlchemyError, OSError) as error:
-                _log.warning("The worker cannot say that it is there: %s", error)
+        await anyio.sleep(EVERY_SECONDS)
+        await endurance.repeat(say, "The worker cannot say that it is there", seconds=EVERY_SECONDS)
 
     async with database.writing() as session:
         await session.execute(sa.delete(WorkerRow).where(WorkerRow.name == name))
@@ -61,9 +58,6 @@ async def announced(database: Database, worker: Worker, backend: str, name: str)
             yield
         finally:
             group.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True):
-                try:
-                    async with database.writing() as session:
-                        await session.execute(sa.delete(WorkerRow).where(WorkerRow.name == name))
-                except (SQLAlchemyError, OSError) as error:
-                    _log.warning("The worker cannot say that it has gone: %s", error)
+            with anyio.CancelScope(shield=True), endurance.trying("The worker cannot say that it has gone"):
+                async with database.writing() as session:
+                    await session.execute(sa.delete(WorkerRow).where(WorkerRow.name == name))

@@ -6,11 +6,12 @@ import datetime as dt
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
 
+from ..background import Endurance
 from ..services import Services
 from ..settings import Retention
 from ..store.audit import audit
@@ -35,7 +36,8 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
     """Throw away what is old now and then while the server runs, where a rule says what that is."""
     async with anyio.create_task_group() as tasks:
         if services.settings.retention != Retention():
-            tasks.start_soon(_prune_for_ever, services)
+            what = "Old episodes cannot be pruned yet"
+            tasks.start_soon(partial(Endurance(_log).repeat, partial(_prune, services), what, seconds=EVERY_SECONDS))
         yield
         tasks.cancel_scope.cancel()
 
@@ -98,13 +100,7 @@ def _old(rule: Retention) -> sa.Select[str]:
     )
 
 
-async def _prune_for_ever(services: Services) -> None:
-    while True:
-        try:
-            gone = await prune(services, services.settings.retention)
-        except (SQLAlchemyError, OSError) as error:
-            _log.warning("What is old cannot be thrown away yet: %s", error)
-        else:
-            if gone["episodes"]:
-                _log.info("Thrown away: %(files)s files, %(bytes)s bytes of %(episodes)s episodes", gone)
-        await anyio.sleep(EVERY_SECONDS)
+async def _prune(services: Services) -> None:
+    gone = await prune(services, services.settings.retention)
+    if gone["episodes"]:
+        _log.info("Pruned: %(files)s files, %(bytes)s bytes of %(episodes)s episodes", gone)

@@ -6,8 +6,8 @@ import logging
 
 import anyio
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
 
+from ..background import Endurance
 from .database import Database
 from .models import Counter
 
@@ -31,17 +31,15 @@ class Bell:
 
     async def watch(self, database: Database) -> None:
         """Look at the counter for as long as anybody waits; runs until cancelled."""
-        while True:
+
+        async def look() -> None:
             await self._wanted.wait()
-            try:
-                value = await last_revision(database)
-            except (SQLAlchemyError, OSError) as error:
-                _log.warning("Changes cannot be looked for: %s", error)
-            else:
-                if value != self._value:
-                    self._value = value
-                    self._ring()
-            await anyio.sleep(_LOOK_SECONDS)
+            value = await last_revision(database)
+            if value != self._value:
+                self._value = value
+                self._ring()
+
+        await Endurance(_log, repeats=False).repeat(look, "Changes cannot be looked for", seconds=_LOOK_SECONDS)
 
     async def beyond(self, revision: int, *, timeout: float) -> bool:
         """Wait for a change after the one of this number; False when there was none in time, or the server stops."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiosqlite
 import sqlalchemy as sa
-from sqlalchemy import event
+from sqlalchemy import event, make_url
+from sqlalchemy.dialects.sqlite.aiosqlite import SQLiteDialect_aiosqlite
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
@@ -113,13 +117,45 @@ def make_engine(url: str) -> AsyncEngine:
     """An engine that behaves alike on both databases."""
     sqlite = url.startswith("sqlite")
     if sqlite:
-        options = {"timeout": _BUSY_SECONDS, "factory": _SqliteConnection}
-        engine = create_async_engine(url, connect_args=options, pool_size=8, max_overflow=24)
+        creator = partial(_connect_sqlite, make_url(url))
+        engine = create_async_engine(url, async_creator=creator, pool_size=8, max_overflow=24)
         event.listen(engine.sync_engine, "connect", _sqlite_connected)
         event.listen(engine.sync_engine, "begin", _sqlite_begin)
     else:
         engine = create_async_engine(url, pool_size=8, max_overflow=24, pool_pre_ping=True)
     return engine
+
+
+async def _connect_sqlite(url: sa.URL) -> aiosqlite.Connection:
+    [path], options = SQLiteDialect_aiosqlite().create_connect_args(url)
+    open_file = partial(sqlite3.connect, path, timeout=_BUSY_SECONDS, factory=_SqliteConnection, **options)
+    return await _SqliteThread(open_file)
+
+
+class _SqliteThread(aiosqlite.Connection):
+    """A connection with its thread, which is told to stop once.
+
+    SQLAlchemy closes the connection of a cancelled task, and stops it when closing is cancelled as well. aiosqlite then
+    stops it a second time, and waits for the answer of a thread that has ended: a task is left behind that waits for
+    ever, and the event loop with it when it is closed (https://github.com/wapiti-scanner/wapiti/issues/802).
+
+    Args:
+        open_file: Opens the database, in the thread.
+    """
+
+    def __init__(self, open_file: Callable[[], sqlite3.Connection]) -> None:
+        super().__init__(open_file, iter_chunk_size=64)
+        self._thread.daemon = True
+        self._stopping = False
+        self._stopped: asyncio.Future[Any] | None = None
+
+    def stop(self) -> asyncio.Future[Any] | None:
+        """Stop the thread; returns a future of its end, where an event loop runs."""
+        if not self._stopping:
+            self._stopping = True
+            self._stopped = super().stop()
+        # each caller may give up waiting by itself
+        return None if self._stopped is None else asyncio.shield(self._stopped)
 
 
 class _SqliteConnection(sqlite3.Connection):

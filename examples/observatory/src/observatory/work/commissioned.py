@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 import anyio
 import sqlalchemy as sa
 from anyio.abc import TaskGroup
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.episode.events import BaseEvent, Notice
@@ -26,6 +25,7 @@ from coworld_core.tournament.log import RoundDecided
 from coworld_runner.commissioner.finding import FoundCommissioner, declared_commissioner
 from coworld_runner.tournament.commissioning import Chair
 
+from ..background import Endurance, report
 from ..runtime import Place, owner_name
 from ..services import Services
 from ..store.columns import new_id, now
@@ -45,6 +45,7 @@ _RETREAT_SECONDS = 5.0
 _MOST_RETREAT = 600.0
 """How long a commissioner that has failed is left alone: the double after each failure, up to this."""
 _log = logging.getLogger("observatory.work.commissioned")
+_endurance = Endurance(_log)
 
 
 @asynccontextmanager
@@ -79,24 +80,25 @@ class _Office:
 
     async def look_after(self, group: TaskGroup) -> None:
         """Play leagues on that nobody else does."""
-        while True:
-            try:
-                async with self.services.database.reading() as session:
-                    wanted = (League.commissioner_key == COMMISSIONED, League.disabled_at.is_(None))
-                    found = (await session.scalars(sa.select(League.id).where(*wanted))).all()
-                for league in found:
-                    failures = self.failures.setdefault(league, _Failures())
-                    if league not in self.busy and anyio.current_time() >= failures.until:
-                        self.busy.add(league)
-                        group.start_soon(self._keep, league)
-            except (SQLAlchemyError, OSError) as error:
-                _log.warning("Leagues with commissioners cannot be looked after: %s", error)
-            await anyio.sleep(_LOOK_SECONDS)
+
+        async def look() -> None:
+            async with self.services.database.reading() as session:
+                wanted = (League.commissioner_key == COMMISSIONED, League.disabled_at.is_(None))
+                found = (await session.scalars(sa.select(League.id).where(*wanted))).all()
+            for league in found:
+                failures = self.failures.setdefault(league, _Failures())
+                if league not in self.busy and anyio.current_time() >= failures.until:
+                    self.busy.add(league)
+                    group.start_soon(self._keep, league)
+
+        what = "Leagues with commissioners cannot be looked after"
+        await Endurance(_log, repeats=False).repeat(look, what, seconds=_LOOK_SECONDS)
 
     async def _keep(self, league: str) -> None:
         lease = _Lease(self.services, league)
         failures = self.failures[league]
         playing = _League(self.services, self.place, lease, failures)
+        what = f"League {league} cannot be looked after"
         try:
             if not await lease.take():
                 return
@@ -108,18 +110,26 @@ class _Office:
                         await playing.play()
                 except Overtaken:
                     pass
-                except CoworldError as error:
+                except Exception as error:  # noqa: BLE001 - the trouble of one league is not that of the others
                     failures.another(playing.every)
-                    _log.warning("League %s: %s", league, error.message)
-                    await lease.note(error.message)
+                    report(_log, what, error)
+                    with _endurance.trying(what):
+                        await lease.note(_reason(error))
                 group.cancel_scope.cancel()
-        except (SQLAlchemyError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - the same, before there is a commissioner
             failures.another(0.0)
-            _log.warning("League %s cannot be looked after: %s", league, error)
+            report(_log, what, error)
         finally:
             self.busy.discard(league)
-            with anyio.move_on_after(5.0, shield=True):
+            with anyio.move_on_after(5.0, shield=True), _endurance.trying(what):
                 await lease.give_back()
+
+
+def _reason(error: Exception) -> str:
+    """What a league's pages say of an error; a server's own is for its operator's log."""
+    if isinstance(error, CoworldError):
+        return error.message
+    return f"The server failed ({type(error).__name__}); its log says how."
 
 
 class _Lease:
@@ -153,13 +163,14 @@ class _Lease:
 
     async def keep(self, scope: anyio.CancelScope) -> None:
         """Renew it; cancels the scope when it is lost."""
-        while True:
-            await anyio.sleep(self._seconds / 3)
-            try:
-                if not await self._set(expires_at=self._deadline()):
-                    scope.cancel()
-            except (SQLAlchemyError, OSError) as error:
-                _log.warning("The lease of league %s cannot be renewed: %s", self.league, error)
+
+        async def renew() -> None:
+            if not await self._set(expires_at=self._deadline()):
+                scope.cancel()
+
+        what = f"The lease of league {self.league} cannot be renewed"
+        await anyio.sleep(self._seconds / 3)
+        await _endurance.repeat(renew, what, seconds=self._seconds / 3)
 
     async def note(self, trouble: str | None) -> None:
         """Say why no round goes on; None: nothing is wrong."""
@@ -167,10 +178,7 @@ class _Lease:
 
     async def give_back(self) -> None:
         """Let others have it."""
-        try:
-            await self._set(owner=None, token=None, run_id=None)
-        except (SQLAlchemyError, OSError) as error:
-            _log.warning("The lease of league %s cannot be given back: %s", self.league, error)
+        await self._set(owner=None, token=None, run_id=None)
 
     async def _set(self, **values: object) -> bool:
         async with self._database.writing() as session:

@@ -6,12 +6,13 @@ import datetime as dt
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import anyio.to_thread
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
 
+from ..background import Endurance
 from ..services import Services
 from ..store.columns import now
 from ..store.models import AuthCode, Idempotent, Token
@@ -29,8 +30,9 @@ _log = logging.getLogger("observatory")
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
     """Tidy up now and then while the server runs."""
+    tidying = partial(Endurance(_log).repeat, partial(tidy, services), "Tidying up has to wait", seconds=EVERY_SECONDS)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_tidy_for_ever, services)
+        tasks.start_soon(tidying)
         yield
         tasks.cancel_scope.cancel()
 
@@ -43,12 +45,3 @@ async def tidy(services: Services) -> None:
         await session.execute(sa.delete(Idempotent).where(Idempotent.created_at < before))
         await session.execute(sa.delete(AuthCode).where(AuthCode.expires_at < before))
         await session.execute(sa.delete(Token).where(Token.kind != "user", Token.expires_at < before))
-
-
-async def _tidy_for_ever(services: Services) -> None:
-    while True:
-        try:
-            await tidy(services)
-        except (SQLAlchemyError, OSError) as error:
-            _log.warning("Tidying up has to wait: %s", error)
-        await anyio.sleep(EVERY_SECONDS)

@@ -16,10 +16,8 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.errors import CoworldError
 from coworld_core.manifest.gameconfig import game_config_for, slot_count
 from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import Manifest
@@ -27,6 +25,7 @@ from coworld_core.tournament.log import TournamentRules
 from coworld_core.tournament.standings import TournamentState
 from coworld_runner.tournament.pairings import find_pairing
 
+from ..background import Endurance
 from ..operating.closing import sweep_closed
 from ..services import Services
 from ..store.columns import now
@@ -65,22 +64,18 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 
 async def _play_on(services: Services) -> None:
-    said: dict[str, str] = {}
-    while True:
-        try:
-            await sweep_closed(services.database)
-            await check_newcomers(services.database)
-            for division in await _divisions(services.database):
-                try:
-                    await advance(services.database, division)
-                    said.pop(division, None)
-                except CoworldError as error:
-                    if said.get(division) != error.message:
-                        _log.warning("Division %s plays no round: %s", division, error.message)
-                    said[division] = error.message
-        except (SQLAlchemyError, OSError, CoworldError) as error:
-            _log.warning("Rounds cannot be looked after: %s", error)
-        await anyio.sleep(_LOOK_SECONDS)
+    database, endurance = services.database, Endurance(_log, repeats=False)
+
+    async def look() -> None:
+        with endurance.trying("Closed accounts cannot be looked for"):
+            await sweep_closed(database)
+        with endurance.trying("Newcomers cannot be checked"):
+            await check_newcomers(database)
+        for division in await _divisions(database):
+            with endurance.trying(f"Division {division} plays no round"):
+                await advance(database, division)
+
+    await endurance.repeat(look, "Rounds cannot be looked after", seconds=_LOOK_SECONDS)
 
 
 async def _divisions(database: Database) -> Sequence[str]:

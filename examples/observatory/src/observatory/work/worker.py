@@ -7,10 +7,9 @@ episodes back, and what the dead run has left on this machine is removed by its 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import shutil
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from coworld_runner.episode.links import PlayLinks
 from coworld_runner.episode.running import EpisodeOptions, run_episode
 from coworld_runner.errors import unwrapped
 
+from ..background import Endurance
 from ..services import Services
 from .admission import Admission
 from .disk import Disk, is_full
@@ -41,6 +41,7 @@ from .queue import MAX_ATTEMPTS, Claim, Outcome, Queue
 __all__ = ["Worker", "WorkerOptions"]
 
 _log = logging.getLogger("observatory.work.worker")
+_endurance = Endurance(_log)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +136,7 @@ class Worker:
             # shielded: being cancelled means to stop, and to stop means to give things back
             with anyio.CancelScope(shield=True):
                 self._workspaces.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with self._survived("What dead workers have left cannot be looked for"):
+                with _endurance.trying("What dead workers have left cannot be looked for"):
                     await self._take_back(owned_by=self._queue.owner)
                     await self._tidy()
                 task_status.started()
@@ -166,7 +167,7 @@ class Worker:
                 with anyio.move_on_after(self.options.retreat):
                     await self._stopping.wait()
                 continue
-            with self._survived("The queue cannot be read"):
+            with _endurance.trying("The queue cannot be read"):
                 # a claim that is made is known, come what may
                 with anyio.CancelScope(shield=True):
                     claim = await self._queue.claim()
@@ -178,7 +179,7 @@ class Worker:
                 continue
             pause = 1.0
             try:
-                with self._survived("How an episode ended cannot be written"):
+                with _endurance.trying("How an episode ended cannot be written"):
                     pause = await self._play(claim)
             finally:
                 self._held.pop(claim.token, None)
@@ -194,7 +195,7 @@ class Worker:
             mine = set(self._held)
             begun = anyio.current_time()
             kept: set[str] | None = None
-            with self._survived("The leases cannot be renewed"), anyio.move_on_after(self.options.lease / 2):
+            with _endurance.trying("The leases cannot be renewed"), anyio.move_on_after(self.options.lease / 2):
                 kept = await self._queue.renew(mine)
             if kept is not None:
                 lost_after = begun + self.options.lease
@@ -209,7 +210,7 @@ class Worker:
         """Give back the episodes of workers that are gone."""
         while True:
             await anyio.sleep(self.options.lease / 3)
-            with self._survived("Dead workers cannot be looked for"):
+            with _endurance.trying("Dead workers cannot be looked for"):
                 await self._take_back()
 
     async def _take_back(self, *, owned_by: str | None = None) -> None:
@@ -254,7 +255,7 @@ class Worker:
             with anyio.CancelScope(shield=True):
                 if not written and not scope.cancel_called:
                     # told to stop in the midst of it: no attempt, and somebody else's from now on
-                    with self._survived("An episode cannot be given back"):
+                    with _endurance.trying("An episode cannot be given back"):
                         await self._queue.release(claim, counts=False)
                 await anyio.to_thread.run_sync(_remove, self._workspaces / claim.run_id)
         return 0.0
@@ -342,22 +343,12 @@ class Worker:
         return record
 
     async def _announce(self, claim: Claim, viewer: str) -> None:
-        with self._survived("Where an episode can be watched cannot be told"):
+        with _endurance.trying("Where an episode can be watched cannot be told"):
             await self._queue.watchable(claim, viewer)
 
     async def _forget(self, prefix: str) -> None:
-        with self._survived("Artifacts cannot be removed"):
+        with _endurance.trying("Artifacts cannot be removed"):
             await self._services.artifacts.forget(prefix)
-
-    @contextlib.contextmanager
-    def _survived(self, what: str) -> Generator[None]:
-        """Log an error and go on: a store may be back in a moment, and one episode's trouble is not the others'."""
-        try:
-            yield
-        except (SQLAlchemyError, OSError, CoworldError) as error:
-            _log.warning("%s: %s", what, error)
-        except Exception:  # noqa: BLE001 - a worker goes on whatever one episode meets
-            _log.exception("%s.", what)
 
 
 def _prefix(episode_id: str, run_id: str) -> str:
