@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
@@ -15,15 +15,18 @@ from support.observatory_kit import open_platform, seed
 
 from coworld_core.tournament.log import TournamentRules
 from coworld_runner.tournament.pairings import find_pairing
-from observatory.store.models import EpisodeRequest, Round
+from observatory.store.models import Coworld, EpisodeRequest, Round
 from observatory.work.rounds import advance
+from observatory.work.setups import GameSetup
 from observatory.work.table import PlayedEpisode, PlayedRound, Table, make_table, stored_state, table_rules
 from observatory.work.terms import LeagueTerms
 
 
 def rules_of(pairing: str, seats: int = 2, blocks: int = 1) -> TournamentRules:
     terms = LeagueTerms(pairing=pairing, blocks=blocks)
-    return table_rules(terms, seats=seats, coworld="game", version="1", variant="default")
+    coworld = Coworld(name="game", version="1")
+    setup = GameSetup(coworld=coworld, manifest=cast("Any", None), variant="default", config={}, seats=seats)
+    return table_rules(terms, setup)
 
 
 def played(table: Table, chance: random.Random) -> PlayedRound:

@@ -26,7 +26,6 @@ from anyio.abc import TaskGroup
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.ids import new_run_id
-from coworld_core.manifest.gameconfig import slot_count
 
 from ..errors import Refusal, conflict, not_found
 from ..evidence.sending import plain_chunks
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
     from ..runtime import Place
     from ..services import Services
+    from ..work.setups import GameSetup
 
 __all__ = [
     "Joined",
@@ -216,15 +216,15 @@ class Sessions:
             Refusal: 404 for a variant there is not, 409 for a game that has begun, 429 while the caller has too many,
                 503 while there are.
         """
-        chosen, config, slots = _variant_of(coworld, variant)
+        setup = _setup_of(coworld, variant)
         if instead_of is not None:
             if instead_of.joined or instead_of.over:
                 raise conflict("Somebody has joined this game, or it is over: start another.", code="game_begun")
             await self.end(instead_of)
         self._require_room(caller.require())
-        session = await self._begin("play", coworld.id, caller, variant=chosen, session=instead_of)
-        session.spectators, session.slots = spectators, slots
-        self._group.start_soon(self._run, session, self._play, chosen, config, name=f"play {session.id}")
+        session = await self._begin("play", coworld.id, caller, variant=setup.variant, session=instead_of)
+        session.spectators, session.slots = spectators, setup.seats
+        self._group.start_soon(self._run, session, self._play, setup.variant, setup.config, name=f"play {session.id}")
         return session
 
     async def _play(self, session: Session, variant: str, config: dict[str, object]) -> None:
@@ -447,20 +447,16 @@ async def _take_back(services: Services, place: Place) -> None:
             )
 
 
-def _variant_of(coworld: Coworld, variant: str | None) -> tuple[str, dict[str, object], int]:
-    """A Coworld's variant, its config and how many slots it has; the first variant when none is named.
+def _setup_of(coworld: Coworld, variant: str | None) -> GameSetup:
+    """A Coworld's variant, or its first.
 
     Raises:
-        Refusal: 404 for a variant there is not.
+        Refusal: 404 if there is no such variant.
     """
-    from coworld_core.manifest.gameconfig import game_config_for
-    from coworld_core.manifest.loading import load_manifest
+    from ..work.setups import setup_of
 
-    manifest = load_manifest(dict(coworld.manifest), template=True).manifest
-    chosen = variant or manifest.variants[0].id
     try:
-        config = game_config_for(manifest, chosen)
-        return chosen, config, slot_count(manifest, config)
+        return setup_of(coworld, variant)
     except UsageError as error:
         raise Refusal(404 if error.code == "unknown_variant" else 400, error.message, code=error.code) from error
 

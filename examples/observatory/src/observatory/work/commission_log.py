@@ -18,9 +18,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.commissioner.values import VariantInfo
 from coworld_core.episode.record import SeatRow
-from coworld_core.manifest.gameconfig import game_config_for, slot_count
-from coworld_core.manifest.loading import load_manifest
-from coworld_core.manifest.models import Manifest
 from coworld_core.tournament.commissioning import Commission as CommissionView
 from coworld_core.tournament.log import (
     DueRound,
@@ -50,6 +47,7 @@ from .placing import QUALIFYING, champions
 from .played import played_episodes
 from .queue import OVER
 from .scheduling import Candidate
+from .setups import GameSetup, setup_of
 from .table import table_rules, take_in
 from .terms import LeagueTerms
 
@@ -71,10 +69,7 @@ class CommissionedSeason:
 
     league_id: str
     number: int
-    coworld: Coworld
-    manifest: Manifest
-    variant: str
-    seats: int
+    setup: GameSetup
     members: dict[str, Member]
     """Who competes, by subject, in the order in which they came."""
     tournament: Tournament
@@ -94,12 +89,8 @@ class CommissionedSeason:
 
     def view(self) -> CommissionView:
         """The season as its commissioner sees it: under the ids that the platform has."""
-        variant = VariantInfo(
-            id=self.variant,
-            name=self.variant,
-            game_config=game_config_for(self.manifest, self.variant),
-            num_agents=self.seats,
-        )
+        setup = self.setup
+        variant = VariantInfo(id=setup.variant, name=setup.variant, game_config=setup.config, num_agents=setup.seats)
         return CommissionView(self.tournament, variant, own_ids=self._own_id)
 
     @property
@@ -159,11 +150,8 @@ async def open_season(session: AsyncSession, league: League) -> CommissionedSeas
     coworld = await session.get(Coworld, league.game.coworld_id)
     if coworld is None:
         return None
-    manifest = load_manifest(dict(coworld.manifest), template=True).manifest
-    variant = league.variant_id or manifest.variants[0].id
-    seats = slot_count(manifest, game_config_for(manifest, variant))
-    terms = LeagueTerms(pairing="commissioner")
-    rules = table_rules(terms, seats=seats, coworld=coworld.name, version=coworld.version, variant=variant)
+    setup = setup_of(coworld, league.variant_id)
+    rules = table_rules(LeagueTerms(pairing="commissioner"), setup)
     texts = await session.scalars(
         sa.select(CommissionEvent.event)
         .where(CommissionEvent.league_id == league.id, CommissionEvent.season == league.season)
@@ -173,10 +161,7 @@ async def open_season(session: AsyncSession, league: League) -> CommissionedSeas
     season = CommissionedSeason(
         league_id=league.id,
         number=league.season,
-        coworld=coworld,
-        manifest=manifest,
-        variant=variant,
-        seats=seats,
+        setup=setup,
         members=await living_members(session, league.id),
         tournament=Tournament(rules, commissioner),
         written=len(events),

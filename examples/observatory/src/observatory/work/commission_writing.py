@@ -180,7 +180,7 @@ class _Writing:
             execution_backend="any",
             round_config={
                 "commissioner": self._terms.commissioner_runnable_id,
-                "variant_id": season.variant,
+                "variant_id": season.setup.variant,
                 "season": season.number,
                 "asked": due.config,
             },
@@ -204,14 +204,14 @@ class _Writing:
         ]
         labels = [[candidate.label for candidate in lineup] for lineup in drawn]
         configs = round_configs(
-            season.manifest, season.variant, list(zip(seeds, labels, strict=True)), seats=season.seats
+            season.setup.manifest, season.setup.variant, list(zip(seeds, labels, strict=True)), seats=season.setup.seats
         )
         order = Order(
             source="round",
             # a league is nobody's: its episodes take the turns of whoever brought the game
-            user_id=season.coworld.user_id,
-            coworld_id=season.coworld.id,
-            variant_id=season.variant,
+            user_id=season.setup.coworld.user_id,
+            coworld_id=season.setup.coworld.id,
+            variant_id=season.setup.variant,
             league_id=self.league.id,
             division_id=row.division_id,
         )

@@ -253,9 +253,9 @@ class _League:
 
     async def _find(self, session: AsyncSession, season: CommissionedSeason) -> FoundCommissioner:
         """Its commissioner, as it may run here."""
-        found = declared_commissioner(season.manifest, self._terms.commissioner_runnable_id or "")
+        found = declared_commissioner(season.setup.manifest, self._terms.commissioner_runnable_id or "")
         admission = self._place.admission
-        admitted = await admission.admit(session, found.runnable, owner=season.coworld.user_id)
+        admitted = await admission.admit(session, found.runnable, owner=season.setup.coworld.user_id)
         return replace(found, runnable=admitted.runnable)
 
     async def _play(self, season: CommissionedSeason, chair: Chair, asked: str) -> None:
@@ -328,9 +328,10 @@ class _League:
 
 async def _has_changed(session: AsyncSession, season: CommissionedSeason, league: League) -> bool:
     """Whether others compete by now, or elsewhere, or something else is played."""
-    if (league.game.coworld_id, league.variant_id or season.manifest.variants[0].id) != (
-        season.coworld.id,
-        season.variant,
+    setup = season.setup
+    if (league.game.coworld_id, league.variant_id or setup.manifest.variants[0].id) != (
+        setup.coworld.id,
+        setup.variant,
     ):
         return True
     members, state = await living_members(session, league.id), season.tournament.league

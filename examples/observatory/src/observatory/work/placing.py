@@ -7,9 +7,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.manifest.gameconfig import game_config_for, slot_count
-from coworld_core.manifest.loading import load_manifest
-
 from ..evidence.access import player_faults
 from ..store.audit import audit
 from ..store.closed import open_versions
@@ -31,6 +28,7 @@ from ..store.models import (
 from .ordering import Order, add_episodes
 from .queue import OVER
 from .scheduling import Candidate, episode_configs, plan_config
+from .setups import setup_of
 from .terms import LeagueTerms
 
 __all__ = ["CHECK", "QUALIFYING", "champions", "check_newcomers", "crown", "place", "put_out"]
@@ -267,18 +265,16 @@ async def _send_away(session: AsyncSession, submission: Submission, membership: 
 async def _order_check(session: AsyncSession, membership: Membership) -> None:
     league = membership.division.league
     coworld = await session.get_one(Coworld, league.game.coworld_id)
-    manifest = load_manifest(dict(coworld.manifest), template=True).manifest
-    variant = league.variant_id or manifest.variants[0].id
-    seats = slot_count(manifest, game_config_for(manifest, variant))
-    lineup = [Candidate.of(membership.policy_version, membership.player)] * seats
-    config = plan_config(manifest, variant, {}, seats=seats)
-    configs = episode_configs(manifest, config, [[seat.label for seat in lineup]], seed_pinned=False)
+    setup = setup_of(coworld, league.variant_id)
+    lineup = [Candidate.of(membership.policy_version, membership.player)] * setup.seats
+    config = plan_config(setup.manifest, setup.variant, {}, seats=setup.seats)
+    configs = episode_configs(setup.manifest, config, [[seat.label for seat in lineup]], seed_pinned=False)
     order = Order(
         source=CHECK,
         user_id=membership.user_id,
         player_id=membership.player_id,
         coworld_id=coworld.id,
-        variant_id=variant,
+        variant_id=setup.variant,
         league_id=league.id,
     )
     await add_episodes(session, order, [lineup], configs)

@@ -18,9 +18,6 @@ import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.manifest.gameconfig import game_config_for, slot_count
-from coworld_core.manifest.loading import load_manifest
-from coworld_core.manifest.models import Manifest
 from coworld_core.tournament.log import TournamentRules
 from coworld_core.tournament.standings import TournamentState
 from coworld_runner.tournament.pairings import find_pairing
@@ -45,6 +42,7 @@ from .placing import champions, check_newcomers, put_out
 from .played import played_episodes
 from .scheduling import Candidate, block_seed, round_configs
 from .seasons import CONTINUOUS, close_season, keep_report
+from .setups import GameSetup, setup_of
 from .table import PlayedRound, Table, make_table, stored_state, table_rules
 from .terms import LeagueTerms
 
@@ -100,10 +98,7 @@ class _Due:
     begins: bool
     """Whether it is time for another."""
     terms: LeagueTerms
-    coworld: Coworld
-    manifest: Manifest
-    variant: str
-    seats: int
+    setup: GameSetup
     entrants: Mapping[str, Candidate]
     """Who competes, by subject, in the order in which they came."""
     rules: TournamentRules
@@ -176,10 +171,8 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
     coworld = await session.get(Coworld, league.game.coworld_id)
     if coworld is None or (len(members) < 2 and not closes):
         return None
-    manifest = load_manifest(dict(coworld.manifest), template=True).manifest
-    variant = league.variant_id or manifest.variants[0].id
-    seats = slot_count(manifest, game_config_for(manifest, variant))
-    rules = table_rules(terms, seats=seats, coworld=coworld.name, version=coworld.version, variant=variant)
+    setup = setup_of(coworld, league.variant_id)
+    rules = table_rules(terms, setup)
     since, state = await _stored(session, division_id, league.season, rules) if rounds else (0, None)
     return _Due(
         last=last.id if last is not None else None,
@@ -187,10 +180,7 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         closes=closes,
         begins=begins,
         terms=terms,
-        coworld=coworld,
-        manifest=manifest,
-        variant=variant,
-        seats=seats,
+        setup=setup,
         entrants={row.player_id or row.user_id: Candidate.of(row.policy_version, row.player) for row in members},
         rules=rules,
         state=state,
@@ -231,11 +221,11 @@ async def _played(session: AsyncSession, division_id: str, season: int, since: i
 async def _begin(session: AsyncSession, division: Division, due: _Due, table: Table) -> str:
     """Write a round and its episodes down, which whoever plays episodes finds in the queue."""
     assert table.config is not None
-    league, moment = division.league, now()
+    league, setup, moment = division.league, due.setup, now()
     drawn = [tuple(due.entrants[name] for name in lineup if name is not None) for _, lineup in table.lineups]
     names = [[candidate.label for candidate in lineup] for lineup in drawn]
     seeds = [block_seed(league.season, block) for block, _ in table.lineups]
-    configs = round_configs(due.manifest, due.variant, list(zip(seeds, names, strict=True)), seats=due.seats)
+    configs = round_configs(setup.manifest, setup.variant, list(zip(seeds, names, strict=True)), seats=setup.seats)
     number = await session.scalar(sa.select(sa.func.max(Round.round_number)).where(Round.division_id == division.id))
     row = Round(
         round_number=(number or 0) + 1,
@@ -253,9 +243,9 @@ async def _begin(session: AsyncSession, division: Division, due: _Due, table: Ta
     order = Order(
         source="round",
         # a league is nobody's: its episodes take the turns of whoever brought the game
-        user_id=due.coworld.user_id,
-        coworld_id=due.coworld.id,
-        variant_id=due.variant,
+        user_id=setup.coworld.user_id,
+        coworld_id=setup.coworld.id,
+        variant_id=setup.variant,
         league_id=league.id,
         division_id=division.id,
     )

@@ -29,6 +29,7 @@ from coworld_core.tournament.pairing import PairingRule
 from coworld_core.tournament.standings import Tournament, TournamentState
 
 from ..store.columns import JsonObject
+from .setups import GameSetup
 from .terms import LeagueTerms
 
 __all__ = [
@@ -89,21 +90,18 @@ class Table:
     """The next round's episodes in their order: which block of the season, and who sits where."""
 
 
-def table_rules(terms: LeagueTerms, *, seats: int, coworld: str, version: str, variant: str) -> TournamentRules:
+def table_rules(terms: LeagueTerms, setup: GameSetup) -> TournamentRules:
     """The rules of a season.
 
     Args:
         terms: The league's.
-        seats: How many the game has.
-        coworld: Its name.
-        version: Its version.
-        variant: What is played.
+        setup: What is played.
     """
     return TournamentRules(
-        coworld=coworld,
-        version=version,
-        variant=variant,
-        seats=seats,
+        coworld=setup.coworld.name,
+        version=setup.coworld.version,
+        variant=setup.variant,
+        seats=setup.seats,
         seed=0,
         seeded=True,
         max_blocks=_NO_END,
