@@ -1,7 +1,7 @@
-"""Holding accounts to their quotas.
+"""Quotas of accounts.
 
-What an operator sets for everybody (``Settings.quotas``) is changed for one account by ``User.quotas``. The
-team has none.
+The operator's defaults (``Settings.quotas``) can be replaced for an account by ``User.quotas``. Team members have no
+quotas.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 QUOTA_CODES = frozenset({"quota_exceeded", "too_many_requests"})
-"""Of what is refused for a quota."""
+"""Codes of refusals for exceeded quotas."""
 
 
 def quotas_of(user: User, base: Quotas) -> Quotas:
-    """What holds for an account."""
+    """The quotas of an account."""
     if user.is_team:
         return Quotas(**dict.fromkeys(asdict(base)))
     own: Mapping[str, int | None] = {name: value for name, value in (user.quotas or {}).items() if name in asdict(base)}
@@ -43,7 +43,7 @@ def quotas_of(user: User, base: Quotas) -> Quotas:
 
 
 async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int) -> None:
-    """Hold that an account may ask for some more episodes.
+    """Refuse further episodes if an account would exceed its quota.
 
     Raises:
         Refusal: 429 (code ``quota_exceeded``).
@@ -51,7 +51,7 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
     most = quotas_of(user, base).episodes
     if most is None:
         return
-    # whoever asks twice at once is counted twice
+    # Concurrent requests of one account are both counted.
     await db.execute(sa.select(User.id).where(User.id == user.id).with_for_update(key_share=True))
     there = await db.scalar(
         sa.select(sa.func.count())
@@ -69,13 +69,13 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
 
 
 async def room_of(db: AsyncSession, user: User, base: Quotas) -> int | None:
-    """How many bytes more an account may store, below zero for what is too much; None: as many as it likes."""
+    """How many more bytes an account may store, negative if it has too many; None: no limit."""
     most = quotas_of(user, base).stored
     return None if most is None else most - await stored_bytes(db, user.id)
 
 
 async def require_stored(db: AsyncSession, user: User, base: Quotas, *, more: int = 0, status: int = 413) -> None:
-    """Hold that what an account has stored, what was added in this transaction included, is no more than it may.
+    """Refuse if an account has stored too much, including changes in this transaction.
 
     Args:
         db: A writing session, whose transaction is undone by the refusal.
