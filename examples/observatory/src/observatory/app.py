@@ -1,4 +1,4 @@
-"""The web application: all routes in one table, and what every request gets."""
+"""The web application: all routes, and the handling common to all requests."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ PARTS = (
 )
 """Modules of this package that take part in the application.
 
-``router``: its routes; ``lifespan(services)``: an async context manager that is open while the server runs. A
-module has one of these at least.
+``router``: its routes; ``lifespan(services)``: an async context manager that is open while the server runs. Each module
+has at least one of these.
 """
 
 _DOCS_FILES = "/docs-files"
-"""Where the page for people has its program and style from."""
+"""The path of the script and style of the documentation page."""
 _LOG = logging.getLogger("observatory.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}", re.ASCII)
 
@@ -88,7 +88,7 @@ def _parts() -> list[ModuleType]:
 
 @asynccontextmanager
 async def lifespans(services: Services) -> AsyncGenerator[None]:
-    """What the parts keep running while the server does."""
+    """Enter the lifespans of all modules."""
     async with AsyncExitStack() as stack:
         for part in _parts():
             if hasattr(part, "lifespan"):
@@ -97,7 +97,7 @@ async def lifespans(services: Services) -> AsyncGenerator[None]:
 
 
 def create_app(services: Services) -> _Application:
-    """The application over services that are open (and over ``lifespans``)."""
+    """Create the application for open services, within ``lifespans``."""
     app = _application(services.settings.url)
     app.state.services = services
     return _Envelope(app)
@@ -110,7 +110,7 @@ def document(url: str) -> JsonObject:
 
 class _Api(FastAPI):
     def openapi(self) -> JsonObject:
-        """The document, with what every refusal looks like."""
+        """The OpenAPI document, including the form of refusals."""
         described = super().openapi()
         described["components"]["schemas"].setdefault("Problem", Problem.model_json_schema())
         return described
@@ -125,7 +125,7 @@ def _application(url: str) -> FastAPI:
         servers=[{"url": url}],
         openapi_tags=[{"name": tag} for tag in dict.fromkeys(tag for router in routers for tag in router.tags)],
         routes=sorted((route for router in routers for route in router.routes), key=_specificity),
-        # what is sent and what is given are different models here
+        # Requests and responses have different models anyway.
         separate_input_output_schemas=False,
         openapi_url=None,
         exception_handlers={
@@ -147,7 +147,7 @@ async def _document(request: Request) -> Response:
 
 
 async def _docs(request: Request) -> Response:
-    """The document for people; the page loads nothing from elsewhere."""
+    """The documentation page, which loads nothing from other sites."""
     page = get_swagger_ui_html(
         openapi_url="/openapi.json",
         title="Observatory API",
@@ -163,7 +163,7 @@ async def _docs(request: Request) -> Response:
 
 
 def _specificity(route: BaseRoute) -> tuple[tuple[bool, str], ...]:
-    """Words of the API go before parameters: ``/v2/leagues/game-of-week`` is no league's id."""
+    """Sort fixed words before parameters: in ``/v2/leagues/game-of-week`` the last part is not a league's id."""
     path = str(getattr(route, "path", ""))
     if not path.startswith(PREFIX):
         return ((True, "~"),)
@@ -176,7 +176,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """What is wrong with a request, without repeating what it said."""
+    """Report errors in a request, without repeating its values."""
     assert isinstance(error, RequestValidationError)
     issues: list[dict[str, object]] = [
         {"type": issue["type"], "loc": list(issue["loc"]), "msg": issue["msg"]} for issue in error.errors()[:100]
@@ -185,7 +185,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 async def _http_refused(request: Request, error: Exception) -> Response:
-    """What the framework refuses by itself, in our words."""
+    """Report refusals of the framework in this API's form."""
     assert isinstance(error, HTTPException)
     kinds = {404: ("not_found", "There is nothing at this path."), 405: ("method_not_allowed", "Not by this method.")}
     kind, detail = kinds.get(error.status_code, ("refused", error.detail))
@@ -194,13 +194,13 @@ async def _http_refused(request: Request, error: Exception) -> Response:
             return trouble(request, visit.caller, 404, "Nothing here", "There is no page at this address.")
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        # the route that said so knows its own method alone
+        # The route that raised this knows only its own method.
         headers["Allow"] = ", ".join(method for method in _METHODS if _is_routed(request, method))
     return JSONResponse({"detail": detail, "type": kind}, status_code=error.status_code, headers=headers)
 
 
 def _wants_page(request: Request) -> bool:
-    """Whether it is a browser that asks, and not for something of the API."""
+    """Whether a browser asks for a page, not for a route of the API."""
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith((f"{PREFIX}/", "/v2/"))
 
 
@@ -213,14 +213,14 @@ def _is_routed(request: Request, method: str) -> bool:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Our own mistake: the log has it, the answer says where to look."""
+    """Log an internal error, and refer to the log in the response."""
     request.state.failed = True
     detail = f"The server failed. Its log says more under {request.state.request_id}."
     return JSONResponse({"detail": detail, "type": "internal"}, status_code=500)
 
 
 class _Envelope:
-    """Around every request: its id, headers of safety, a line in the log, and an answer when we fail.
+    """Wraps every request: its id, security headers, a line in the log, and a response to internal errors.
 
     Args:
         app: The application.
@@ -245,7 +245,7 @@ class _Envelope:
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
                 for name, value in scope["state"].get("limits", {}).items():
-                    # a refusal for another quota has its own: both are lists
+                    # A refusal for another quota has such a header too; both are lists.
                     headers[name] = f"{value}, {headers[name]}" if name in headers else value
                 headers.setdefault("X-Content-Type-Options", "nosniff")
                 headers.setdefault("Referrer-Policy", "no-referrer")
@@ -255,12 +255,12 @@ class _Envelope:
         try:
             await self._app(scope, receive, sending)
         except ClientDisconnect:
-            # nobody is left to answer; what came of an upload stays for when they come back
+            # The client has gone; the received part of an upload is kept for its return.
             status = status or 499
         except Exception:
             logging.getLogger("observatory").exception("request %s failed", request_id)
             if not scope["state"].get("failed"):
-                # the answer was on its way: cutting it short is the only way left to say that it is not whole
+                # The response has begun; only closing the connection can show that it is incomplete.
                 raise
         finally:
             milliseconds = (time.perf_counter() - began) * 1000

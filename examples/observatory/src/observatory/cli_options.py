@@ -1,4 +1,4 @@
-"""What several commands have in common: where the Observatory is, what plays its episodes, how results are written."""
+"""Options that several commands share: the Observatory, its worker, and the form of results."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ __all__ = [
 
 
 class Out(Output):
-    """A command's output, as that of ``coworld`` but for JSON, which is one line: whoever starts a server reads it."""
+    """A command's output, as in ``coworld``, but with JSON on a single line for programs that start a server."""
 
     def rows(
         self, head: Sequence[str], rows: Sequence[Sequence[object]], *, none: str, right: Collection[int] = ()
     ) -> None:
-        """Write a table, or say that there is nothing to put into one."""
+        """Write a table, or a note if it is empty."""
         if rows:
             cells = (["" if cell is None else str(cell) for cell in row] for row in rows)
             self.say(table([head, *cells], right=right))
@@ -54,13 +54,13 @@ class Out(Output):
             self.note(none)
 
     def answer(self, value: object) -> None:
-        """Write the result for a program, on one line."""
+        """Write a result as JSON, on one line."""
         if self.json:
             self.line(value)
 
 
 def where(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--data``, ``--database``, ``--key`` and ``--json``; it takes ``settings`` and ``out``."""
+    """Add ``--data``, ``--database``, ``--key`` and ``--json`` to a command, which takes ``settings`` and ``out``."""
 
     @click.option(
         "--data",
@@ -96,7 +96,7 @@ def where(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run(function: Callable[..., Any], *args: Any) -> Any:
-    """Do what a command does, in the name of whoever is at the machine."""
+    """Run a command's work, with the user of this machine as the actor in the audit log."""
     import getpass
     import socket
 
@@ -113,7 +113,7 @@ def run(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def with_services(settings: Settings, work: Callable[[Services], Any]) -> Any:
-    """Do something with the stores of an Observatory, which may be served meanwhile."""
+    """Work with the stores of an Observatory, while its server may be running."""
 
     async def inside() -> Any:
         from .services import open_services
@@ -125,7 +125,7 @@ def with_services(settings: Settings, work: Callable[[Services], Any]) -> Any:
 
 
 def looking(settings: Settings, look: Callable[[AsyncSession], Awaitable[Any]]) -> Any:
-    """Look something up in the database of an Observatory."""
+    """Read from the database of an Observatory."""
 
     async def inside(services: Services) -> Any:
         async with services.database.reading() as session:
@@ -135,7 +135,7 @@ def looking(settings: Settings, look: Callable[[AsyncSession], Awaitable[Any]]) 
 
 
 def changing(settings: Settings, change: Callable[[AsyncSession], Awaitable[Any]]) -> Any:
-    """Change something in the database of an Observatory, wholly or not at all."""
+    """Change the database of an Observatory in one transaction."""
 
     async def inside(services: Services) -> Any:
         async with services.database.writing() as session:
@@ -145,7 +145,7 @@ def changing(settings: Settings, change: Callable[[AsyncSession], Awaitable[Any]
 
 
 def to_file(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command whose result is a secret ``--to``; it takes ``to``, for ``keep_secret``."""
+    """Add ``--to`` to a command whose result is a secret; it takes ``to``, for ``keep_secret``."""
     return click.option(
         "--to",
         metavar="FILE",
@@ -155,13 +155,13 @@ def to_file(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, object]) -> None:
-    """Hand a secret over: into a file with mode 0600, or to standard output.
+    """Write a secret to a file with mode 0600, or to standard output.
 
     Args:
         out: The command's output.
-        to: The file, if it is to be one; one that is there is replaced.
-        secret: What a person or a file gets.
-        answer: What a program gets, the secret in it; with a file, only what is no secret.
+        to: The file, if any; an existing one is replaced.
+        secret: The secret, for a person or the file.
+        answer: The JSON result including the secret; with a file, the secret is left out.
 
     Raises:
         UsageError: The file cannot be written (code ``bad_file``).
@@ -179,7 +179,7 @@ def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, obj
 
 
 def retains(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the rule of what is kept of old episodes; it takes ``retention``."""
+    """Add the retention options to a command, which takes ``retention``."""
 
     @click.option(
         "--keep-days",
@@ -225,7 +225,7 @@ verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every r
 
 
 def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of a league whose rounds a commissioner decides: fields of ``LeagueTerms``."""
+    """Add the options of a league with a commissioner to a command: fields of ``LeagueTerms``."""
     for option in (
         click.option(
             "--lifetime",
@@ -246,7 +246,7 @@ def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def runs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of what plays episodes; it takes ``work``, fields of the settings."""
+    """Add the worker's options to a command, which takes ``work``, fields of the settings."""
 
     @click.option(
         "--backend",

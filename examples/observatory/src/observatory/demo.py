@@ -1,4 +1,4 @@
-"""A platform that has everything: the sample world, a league that plays on, two bots of the house, and an account."""
+"""A complete demo platform: the sample world, a league with two house bots, and an account."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _ACCOUNT = "you"
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What somebody needs to know who wants to take part."""
+    """The information for taking part."""
 
     league: str
     page: str
-    """Where its table is."""
+    """The address of the league's page."""
     token: str
     """The file with the account's token."""
     commands: tuple[str, ...]
-    """What to type, one after another."""
+    """The commands to run, in order."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The demo as JSON."""
         return asdict(self)
 
 
 def prepare_world(data: Path) -> Path:
-    """Have the sample world and a bot to begin with in a data directory; what is there stays as it is.
+    """Copy the sample world and a starter bot into a data directory, unless they exist.
 
     Returns:
         The world's directory.
@@ -66,7 +66,7 @@ def prepare_world(data: Path) -> Path:
 
 
 async def open_league(services: Services) -> Demo:
-    """Have the league with its bots, and the account; a second time they are there already."""
+    """Create the league with its bots, and the account, unless they exist."""
     from .identity.accounts import add_user
     from .identity.auth import Caller
 
@@ -132,11 +132,11 @@ async def _begin(services: Services, session: AsyncSession, house: Any) -> Leagu
 
 
 async def _uploaded(services: Services, session: AsyncSession, owner: str, world: Path) -> Manifest:
-    """The world's manifest as it would have come with an upload: its images are known here by their ids."""
+    """The world's manifest as if uploaded, with image ids."""
     template = (world / "coworld_manifest_template.json").read_text(encoding="utf-8")
     compose = find_compose(world)
     for service in load_compose(compose).services if compose is not None else ():
-        # nobody pulls it: local processes run what the directory has
+        # The images are never pulled: local processes run the programs in the directory.
         digest = await services.blobs.put(template.encode())
         name = service.image.partition(":")[0]
         image = Image(

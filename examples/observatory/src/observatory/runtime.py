@@ -1,4 +1,4 @@
-"""What runs things in a server: the backend, the worker on it, and the key of links. Opened with the server."""
+"""Running parts of a server: the backend, the worker, and the key of links. Opened with the server."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ PROCESS_NOTICE = (
     "Episodes run here as local processes, as the user who runs this server and with nothing kept from them. Only "
     "commands that the operator's own packages declare are run, whatever is uploaded."
 )
-"""What the operator and visitors are told where local processes run."""
+"""The notice for operators and visitors if episodes run as local processes."""
 TRUST_NOTICE = (
     "Episodes run here as local processes, as the user who runs this server and with nothing kept from them. That "
     "includes players' files that are uploaded (--trust-uploads): whoever has an account here can do what that user "
     "can."
 )
-"""What they are told where files that were uploaded are trusted."""
+"""The notice if uploaded files are trusted."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where episodes and viewers run: an entered backend, and what may run there."""
+    """Where episodes and viewers run: an entered backend, with its admission rules."""
 
     backend: Backend
     admission: Admission
 
     @property
     def notice(self) -> str | None:
-        """What whoever comes here should know of how programs run; None: each is kept to itself."""
+        """A notice on how programs run; None if they are isolated."""
         if self.backend.capabilities.file_isolation:
             return None
         return TRUST_NOTICE if self.admission.trust_uploads else PROCESS_NOTICE
@@ -69,25 +69,25 @@ class Place:
 
 @dataclass
 class Runtime:
-    """What a server has beside its stores while it runs."""
+    """The parts of a running server besides its stores."""
 
     links: LinkSigner = field(default_factory=lambda: LinkSigner(secrets.token_bytes(32), ""))
     place: Place | None = None
-    """None: this server runs nothing itself."""
+    """None if this server runs no programs."""
     worker: Worker | None = None
     sessions: Sessions | None = None
-    """Games that run for people; None: none do."""
+    """Hosted games; None if there is no backend."""
     games: httpx2.AsyncClient | None = None
     """Connections to games, while the server runs."""
     bell: Bell = field(default_factory=Bell)
-    """Tells who waits that something has changed."""
+    """Notifies waiting requests of changes."""
 
 
 @asynccontextmanager
 async def open_place(services: Services) -> AsyncGenerator[Place | None]:
-    """The backend that the settings name; None when they name none.
+    """Open the backend named in the settings; None if they name none.
 
-    ``auto`` is Docker where an engine answers, else local processes where packages are trusted, else none.
+    ``auto`` is Docker if an engine responds, else local processes if packages are trusted, else none.
 
     Raises:
         BackendUnavailable: A backend named in the settings cannot be reached.
@@ -141,7 +141,7 @@ def _make(services: Services, name: str, packages: OwnPackages, login: tuple[str
 
 
 def _cluster(settings: Settings) -> Backend:
-    """The cluster of the kubeconfig; its nodes pull the images themselves, with what is in its own Secrets."""
+    """The cluster of the kubeconfig; its nodes pull images themselves, with Secrets of the cluster."""
     from coworld_runner.backends.kubernetes.backend import KubernetesBackend
 
     if not settings.pull_secrets:
@@ -155,7 +155,7 @@ def _cluster(settings: Settings) -> Backend:
 
 @asynccontextmanager
 async def open_worker(services: Services, place: Place, *, owner: str) -> AsyncGenerator[Worker]:
-    """A worker that works, as the settings say, while the context is open."""
+    """Run a worker according to the settings while the context is open."""
     from coworld_runner.episode.running import EpisodeOptions
 
     from .operating.presence import announced
@@ -165,7 +165,7 @@ async def open_worker(services: Services, place: Place, *, owner: str) -> AsyncG
     options = WorkerOptions(
         parallel=settings.parallel,
         lease=settings.lease,
-        # what a player does wrong is the game's to score
+        # The game decides how a player's fault affects the scores.
         episode=EpisodeOptions(timeout=settings.episode_timeout, on_player_failure="continue"),
     )
     worker = Worker(services, place.backend, place.admission, owner=owner, options=options)
@@ -175,7 +175,7 @@ async def open_worker(services: Services, place: Place, *, owner: str) -> AsyncG
 
 @asynccontextmanager
 async def open_runtime(services: Services) -> AsyncGenerator[Runtime]:
-    """Everything that runs beside a server, put into ``services.runtime``."""
+    """Open everything that runs beside a server in ``services.runtime``."""
     settings = services.settings
     runtime = services.runtime
     runtime.links = LinkSigner(await _key(services), settings.url)
@@ -192,14 +192,14 @@ async def open_runtime(services: Services) -> AsyncGenerator[Runtime]:
 
 
 def owner_name(settings: Settings, role: str) -> str:
-    """A worker's name: the same after a restart of the only server of a data directory, never that of another."""
+    """A worker's name: stable across restarts of the server of a data directory, and different from all others."""
     import socket
 
     return f"{role}@{socket.gethostname()}:{settings.data.absolute()}"[:250]
 
 
 def worker_name() -> str:
-    """A name for a worker of its own: no other has it, before or after."""
+    """A unique name for a separate worker."""
     import os
     import socket
 

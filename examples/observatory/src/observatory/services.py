@@ -1,4 +1,4 @@
-"""What every part of a running Observatory shares."""
+"""The shared parts of a running Observatory."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Services:
     requests: RequestLimit = field(default_factory=RequestLimit)
     refused: RefusalLog = field(default_factory=RefusalLog)
     runtime: Runtime = field(default_factory=Runtime)
-    """What runs beside the stores while a server does."""
+    """The running parts besides the stores, in a server."""
 
 
 @asynccontextmanager
 async def open_services(settings: Settings, *, upgrade: bool = True) -> AsyncGenerator[Services]:
-    """Open what an Observatory works with: database, stores, secrets.
+    """Open the database, stores and secrets of an Observatory.
 
     Args:
-        settings: How it is set up.
+        settings: Its settings.
         upgrade: Whether to bring the database's tables up to date.
 
     Raises:
-        EnvironmentFault: When the database, the artifact store or the key of the secrets cannot be used.
-        UsageError: When the data directory cannot be used.
+        EnvironmentFault: The database, the artifact store or the key of the secrets cannot be used.
+        UsageError: The data directory cannot be used.
     """
     prepare_directory(settings.data)
     async with open_database(settings.database_url) as database:

@@ -1,4 +1,4 @@
-"""A server that runs: its port, its application, its worker, and how it ends."""
+"""Running a server: its port, its application, its worker, and its shutdown."""
 
 from __future__ import annotations
 
@@ -29,45 +29,45 @@ from .settings import Settings, prepare_directory
 __all__ = ["STOPPING_SECONDS", "bind", "only_one", "require_place", "serve", "stop_signals"]
 
 STOPPING_SECONDS = 5
-"""How long requests on their way may take once the server is told to stop."""
+"""How long open requests may take once the server is told to stop."""
 
 
 REQUEST_SECONDS = 30.0
-"""How long the line and the headers of a request may take; then the connection is closed."""
+"""How long the request line and headers may take to arrive before the connection is closed."""
 
 
 class _Connection(H11Protocol):
-    """uvicorn's end of a connection, with a deadline for what it leaves open: the way to a whole request."""
+    """uvicorn's connection, with a deadline for the arrival of a request, which uvicorn lacks."""
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to listen to somebody."""
+        """Start the deadline for the first request."""
         super().connection_made(transport)
         self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """Read on."""
+        """Receive data."""
         super().data_received(data)
         self._await_request()
 
     def on_response_complete(self) -> None:
-        """Go on to the next request, of which a part may be there."""
+        """Continue with the next request, part of which may have arrived."""
         super().on_response_complete()
         self._await_request()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection over."""
+        """Hand the connection over to the websocket protocol."""
         self._settle()
         super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave."""
+        """Cancel the deadline."""
         self._settle()
         super().connection_lost(exc)
 
     def _await_request(self) -> None:
-        # cycle: the request that is being answered, or the last one that was; it is set as soon as headers are whole
+        # cycle: the current or last request; it is set as soon as the headers are complete.
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if self.transport.get_protocol() is not self or (cycle is not None and not cycle.response_complete):
             self._settle()
@@ -85,14 +85,14 @@ class _Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without signal handlers (they are ours), which says when it listens."""
+    """uvicorn without signal handlers, which reports when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listening = anyio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start listening."""
         await super().startup(sockets)
         self.listening.set()
 
@@ -102,16 +102,17 @@ class _Server(uvicorn.Server):
 
 
 def require_place(settings: Settings, host: str, *, allow_remote: bool) -> None:
-    """Hold that local processes are reached from this machine alone.
+    """Require that a server with local processes is reachable only from this machine.
 
     Args:
-        settings: What runs.
+        settings: The settings.
         host: The address to listen on.
-        allow_remote: Whether the operator has said that others may come; never to where uploads are trusted.
+        allow_remote: Whether the operator allows other addresses; never with trusted uploads.
 
     Raises:
-        UsageError: The address is another, or a name that may come to mean another (code ``not_loopback``), or uploads
-            are to be trusted where they need not be (code ``trust_without_processes``).
+        UsageError: The address is not loopback, or a name that may change its meaning (code ``not_loopback``), or
+        uploads
+            are trusted without local processes (code ``trust_without_processes``).
     """
     if settings.trust_uploads and not settings.local_processes:
         raise UsageError(
@@ -144,13 +145,13 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one.
 
     Raises:
-        EnvironmentFault: When the address cannot be had (code ``address_in_use``).
+        EnvironmentFault: The address is not available (code ``address_in_use``).
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # connections take it over; without it the second part of an answer waits 40 ms for the first to be confirmed
+        # Connections inherit it; without it the second part of a response waits 40 ms for the first to be acknowledged.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind((host, port))
         listener.listen(512)
@@ -175,10 +176,10 @@ def address_of(listener: socket.socket) -> str:
 
 @contextmanager
 def only_one(data: Path) -> Generator[None]:
-    """Hold the directory's lock: one server at a time looks after a registry.
+    """Hold the directory's lock: a registry has one server at a time.
 
     Raises:
-        EnvironmentFault: When another server holds it (code ``already_running``).
+        EnvironmentFault: Another server holds it (code ``already_running``).
     """
     import fcntl
 
@@ -196,14 +197,14 @@ def only_one(data: Path) -> Generator[None]:
 
 @asynccontextmanager
 async def serve(settings: Settings, listener: socket.socket) -> AsyncGenerator[Services]:
-    """A server that answers as long as the context is open.
+    """Run a server while the context is open.
 
     Args:
-        settings: How it is set up; its ``url`` is how clients reach the listener.
-        listener: Where it listens; closed at the end.
+        settings: Its settings; clients reach the listener at their ``url``.
+        listener: The listening socket, closed at the end.
 
     Raises:
-        EnvironmentFault: When the database, the artifact store or the directory cannot be used.
+        EnvironmentFault: The database, the artifact store or the directory cannot be used.
     """
     async with AsyncExitStack() as stack:
         stack.callback(listener.close)
@@ -231,13 +232,13 @@ async def serve(settings: Settings, listener: socket.socket) -> AsyncGenerator[S
             try:
                 yield services
             finally:
-                # who waits for a change need not wait any more
+                # Requests that wait for a change end now.
                 services.runtime.bell.close()
                 server.should_exit = True
 
 
 def _raise_descriptors() -> None:
-    """Have as many connections as the system allows: the usual 1,024 are taken by a few hundred that say nothing."""
+    """Allow as many connections as the system permits: the usual 1,024 are used up by a few hundred silent clients."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -245,9 +246,9 @@ def _raise_descriptors() -> None:
 
 @contextmanager
 def stop_signals(note: Callable[[str], None]) -> Generator[Callable[[], Awaitable[None]]]:
-    """Take SIGINT, SIGTERM and SIGHUP as a wish to stop in good order, also one that comes before anybody waits.
+    """Treat SIGINT, SIGTERM and SIGHUP as requests for an orderly stop, even before anything waits for them.
 
-    Gives a function that waits for the wish, and says which it was.
+    Yields a function that waits for such a signal and reports it.
     """
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
 
@@ -260,7 +261,7 @@ def stop_signals(note: Callable[[str], None]) -> Generator[Callable[[], Awaitabl
 
 
 def with_url(settings: Settings, listener: socket.socket, url: str | None) -> Settings:
-    """The settings of a server on a listener, reached by ``url`` or by the listener's own address."""
+    """The settings with the URL of a server: ``url``, or the listener's own address."""
     return replace(settings, url=(url or address_of(listener)).rstrip("/"))
 
 

@@ -1,4 +1,4 @@
-"""What an Observatory is told about itself, and where it keeps its things."""
+"""Settings of an Observatory, and the places of its data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 DEFAULT_PORT = 8787
-"""Where it listens unless told otherwise."""
+"""The default port."""
 
 BackendName = Literal["none", "auto", "process", "docker", "kubernetes"]
 """Where episodes run."""
@@ -33,11 +33,11 @@ BackendName = Literal["none", "auto", "process", "docker", "kubernetes"]
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """Which episodes keep their replays, logs and players' files; None: however old, however many.
+    """Which episodes keep their replays, logs and players' files; None: no limit.
 
     Args:
-        days: Those that were over no longer ago.
-        episodes: Of each account, the last so many.
+        days: The most days since the end of the episode.
+        episodes: The number of last episodes of each account.
     """
 
     days: int | None = None
@@ -46,24 +46,24 @@ class Retention:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How one Observatory is set up.
+    """Settings of an Observatory.
 
     Args:
         data: Its directory, private to its user: database, registry blobs, secrets, artifacts.
         database: SQLAlchemy URL, or ``postgresql://…`` for short; None: SQLite in ``data``.
         key: File with the key that encrypts secrets; None: beside ``data``, under its name and ``.key``.
-        artifacts: fsspec URL under which artifacts are kept; None: ``data/artifacts``.
-        url: How clients reach it (``http://127.0.0.1:8787``), without a slash at the end.
+        artifacts: fsspec URL of the artifacts; None: ``data/artifacts``.
+        url: The address for clients (``http://127.0.0.1:8787``), without a trailing slash.
         public: Whether anonymous visitors may read public leagues, Coworlds and episodes.
         backend: Where episodes run: ``docker``, ``process``, ``kubernetes``; ``auto`` chooses, ``none`` runs nothing.
         packages: Directories of the operator's own packages, whose programs may run as local processes.
-        trust_uploads: Whether player files that are uploaded run as local processes, too; on loopback only.
-        pull_secrets: Secrets of the cluster's namespace with which it pulls images, for ``kubernetes``.
+        trust_uploads: Whether uploaded player files also run as local processes; only on loopback.
+        pull_secrets: Secrets in the cluster's namespace for pulling images, for ``kubernetes``.
         parallel: Episodes at a time; 0 leaves them to other workers.
-        lease: Seconds a worker's claim is good for without being renewed.
-        episode_timeout: Seconds an episode may take, everything included.
-        quotas: The most that one account may have, unless its own say otherwise.
-        retention: Which episodes keep all that they have left.
+        lease: Seconds until a worker's claim expires unless it is renewed.
+        episode_timeout: The most seconds that a whole episode may take.
+        quotas: The default quotas of an account.
+        retention: Which episodes keep all their artifacts.
     """
 
     data: Path
@@ -84,22 +84,22 @@ class Settings:
 
     @property
     def database_url(self) -> str:
-        """The database as SQLAlchemy's async engine takes it."""
+        """The database URL for SQLAlchemy's async engine."""
         return database_url(self.database, self.data)
 
     @property
     def artifacts_url(self) -> str:
-        """Where artifacts are kept, as fsspec takes it."""
+        """The fsspec URL of the artifacts."""
         return self.artifacts or f"file://{(self.data / 'artifacts').absolute()}"
 
     @property
     def local_processes(self) -> bool:
-        """Whether episodes run as local processes: asked for, or chosen because packages are named."""
+        """Whether episodes run as local processes, by choice or because packages are named."""
         return self.backend == "process" or (self.backend == "auto" and bool(self.packages))
 
     @property
     def registry(self) -> str:
-        """Host and port of the image registry, as it stands in front of an image's name."""
+        """Host and port of the image registry, as in the names of images."""
         return urlsplit(self.url).netloc
 
     @property
@@ -109,7 +109,7 @@ class Settings:
 
     @property
     def vault(self) -> Path:
-        """Secrets, one private file each."""
+        """The directory of secrets, each in a private file."""
         return self.data / "secrets"
 
     @property
@@ -120,14 +120,14 @@ class Settings:
 
 
 def database_url(given: str | None, data: Path) -> str:
-    """A database as SQLAlchemy's async engine takes it.
+    """The URL of a database for SQLAlchemy's async engine.
 
     Args:
         given: ``sqlite:///…``, ``postgresql://…`` or either with an async driver named; None: SQLite in ``data``.
         data: The data directory.
 
     Raises:
-        UsageError: For any other database (code ``bad_database``).
+        UsageError: The database is of another kind (code ``bad_database``).
     """
     if given is None:
         return f"sqlite+aiosqlite:///{(data / 'observatory.sqlite3').absolute()}"
@@ -149,10 +149,10 @@ def database_url(given: str | None, data: Path) -> str:
 
 
 def prepare_directory(path: Path) -> Path:
-    """Make a directory that only its owner can look into, and return it.
+    """Create a directory that only its owner can read, and return it.
 
     Raises:
-        UsageError: When it cannot be made, is no directory, or belongs to somebody else (code ``bad_directory``).
+        UsageError: It cannot be created, is not a directory, or belongs to another user (code ``bad_directory``).
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -168,13 +168,13 @@ def prepare_directory(path: Path) -> Path:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file only its owner can read into a directory that only its owner can look into."""
+    """Write a file that only its owner can read, creating its directory likewise."""
     prepare_directory(path.parent)
     write_secret(path, content)
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a file only its owner can read, whole or not at all, and on the disk before it has its name.
+    """Write a file that only its owner can read, atomically, and flushed to the disk before it is renamed.
 
     Raises:
         OSError: It cannot be written.

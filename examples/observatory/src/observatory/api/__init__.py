@@ -1,5 +1,5 @@
-"""The routes of the API, a module for each noun, and what they share (``calls``, ``pages``, ``views``).
+"""The routes of the API, one module for each noun, and their common parts (``calls``, ``pages``, ``views``).
 
-Here requests become calls of the library below and values become JSON; what a program on this machine, a worker or a
-page does without a request is elsewhere in the package.
+This package turns requests into calls of the other packages, and values into JSON. Work that is not part of a request
+belongs elsewhere.
 """

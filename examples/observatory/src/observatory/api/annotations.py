@@ -1,7 +1,7 @@
-"""What a policy noted while it played: the file ``annotations.jsonl`` of its player's artifact, for its owner.
+"""Notes of a policy during an episode: the file ``annotations.jsonl`` in its player's artifact, for its owner.
 
-Players have one way to hand something over, their artifact, so notes are a file in it. What is in there is anybody's:
-it is read up to a limit, and only what is JSON line by line goes out as such.
+A player's artifact is its only way to hand over files, so notes are a file in it. Its content is not trusted: it is
+read up to a limit, and only valid JSON lines are returned as such.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ router = ApiRouter(tags=["Artifacts"])
 
 FILE = "annotations.jsonl"
 LIMIT = 8 * 1024 * 1024
-"""Largest file that is handed out, in bytes, unpacked."""
+"""Largest file that is returned, in uncompressed bytes."""
 
 
 @router.get(
@@ -32,7 +32,7 @@ LIMIT = 8 * 1024 * 1024
     responses=refusals(409),
 )
 async def get_annotations(call: Known, ereq: str, version_id: str) -> Response:
-    """What one's own policy noted: `annotations.jsonl` of its players' artifacts, seat after seat."""
+    """Notes of your own policy: `annotations.jsonl` of its players' artifacts, seat by seat."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     seats = [seat.position for seat in row.participants if seat.policy_version_id == version_id]
     if not seats:

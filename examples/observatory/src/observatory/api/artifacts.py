@@ -1,4 +1,4 @@
-"""Artifacts of episodes: one by one, as a bundle, and by links that need no token."""
+"""Artifacts of episodes: single files, bundles, and links that need no token."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = ["router"]
 router = ApiRouter(tags=["Artifacts"])
 
 INLINE_LIMIT = 64 * 1024
-"""Bytes of JSON that a download manifest carries itself."""
+"""JSON up to this many bytes is included in a download manifest."""
 
 _KINDS = {"results": "results", "replay": "replay", "logs": "game_logs", "error-info": "error_info"}
 CATEGORIES = ("results", "replay", "events", "error_info", "game_logs", "player_logs", "player_artifact")
 
 
 class BundleQuery(QueryModel):
-    """What a bundle is to include."""
+    """The contents of a bundle."""
 
     include: str | None = Field(
         default=None,
@@ -47,21 +47,21 @@ class BundleQuery(QueryModel):
 
 
 class LinkQuery(QueryModel):
-    """What makes a link good."""
+    """The expiry and signature of a link."""
 
     expires: str = Field(default="", max_length=20)
     signature: str = Field(default="", max_length=80)
 
 
 class DownloadQuery(PageQuery):
-    """What is to be downloaded."""
+    """The episodes and artifacts to download."""
 
     ids: list[str] = Field(description="1 to 50 ids, all of episode requests or all of experience requests.")
     include: list[str] | None = Field(default=None, description="Categories; all by default.")
     agent: list[int] | None = Field(default=None, description="Seats, for what is a player's; all by default.")
 
 
-# --- one by one
+# --- single files
 
 
 @router.get(
@@ -88,7 +88,7 @@ async def get_artifact(call: Anyone, ereq: str, kind: str) -> Response:
     responses=refusals(409, 410),
 )
 async def get_policy_log(call: Known, ereq: str, version_id: str, agent: str) -> Response:
-    """What one's own player wrote: its last 10,000 lines."""
+    """The log of your own player: its last 10,000 lines."""
     return await _of_player(call, ereq, version_id, agent, "player_logs")
 
 
@@ -98,13 +98,13 @@ async def get_policy_log(call: Known, ereq: str, version_id: str, agent: str) ->
     responses=refusals(409, 412, 416),
 )
 async def get_policy_artifact(call: Known, ereq: str, version_id: str, agent: str) -> Response:
-    """What one's own player has kept."""
+    """The artifact of your own player."""
     return await _of_player(call, ereq, version_id, agent, "player_artifact")
 
 
 @router.get("/v2/episode-requests/{ereq}/bundle", response_class=binary("application/zip"), responses=refusals(409))
 async def get_bundle(call: Anyone, ereq: str, query: Annotated[BundleQuery, Query()]) -> Response:
-    """Everything one may have of an episode, as one zip; what one may not have is left out."""
+    """All artifacts of an episode that you may see, as one zip."""
     include = None
     if query.include is not None:
         include = [token.strip() for token in query.include.split(",") if token.strip()]
@@ -145,7 +145,7 @@ async def get_file(
     filename: str,
     query: Annotated[LinkQuery, Query()],
 ) -> Response:
-    """An artifact as it is stored, for whoever has the link."""
+    """An artifact in its stored form, for a link that needs no token."""
     links = call.services.runtime.links
     if not links.is_good(artifact_id, query.expires, query.signature):
         raise forbidden("This link is not one of this server's.", code="bad_link")
@@ -159,7 +159,7 @@ async def get_file(
 
 @router.get("/v2/episode-requests/download-manifest", response_model=api.DownloadPage)
 async def get_download_manifest(call: Anyone, query: Annotated[DownloadQuery, Query()]) -> Json:
-    """What there is to download of some episodes, with links that need no token."""
+    """Artifacts of several episodes, with links that need no token."""
     ids, kind = split_ids(query.ids)
     wanted = [part.strip() for text in query.include or CATEGORIES for part in text.split(",") if part.strip()]
     if unknown := [part for part in wanted if part not in CATEGORIES]:
@@ -258,7 +258,7 @@ async def get_job_log(call: Team, job: str, agent: str) -> Response:
 
 @router.get("/jobs/{job}/policy-artifact", response_model=list[str])
 async def list_job_policy_artifacts(call: Team, job: str) -> Json:
-    """Names of what the players have kept."""
+    """Names of the players' artifacts."""
     return Json(_names(await find_job(call, job), "player_artifact"))
 
 
@@ -266,7 +266,7 @@ async def list_job_policy_artifacts(call: Team, job: str) -> Json:
     "/jobs/{job}/policy-artifact/{agent}", response_class=binary("application/zip"), responses=refusals(409, 410)
 )
 async def get_job_policy_artifact(call: Team, job: str, agent: str) -> Response:
-    """What a player has kept."""
+    """A player's artifact."""
     row = await find_job(call, job)
     return send(call.services.artifacts, call.request, _kept(row, "player_artifact", _slot(agent)))
 
@@ -308,7 +308,7 @@ def _names(row: EpisodeRequest, kind: str) -> list[str]:
 
 
 async def _spec(call: Call, row: EpisodeRequest) -> JsonObject:
-    """What was to be played, without what is secret."""
+    """The episode's specification, without secrets."""
     coworld = await call.db.get_one(Coworld, row.coworld_id)
     return {
         "coworld_id": coworld.id,

@@ -1,4 +1,4 @@
-"""What every route of the API stands on: who calls, in which transaction, and how refusals and answers are written.
+"""The base of all routes: authentication, transactions, refusals and responses.
 
 ::
 
@@ -7,8 +7,8 @@
     @router.get("/v2/leagues/{league_id}", response_model=api.League)
     async def get_league(call: Anyone, league_id: str) -> Json: ...
 
-The type of ``call`` says who may call. ``response_model`` describes the answer, which handlers write themselves
-(``Json``): reading every row of a page again as a model would cost more than all the rest.
+The type of ``call`` declares who may call. ``response_model`` only documents the response, which handlers render
+themselves (``Json``): validating every row of a page as a model would cost more than everything else.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 PREFIX = "/observatory"
-"""What all paths of the API begin with."""
+"""The prefix of all paths of the API."""
 
 Access = Literal["anyone", "known", "user", "team"]
 """``anyone``; ``known``: a user or a player; ``user``: a user in person; ``team``: a member of the team."""
@@ -94,13 +94,13 @@ _REASONS: Mapping[int, str] = {
 
 
 class QueryModel(BaseModel):
-    """Base of query strings: what is not known is ignored, as everywhere on the web."""
+    """Base of query strings; unknown parameters are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class Json(JSONResponse):
-    """A value as JSON: models by alias, moments as RFC 3339, what is no number as null."""
+    """A value as JSON: models by alias, times as RFC 3339, NaN and infinities as null."""
 
     def render(self, content: Any) -> bytes:
         """The value's text."""
@@ -109,30 +109,30 @@ class Json(JSONResponse):
 
 @dataclass(kw_only=True)
 class Call:
-    """One request on its way through."""
+    """A request with its caller and its session."""
 
     request: Request
     services: Services
     caller: Caller
     db: AsyncSession
-    """The call's session: a transaction for what changes something, else for reading. It ends with the handler, before
-    the answer is sent."""
+    """The session of the call: a transaction if the route writes, else for reading. It ends with the handler, before
+    the response is sent."""
 
     @property
     def base_url(self) -> str:
-        """Where clients reach this server, without a slash at the end."""
+        """The address at which clients reach this server, without a trailing slash."""
         return self.services.settings.url
 
 
 class Gate(HTTPBearer):
-    """Whom a route lets in, and what it holds meanwhile.
+    """The access to a route, and its transaction.
 
     Args:
         access: Who may call it.
-        tolerant: Whether a token that is not good makes its bearer anonymous instead of a 401.
-        held: Whether a route that changes something holds a transaction from its beginning to its end. One that takes
-            long holds none, and opens its own.
-        secret: Whether the answer holds a token. Such an answer is never kept, also not under an Idempotency-Key.
+        tolerant: Whether an invalid token makes the caller anonymous instead of causing a 401.
+        held: Whether a route that writes has a transaction from beginning to end. A route that takes long has none, and
+            opens its own.
+        secret: Whether the response contains a token. Such a response is never stored, even under an Idempotency-Key.
     """
 
     def __init__(self, access: Access, *, tolerant: bool = False, held: bool = True, secret: bool = False) -> None:
@@ -143,11 +143,11 @@ class Gate(HTTPBearer):
         self.secret = secret
 
     async def __call__(self, request: HTTPConnection) -> Any:
-        """The call, which ``_Route`` has let in before anything of the body was read."""
+        """The call, which ``_Route`` has admitted before reading the body."""
         return request.state.call
 
     def admit(self, caller: Caller) -> None:
-        """Let a caller in.
+        """Check that a caller has access.
 
         Raises:
             Refusal: 401 or 403.
@@ -162,7 +162,7 @@ class Gate(HTTPBearer):
 
 
 def gate(access: Access, **options: bool) -> Any:
-    """A ``Gate`` as a dependency; in the OpenAPI document, its access is a role that the token has to have."""
+    """A ``Gate`` as a dependency; in the OpenAPI document its access is a required role of the token."""
     return Security(Gate(access, **options), scopes=[access] if access in ("user", "team") else [])
 
 
@@ -173,7 +173,7 @@ Team = Annotated[Call, gate("team")]
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Statuses that a route may answer besides the usual ones, as the OpenAPI document has them."""
+    """Further statuses of a route, for the OpenAPI document."""
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         status: {"description": _REASONS.get(status) or f"{HTTPStatus(status).phrase}.", "content": content}
@@ -182,12 +182,12 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def binary(media_type: str) -> type[Response]:
-    """What a route answers when that is not JSON."""
+    """The response class of a route that does not return JSON."""
     return type("Binary", (Response,), {"media_type": media_type})
 
 
 class _JsonRequest(Request):
-    """A request whose body is JSON, whatever it is called, and no longer than ``MAX_BODY``."""
+    """A request with a JSON body of any content type, at most ``MAX_BODY`` bytes long."""
 
     async def body(self) -> bytes:
         """The whole body."""
@@ -196,7 +196,7 @@ class _JsonRequest(Request):
         return self._body
 
     async def json(self) -> Any:
-        """The body's value."""
+        """The parsed body."""
         try:
             return pydantic_core.from_json(await self.body())
         except ValueError as error:
@@ -204,7 +204,7 @@ class _JsonRequest(Request):
 
 
 class _Route(APIRoute):
-    """A route of the API: first who calls is settled, then the body is read, then one transaction does it all."""
+    """A route of the API: it identifies the caller, reads the body, then does everything in one transaction."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         doc = inspect.getdoc(endpoint) or ""
@@ -223,13 +223,13 @@ class _Route(APIRoute):
         self.responses = {**refusals(*self._usual(gate)), **self.responses}
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
-        """Whether it is asked for: who may GET may HEAD."""
+        """Whether a request matches; GET routes also match HEAD."""
         if scope["type"] == "http" and scope["method"] == "HEAD":
             return super().matches({**scope, "method": "GET"})
         return super().matches(scope)
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer."""
+        """Respond to a request."""
         if scope["method"] == "HEAD" and "GET" in (self.methods or ()):
             await self.app(scope, receive, send)
         else:
@@ -266,7 +266,7 @@ class _Route(APIRoute):
             if has_body:
                 scope = {**request.scope, "headers": [*_without_type(request), (b"content-type", b"application/json")]}
                 request = _JsonRequest(scope, request.receive)
-                # the body comes as slowly as its sender likes, so the transaction begins after it
+                # The sender may be slow, so the transaction begins after the body.
                 await request.body()
             open_session = services.database.writing if writes else services.database.reading
             try:
@@ -279,7 +279,7 @@ class _Route(APIRoute):
                         return await handle(request)
                     return await _once(call, partial(handle, request), key)
             except IntegrityError as error:
-                # two did the same at once, and the database let one of them
+                # Two requests did the same at once, and the database accepted one of them.
                 raise conflict(
                     "Somebody else just did that: look again, then decide.", code="concurrent_change"
                 ) from error
@@ -293,11 +293,11 @@ class _Route(APIRoute):
         return gate.held and "GET" not in (self.methods or ())
 
     def _remembers(self, gate: Gate) -> bool:
-        """Whether an answer under an Idempotency-Key is kept and given again."""
+        """Whether responses under an Idempotency-Key are stored and repeated."""
         return self._writes(gate) and not gate.secret and "POST" in (self.methods or ())
 
     def _usual(self, gate: Gate) -> set[int]:
-        # team rights may be asked for anywhere, and refused; a NUL is in order nowhere
+        # Any request may ask for team rights and be refused, and any may contain a NUL.
         statuses = {403, 422, 429}
         if not gate.tolerant:
             statuses.add(401)
@@ -317,10 +317,10 @@ ApiRouter = partial(APIRouter, prefix=PREFIX, route_class=_Route)
 
 
 async def identify(request: Request, services: Services, session: AsyncSession, *, tolerant: bool = False) -> Caller:
-    """Who sent a request.
+    """Identify the caller of a request.
 
     Raises:
-        Refusal: 401 for a token that is not good, unless ``tolerant``.
+        Refusal: 401 for an invalid token, unless ``tolerant``.
     """
     reading = request.method in ("GET", "HEAD")
     caller = await services.tokens.caller(session, request.headers, request.cookies, reading=reading)
@@ -332,10 +332,10 @@ async def identify(request: Request, services: Services, session: AsyncSession, 
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """A request's whole body.
+    """Read a request's whole body.
 
     Raises:
-        Refusal: 413 when it is longer than ``limit`` bytes, 408 when it does not come to its end in time.
+        Refusal: 413 if it is longer than ``limit`` bytes, 408 if it does not arrive in time.
     """
     content = bytearray()
     try:
@@ -352,7 +352,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 async def _once(call: Call, handle: Callable[[], Coroutine[Any, Any, Response]], key: str) -> Response:
-    """Answer a POST under a key: what was answered before is answered again."""
+    """Handle a POST under an Idempotency-Key: repeat the stored response if there is one."""
     if not key.isprintable() or len(key) > 200:
         raise Refusal(400, "An Idempotency-Key is at most 200 printable characters.", code="bad_idempotency_key")
     subject = call.caller.subject_id or ""
@@ -360,7 +360,7 @@ async def _once(call: Call, handle: Callable[[], Coroutine[Any, Any, Response]],
     method, path = call.request.method.encode(), call.request.url.path.encode()
     digest = hashlib.sha256(b"\0".join((method, path, content))).hexdigest()
     if call.services.database.dialect == "postgresql":
-        # whoever comes second waits here for the first; SQLite has one writer at a time anyway
+        # A second request waits here for the first; SQLite has one writer at a time anyway.
         number = int.from_bytes(hashlib.sha256(f"{subject}\0{key}".encode()).digest()[:8], signed=True)
         await call.db.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
     stored = await call.db.get(Idempotent, (subject, key))
@@ -381,7 +381,7 @@ def _without_type(request: Request) -> list[tuple[bytes, bytes]]:
 
 
 def _refuse_nul(request: Request) -> None:
-    # no database keeps a NUL in a text, so nothing of ours is named with one
+    # Databases cannot store a NUL in a text, so nothing here has one in its name.
     if any("\0" in str(value) for value in request.path_params.values()):
         raise Refusal(404, "Not found: nothing has such a name.", code="not_found")
     if any("\0" in value for pair in request.query_params.multi_items() for value in pair):

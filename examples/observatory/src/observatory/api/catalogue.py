@@ -1,4 +1,4 @@
-"""The catalogue of Coworlds: uploads, versions, what the bare name means, and how the hosted check went."""
+"""The catalogue of Coworlds: uploads, versions, canonical versions, and the hosted check."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ async def list_summaries(call: Anyone, query: Annotated[CoworldQuery, Query()]) 
 
 @router.get("/v2/coworlds/{coworld_id}", response_model=api.Coworld)
 async def get_coworld(call: Anyone, coworld_id: str) -> Json:
-    """One Coworld; its images are given as anybody can pull them."""
+    """One Coworld, with its images as references for pulling."""
     coworld = await find_coworld(call.db, call.caller, coworld_id)
     return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
 
 
 @router.post("/v2/coworlds/upload", response_model=api.Coworld, responses=refusals(409))
 async def upload_coworld(call: Known, body: api.CoworldUploadBody) -> Json:
-    """Add a version of a Coworld; the very same one again is said to be there already."""
+    """Add a version of a Coworld; an identical upload is reported as existing."""
     manifest = await _checked(body.manifest)
     manifest = await _by_ids(call.db, call.services.settings.registry, manifest)
     coworld = await add_coworld(
@@ -82,7 +82,7 @@ async def upload_coworld(call: Known, body: api.CoworldUploadBody) -> Json:
 
 @router.post("/v2/coworlds/patch-commissioner", response_model=api.Coworld, responses=refusals(409))
 async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Json:
-    """Add a version of a Coworld that differs from the present one in its commissioner's image."""
+    """Add a version of a Coworld with another image for its commissioner."""
     present = await call.db.scalar(
         sa.select(Coworld).where(Coworld.name_key == name_key(body.coworld_name), Coworld.canonical)
     )
@@ -103,7 +103,7 @@ async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Js
 
 @router.post("/v2/coworlds/{name}/visibility", response_model=api.CoworldVisibility)
 async def set_visibility(call: Known, name: str, body: api.VisibilityBody) -> Json:
-    """Show all versions of a Coworld to everybody, or to its owner alone."""
+    """Make all versions of a Coworld public, or visible only to its owner."""
     owner = await call.db.get(CoworldName, name_key(name))
     if owner is None:
         raise not_found("Coworld", name)
@@ -136,7 +136,7 @@ async def set_visibility(call: Known, name: str, body: api.VisibilityBody) -> Js
 
 @router.get("/v2/coworlds/{coworld_id}/certification", response_model=api.CertificationState)
 async def get_certification(call: Anyone, coworld_id: str) -> Json:
-    """How the hosted check of a Coworld stands: an episode of its own players, played after the upload."""
+    """The state of a Coworld's hosted check: an episode of its own players, played after the upload."""
     coworld = await find_coworld(call.db, call.caller, coworld_id)
     return Json(await check_state(call.db, coworld))
 
@@ -158,15 +158,15 @@ async def retry_certification(call: Known, coworld_id: str) -> Json:
 
 @router.get("/v2/coworlds/{name}/feed-posts/check")
 async def check_feed(call: Known, name: str) -> Json:
-    """What newer clients ask when something was submitted: of which rounds one should write. There is no feed here."""
+    """Newer clients ask this after a submission: rounds to write about. This platform has no such feed."""
     return Json({"human_name": call.caller.require().name, "rounds": [], "sensei_due": None})
 
 
 async def find_coworld(session: AsyncSession, caller: Caller, coworld_id: str) -> Coworld:
-    """A Coworld somebody may see.
+    """Find a Coworld that the caller may see.
 
     Raises:
-        Refusal: 404 when there is none.
+        Refusal: 404 if there is none.
     """
     coworld = await session.get(Coworld, coworld_id)
     if coworld is None or not _visible_to(coworld, caller):
@@ -186,13 +186,13 @@ async def add_coworld(
 
     Args:
         session: A writing session.
-        caller: Who uploads it; the first to use a name owns it.
-        manifest: What is uploaded, checked.
+        caller: The uploader; the first to use a name owns it.
+        manifest: The manifest, already checked.
         visibility: ``public`` or ``private``.
-        certification: What the uploader says about it.
+        certification: The certification result given by the uploader.
 
     Raises:
-        Refusal: 403 for somebody else's name, 409 for a version that is there with other content, 422 for images that
+        Refusal: 403 if another account owns the name, 409 if the version exists with other content, 422 for images that
             were not uploaded here.
     """
     user = caller.require()
@@ -236,7 +236,7 @@ async def add_coworld(
 
 
 async def _choose_canonical(session: AsyncSession, added: Coworld, manifest: Manifest) -> None:
-    """Let the bare name mean the highest version; of equal ones, the newest."""
+    """Make the highest version the canonical one; among equal versions, the newest."""
     others = await session.execute(
         sa.select(Coworld.id, Coworld.version, Coworld.canonical).where(
             Coworld.name_key == added.name_key, Coworld.id != added.id
@@ -257,10 +257,10 @@ async def _choose_canonical(session: AsyncSession, added: Coworld, manifest: Man
 
 
 async def _checked(document: JsonObject) -> Manifest:
-    """The manifest, by the strict rules.
+    """Check a manifest by the strict rules.
 
     Raises:
-        Refusal: 422 with every issue.
+        Refusal: 422 with all issues.
     """
     try:
         loaded = await anyio.to_thread.run_sync(lambda: load_manifest(document, mode="strict"))
@@ -279,7 +279,7 @@ async def _checked(document: JsonObject) -> Manifest:
 
 
 async def _by_ids(session: AsyncSession, registry: str, manifest: Manifest) -> Manifest:
-    """The manifest with images of our own registry, which it may name as we give them out, under their ids."""
+    """The manifest with references to our own registry replaced by image ids."""
     ids: dict[str, str] = {}
     for text in manifest.images():
         if (image := await image_at(session, registry, text)) is not None:
@@ -293,13 +293,13 @@ async def _by_ids(session: AsyncSession, registry: str, manifest: Manifest) -> M
 
 
 async def _checked_images(session: AsyncSession, caller: Caller, manifest: Manifest) -> list[Image]:
-    """The uploaded images of a manifest, each of them there and the caller's to use.
+    """The uploaded images of a manifest, after checking that the caller may use each of them.
 
-    Whatever else an image may be called, an engine would look for it on its own machine or at an address that came with
-    the request.
+    Any other reference is refused: an engine would look for it on its own machine, or at an address taken from the
+    request.
 
     Raises:
-        Refusal: 422 for one that is not there, is not complete, or was not uploaded here.
+        Refusal: 422 for an image that does not exist, is not complete, or was not uploaded here.
     """
     found: list[Image] = []
     for text in manifest.images():
@@ -326,7 +326,7 @@ async def _checked_images(session: AsyncSession, caller: Caller, manifest: Manif
 
 
 async def _publish_images(session: AsyncSession, changed: Sequence[Coworld]) -> None:
-    """Let everybody pull what a public Coworld names, and nobody else what only private ones do."""
+    """Make images of public Coworlds public, and images of private ones private."""
     public = (await session.scalars(sa.select(Coworld).where(Coworld.visibility == "public"))).all()
     named = {text for row in public for text in _image_fields(row.manifest)}
     for image in (await _images_of(session, changed)).values():
@@ -357,7 +357,7 @@ async def _images_of(session: AsyncSession, coworlds: Sequence[Coworld]) -> dict
 
 def _image_entries(manifest: JsonObject) -> list[JsonObject]:
     entries = [manifest["game"]["runnable"], *(entry for name in ROLE_SECTIONS for entry in manifest.get(name) or ())]
-    # reporters that a platform runs itself, and players that are files, have none
+    # Reporters run by the platform, and players that are files, have no image.
     return [entry for entry in entries if entry.get("image") is not None]
 
 
@@ -366,7 +366,7 @@ def _image_fields(manifest: JsonObject) -> list[str]:
 
 
 def coworld_json(coworld: Coworld, images: dict[str, Image], call: Call) -> JsonObject:
-    """A Coworld; uploaded images are named as they can be pulled."""
+    """A Coworld for the API, with uploaded images as references for pulling."""
     manifest = cast("JsonObject", json.loads(json.dumps(coworld.manifest)))
     for entry in _image_entries(manifest):
         if (image := images.get(entry["image"])) is not None:
@@ -383,7 +383,7 @@ def coworld_json(coworld: Coworld, images: dict[str, Image], call: Call) -> Json
         "created_at": coworld.created_at,
         "visibility": coworld.visibility,
         "certification": coworld.certification,
-        # what is known about it stands in one document, and how its check went in another
+        # One document holds the uploader's result, another one the state of the check.
         **dict.fromkeys(("documentation_url", "forum_markdown_url", "wiki_markdown_url"), f"{here}/documentation"),
         **dict.fromkeys(("certification_status_url", "certification_transcript_url"), f"{here}/certification"),
     }

@@ -32,14 +32,14 @@ _RAW = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
-"""The handler reads the body itself, so the document has to be told."""
+"""Declared for the OpenAPI document, since the handler reads the body itself."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
 @router.get("/v2/coworlds/secrets/{coworld}", response_model=list[api.Secret])
 async def list_secrets(call: Known, coworld: str) -> Json:
-    """The names of the secrets of a Coworld of one's own."""
+    """Names of the secrets of your own Coworld."""
     owner = await _own_name(call.db, call.caller, coworld)
     rows = await call.db.scalars(
         sa.select(CoworldSecret).where(CoworldSecret.name_key == owner.key).order_by(CoworldSecret.name)
@@ -52,10 +52,10 @@ async def list_secrets(call: Known, coworld: str) -> Json:
     "/v2/coworlds/secrets/{coworld}/{name}", response_model=api.Secret, responses=refusals(400, 413), openapi_extra=_RAW
 )
 async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: str, name: str) -> Json:
-    """Keep a secret of a Coworld of one's own, given as raw bytes, in the place of one of that name."""
+    """Set a secret of your own Coworld, given as raw bytes."""
     if not _NAME.fullmatch(name):
         raise Refusal(400, "A secret's name has up to 128 letters, digits, `_`, `.` and `-`.", code="bad_name")
-    # the body comes as slowly as its sender likes, so the transaction begins after it
+    # The sender may be slow, so the transaction begins after the body.
     content = await read_body(call.request, MAX_SECRET)
     async with call.services.database.writing() as session:
         owner = await _own_name(session, call.caller, coworld)
@@ -76,7 +76,7 @@ async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: 
 
 @router.delete("/v2/coworlds/secrets/{coworld}/{name}", response_model=api.Secret)
 async def delete_secret(call: Known, coworld: str, name: str) -> Json:
-    """Forget a secret of a Coworld of one's own."""
+    """Delete a secret of your own Coworld."""
     owner = await _own_name(call.db, call.caller, coworld)
     row = await call.db.scalar(
         sa.select(CoworldSecret).where(CoworldSecret.name_key == owner.key, CoworldSecret.name == name)

@@ -1,4 +1,4 @@
-"""Episode requests: asked for, listed, looked at."""
+"""Episode requests: lists, details, statistics."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ __all__ = ["lifespan", "router", "split_ids"]
 router = ApiRouter(tags=["Episodes"])
 
 MAX_IDS = 50
-"""Ids that may be followed at once."""
+"""Most ids in one request."""
 
 
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
-    """The worker and what else runs beside the server."""
+    """Run the worker and other services beside the server."""
     async with open_runtime(services):
         yield
 
 
 class EpisodeQuery(PageQuery):
-    """Which episodes."""
+    """Filters for episodes."""
 
     league_id: str | None = Field(default=None, max_length=64)
     division_id: str | None = Field(default=None, max_length=64)
@@ -59,7 +59,7 @@ class EpisodeQuery(PageQuery):
 
 
 class SourceQuery(PageQuery):
-    """Which episodes of a Coworld."""
+    """Filters for episodes of a Coworld."""
 
     source: str | None = Field(default=None, max_length=32, description="experience, request, coworld_upload or round.")
 
@@ -69,7 +69,7 @@ Id = Annotated[str, Field(max_length=64)]
 
 @router.get("/v2/episode-requests", response_model=Envelope[api.EpisodeRequest] | api.ProgressPage)
 async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -> Json:
-    """Episodes one may see, newest first; with `ids` those of some requests in short."""
+    """Episodes that you may see, newest first; with `ids`, a short form of some requests."""
     statement = _seen(call)
     for column, value in (
         (EpisodeRequest.league_id, query.league_id),
@@ -115,13 +115,13 @@ async def get_episode(call: Anyone, ereq: str) -> Json:
 
 @router.get("/v2/episode-requests/{ereq}/episode-stats", response_model=api.EpisodeStats, responses=refusals(409))
 async def get_stats(call: Anyone, ereq: str) -> Json:
-    """What its results say in numbers."""
+    """Statistics from its results."""
     return Json(stats_of(await find_episode(call.db, call.services, call.caller, ereq)))
 
 
 @router.get("/v2/episode-requests/{ereq}/policy-artifacts", response_model=list[api.PlayerEvidence])
 async def list_evidence(call: Known, ereq: str) -> Json:
-    """What one's own players have left behind, by slot."""
+    """Logs and artifacts of your own players, by slot."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     slots = own_slots(call.caller, row)
     kept = {(item.kind, item.position) for item in row.artifacts}
@@ -149,14 +149,14 @@ async def list_of_round(call: Anyone, round_id: str, query: Annotated[PageQuery,
 
 @router.get("/v2/policy-versions/{version_id}/episode-requests", response_model=Envelope[api.EpisodeRequest])
 async def list_of_policy_version(call: Anyone, version_id: str, query: Annotated[PageQuery, Query()]) -> Json:
-    """Episodes a policy version takes part in."""
+    """Episodes in which a policy version takes part."""
     seats = _seats(Participant.policy_version_id == version_id)
     return Json(await _rows(call, _seen(call).where(seats), query))
 
 
 @router.get("/v2/coworlds/{coworld_id}/episode-requests", response_model=Envelope[api.EpisodeRequest])
 async def list_of_coworld(call: Anyone, coworld_id: str, query: Annotated[SourceQuery, Query()]) -> Json:
-    """Episodes of a Coworld's version."""
+    """Episodes of a version of a Coworld."""
     if await call.db.get(Coworld, coworld_id) is None:
         raise not_found("Coworld", coworld_id)
     statement = _seen(call).where(EpisodeRequest.coworld_id == coworld_id)
@@ -167,7 +167,7 @@ async def list_of_coworld(call: Anyone, coworld_id: str, query: Annotated[Source
 
 @router.get("/v2/games/{game_id}/episodes", response_model=Envelope[api.EpisodeRequest])
 async def list_of_game(call: Anyone, game_id: str, query: Annotated[PageQuery, Query()]) -> Json:
-    """Episodes of a game, whatever its version."""
+    """Episodes of all versions of a game."""
     game = await call.db.get(Game, game_id)
     if game is None:
         raise not_found("game", game_id)
@@ -177,15 +177,15 @@ async def list_of_game(call: Anyone, game_id: str, query: Annotated[PageQuery, Q
 
 @router.get("/jobs/{job}/episode-stats", response_model=api.EpisodeStats, responses=refusals(409))
 async def get_job_stats(call: Team, job: str) -> Json:
-    """The same, for the team, by job."""
+    """Statistics of an episode by job, for the team."""
     return Json(stats_of(await find_job(call, job)))
 
 
 async def find_job(call: Call, job: str) -> EpisodeRequest:
-    """An episode by its job, for the team.
+    """Find an episode by its job, for the team.
 
     Raises:
-        Refusal: 404 when there is none.
+        Refusal: 404 if there is none.
     """
     row = await call.db.scalar(sa.select(EpisodeRequest).where(EpisodeRequest.job_id == job))
     if row is None:
@@ -197,7 +197,7 @@ def stats_of(row: EpisodeRequest) -> JsonObject:
     """The statistics of an episode.
 
     Raises:
-        Refusal: 404 when there are none, 409 with ``Retry-After`` while there may still be some.
+        Refusal: 404 if there are none, 409 with ``Retry-After`` while the episode is not over.
     """
     if row.stats is not None:
         return row.stats
@@ -206,10 +206,10 @@ def stats_of(row: EpisodeRequest) -> JsonObject:
 
 
 def refuse_unfinished(row: EpisodeRequest) -> None:
-    """Refuse what an episode has only when it is over.
+    """Refuse a request that needs a finished episode.
 
     Raises:
-        Refusal: 409, with the seconds after which to ask again.
+        Refusal: 409 with ``Retry-After``, while the episode is not over.
     """
     if row.status in ("pending", "running"):
         raise Refusal(
@@ -221,7 +221,7 @@ def refuse_unfinished(row: EpisodeRequest) -> None:
 
 
 def split_ids(given: list[str]) -> tuple[list[str], Literal["ereq", "xreq"]]:
-    """Ids from a query, given one by one or with commas between.
+    """Ids from a query, as repeated parameters or separated by commas.
 
     Raises:
         Refusal: 422 for none, too many, or ids of several kinds.

@@ -1,4 +1,4 @@
-"""Experience requests: many episodes asked for at once, by a roster; and single episodes asked for the same way."""
+"""Experience requests, for many episodes at once by a roster, and requests for single episodes."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ router = ApiRouter(tags=["Experience requests"])
 
 
 _NOT_HERE = {"episode_player_llm_spend_limit_usd", "game_config_overlay_secret", "state"}
-"""What other platforms can do: better refused than left undone."""
+"""Features of other platforms, refused rather than ignored."""
 
 
 class ExperienceQuery(PageQuery):
-    """Which experience requests."""
+    """Filters for experience requests."""
 
     mine: bool = Field(default=False, description="Only the caller's own; the team may ask for all.")
 
 
 @router.post("/v2/experience-requests", response_model=api.ExperienceDetail, responses=refusals(400, 404))
 async def create_request(call: Known, body: api.ExperienceBody) -> Json:
-    """Ask for up to 100 episodes."""
+    """Request up to 100 episodes."""
     for name in _NOT_HERE & body.model_fields_set:
         issue: dict[str, object] = {
             "type": "extra_forbidden",
@@ -79,7 +79,7 @@ async def create_request(call: Known, body: api.ExperienceBody) -> Json:
 
 @router.post("/v2/episode-requests", response_model=api.EpisodeRequest, responses=refusals(400, 404))
 async def create_episode(call: Known, body: api.EpisodeBody) -> Json:
-    """Ask for one episode."""
+    """Request one episode."""
     arena, drawn, configs = await _prepare(call, body, 1)
     (episode_id,) = await add_episodes(call.db, _of(call, arena, "request"), drawn, configs)
     row = await call.db.get_one(EpisodeRequest, episode_id, populate_existing=True)
@@ -88,7 +88,7 @@ async def create_episode(call: Known, body: api.EpisodeBody) -> Json:
 
 @router.get("/v2/experience-requests", response_model=Envelope[api.ExperienceRequest])
 async def list_requests(call: Known, query: Annotated[ExperienceQuery, Query()]) -> Json:
-    """One's own requests, newest first."""
+    """Your own requests, newest first."""
     statement = sa.select(ExperienceRequest)
     if query.mine or not call.caller.elevated:
         statement = statement.where(_mine(call))
@@ -113,7 +113,7 @@ async def get_request(call: Known, xreq: str) -> Json:
 
 @router.get("/v2/experience-requests/{xreq}/episodes", response_model=list[api.EpisodeRequest])
 async def list_episodes(call: Known, xreq: str) -> Json:
-    """All episodes of a request, in their order."""
+    """All episodes of a request, in order."""
     row = await _find(call, xreq)
     return Json(_written(call, await _episodes(call.db, row.id)))
 
@@ -129,7 +129,7 @@ async def page_episodes(call: Known, xreq: str, query: Annotated[PageQuery, Quer
 
 @router.post("/v2/experience-requests/{xreq}/cancel", response_model=api.ExperienceDetail, responses=refusals(404, 409))
 async def cancel_request(call: Known, xreq: str) -> Json:
-    """Begin no more of a request's episodes; those that run are finished. Once more does no harm."""
+    """Cancel a request's waiting episodes; running ones finish. Repeating this has no effect."""
     found = await _find(call, xreq)
     coworld, user = found.coworld, found.user
     row = await call.db.get_one(ExperienceRequest, xreq, with_for_update=True, populate_existing=True)
@@ -158,10 +158,10 @@ async def cancel_request(call: Known, xreq: str) -> Json:
 async def _prepare(
     call: Call, body: api.EpisodeBody, count: int
 ) -> tuple[Arena, list[tuple[Candidate, ...]], list[dict[str, Any]]]:
-    """Who plays, and with which configs."""
+    """The lineups and configs of a request's episodes."""
     user, quotas = call.caller.require(), call.services.settings.quotas
     await require_episodes(call.db, user, quotas, count)
-    # what they will leave nobody knows: the account that is full waits, the one that is not goes on
+    # The size of future artifacts is unknown, so an account is refused only once it is full.
     await require_stored(call.db, user, quotas, more=1, status=429)
     arena = await find_arena(call.db, call.caller, body)
     wishes = await read_roster(call.db, call.caller, arena, body.roster)
@@ -257,7 +257,7 @@ async def _detail(call: Call, row: ExperienceRequest, coworld: Coworld, user: Us
 
 
 def _written(call: Call, episodes: Sequence[EpisodeRequest]) -> list[JsonObject]:
-    """Episodes with their configs, unless these are too long to be sent with each: they can be had one by one."""
+    """Episodes with their configs; configs too long for a list are left out, and given with each episode."""
     view = view_of(call.services)
     long = sum(row.shared.size for row in episodes if row.shared is not None) > MAX_BODY
     return [view.full(row) | ({"game_config": None} if long else {}) for row in episodes]
@@ -280,7 +280,7 @@ def _row(row: ExperienceRequest, coworld: Coworld, user: User, counts: dict[str,
         "submitted_count": 0,
         "running_count": counts.get("running", 0),
         "completed_count": counts.get("completed", 0),
-        # a cancelled episode is none that has ended well
+        # A cancelled episode does not count as completed.
         "failed_count": counts.get("failed", 0) + counts.get("cancelled", 0),
         "cancelled_count": counts.get("cancelled", 0),
         "error": row.error,

@@ -1,4 +1,4 @@
-"""What a request means: which Coworld, in which league, and who is meant by the entries of its roster."""
+"""Resolves a request: its Coworld, its league, and the entries of its roster."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = ["Arena", "find_arena", "read_roster"]
 
 @dataclass(frozen=True, kw_only=True)
 class Arena:
-    """Where a request's episodes are played."""
+    """The Coworld and league of a request's episodes."""
 
     coworld: Coworld
     variant_id: str | None
     league_id: str | None = None
     division_id: str | None = None
     ladder: tuple[Candidate, ...] = ()
-    """The division's champions, the best first."""
+    """The division's champions, best first."""
     pool: tuple[Candidate, ...] = ()
-    """Live members that may be drawn."""
+    """Members that may be drawn."""
 
 
 async def find_arena(session: AsyncSession, caller: Caller, body: EpisodeBody) -> Arena:
-    """What a body asks to be played, and where.
+    """Resolve the Coworld, variant and league of a request.
 
     Raises:
-        Refusal: 404 for what there is not, or the caller may not know of; 400 for what cannot be meant.
+        Refusal: 404 if one does not exist or is hidden from the caller; 400 for contradictions.
     """
     target = body.target
     if target is None or (target.coworld_id and not _names_league(target)):
@@ -67,10 +67,10 @@ async def find_arena(session: AsyncSession, caller: Caller, body: EpisodeBody) -
 
 
 async def read_roster(session: AsyncSession, caller: Caller, arena: Arena, roster: Sequence[RosterEntry]) -> list[Wish]:
-    """Who is meant by each entry.
+    """Resolve the entries of a roster.
 
     Raises:
-        Refusal: 404 for a policy that is neither the caller's nor a live member; 400 for a reference that is none.
+        Refusal: 404 for a policy that is neither the caller's nor a live member; 400 for an invalid reference.
     """
     known: dict[str, Candidate] = {}
     wishes: list[Wish] = []
@@ -98,7 +98,7 @@ async def _coworld(session: AsyncSession, caller: Caller, coworld_id: str) -> Co
 
 
 async def _division(session: AsyncSession, caller: Caller, target: ExperienceTarget) -> Division:
-    """The division a target names; of a league alone, the highest in which is competed."""
+    """The division of a target; for a league alone, its highest competing division."""
     statement = (
         sa.select(Division)
         .join(League, League.id == Division.league_id)
@@ -128,7 +128,7 @@ async def _division(session: AsyncSession, caller: Caller, target: ExperienceTar
 
 
 def _live(caller: Caller) -> sa.Select[Membership]:
-    """Members that compete, and whose owners let others choose them."""
+    """Competing members that others may choose."""
     statement = (
         sa.select(Membership)
         .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)

@@ -1,4 +1,4 @@
-"""The feed of changes: what has become of some episodes since a cursor, told when it happens."""
+"""The feed of changes: updates of some episodes since a cursor, with long polling."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = ["lifespan", "router", "wait_for_changes"]
 router = ApiRouter(tags=["Episodes"])
 
 LONGEST_WAIT = 25
-"""Seconds a call may wait for something to happen."""
+"""The most seconds that a call may wait for a change."""
 
 _GOOD_FOR = dt.timedelta(hours=24)
 
 
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
-    """Who looks for changes, for all who wait."""
+    """Watch for changes on behalf of all waiting calls."""
     bell = services.runtime.bell
     async with anyio.create_task_group() as group:
         group.start_soon(bell.watch, services.database)
@@ -53,7 +53,7 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 
 class ChangesQuery(QueryModel):
-    """What is followed, and from where."""
+    """The episodes to follow, and the cursor."""
 
     ids: list[str] = Field(description="1 to 50 ids, all of episode requests or all of experience requests.")
     view: Literal["progress", "results"] = Field(default="progress", description="How much is told of each.")
@@ -64,16 +64,16 @@ class ChangesQuery(QueryModel):
 
 @dataclass(frozen=True)
 class _Cursor:
-    """How far a reader has come."""
+    """The position of a reader."""
 
     seen: int
-    """Number of the last change it knows."""
+    """Number of the last change that the reader knows."""
     snapshot: int
-    """Number of the last change when it began: up to here it is told how things are, from here on what happens."""
+    """Number of the last change when the reader began: it gets the state up to here, and then changes."""
     what: str
-    """Digest of what it follows."""
+    """Digest of the ids that it follows."""
     begun: int
-    """When, in seconds since 1970."""
+    """Its start, in seconds since 1970."""
 
     def text(self) -> str:
         packed = json.dumps([self.seen, self.snapshot, self.what, self.begun], separators=(",", ":")).encode()
@@ -82,7 +82,7 @@ class _Cursor:
 
 @router.get("/v2/episode-requests/changes", response_model=api.ChangePage, responses=refusals(404, 409, 410))
 async def get_changes(call: Anyone, query: Annotated[ChangesQuery, Query()]) -> Json:
-    """What has become of some episodes since a cursor; without one, how they are. May wait until something happens."""
+    """Changes of some episodes since a cursor, or their state without one. May wait for a change."""
     ids, kind = split_ids(query.ids)
     what = hashlib.sha256("\n".join((query.view, *sorted(ids))).encode()).hexdigest()[:16]
     cursor = await _begin(call.services, query.cursor, what)
@@ -117,13 +117,13 @@ async def get_changes(call: Anyone, query: Annotated[ChangesQuery, Query()]) -> 
 
 @dataclass(frozen=True)
 class Changes:
-    """What has happened after a change."""
+    """Changes after a given one."""
 
     rows: Sequence[EpisodeRequest]
     """Episodes that changed, by the number of their last change."""
     batches: list[JsonObject]
     seen: int
-    """The number up to which all is told."""
+    """All changes up to this number are included."""
     more: bool
 
 
@@ -137,16 +137,16 @@ async def wait_for_changes(
     limit: int,
     seconds: float,
 ) -> Changes | None:
-    """What has become of some requests after a change of this number; None when the caller may see none of them.
+    """Read changes of some requests after a given change; None if the caller may see none of them.
 
     Args:
         services: The Observatory.
-        caller: Who asks.
-        ids: What is followed.
-        kind: Of what kind the ids are.
-        after: The last change that is known.
-        limit: Most episodes to tell of.
-        seconds: How long to wait for a change when there is none.
+        caller: The caller.
+        ids: The ids to follow.
+        kind: The kind of the ids.
+        after: The last known change.
+        limit: Most episodes to return.
+        seconds: How long to wait if there is no change.
     """
     deadline = anyio.current_time() + seconds
     while True:
@@ -192,7 +192,7 @@ async def _changes(
 async def _batches(
     session: AsyncSession, ids: Sequence[str], kind: Literal["ereq", "xreq"], seen: sa.ColumnElement[bool]
 ) -> tuple[list[JsonObject], int]:
-    """Where the things followed stand, and the number of the last change of a request as a whole."""
+    """The states of the followed requests, and the number of the last change of a whole request."""
     if kind == "ereq":
         found = await session.execute(
             sa.select(EpisodeRequest.id, EpisodeRequest.status).where(EpisodeRequest.id.in_(ids), seen)

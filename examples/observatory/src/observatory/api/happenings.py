@@ -1,4 +1,4 @@
-"""What happens in competitions, told to whom it concerns."""
+"""Events of competitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = ApiRouter(tags=["Events"])
 
 
 class EventQuery(PageQuery):
-    """Which events."""
+    """Filters for events."""
 
     league_id: str | None = Field(default=None, pattern="^league_")
     division_id: str | None = Field(default=None, pattern="^div_")
@@ -36,7 +36,7 @@ class EventQuery(PageQuery):
 
 @router.get("/v2/competition-events", response_model=list[api.CompetitionEvent])
 async def list_events(call: Anyone, query: Annotated[EventQuery, Query()]) -> Json:
-    """Events of the leagues one may see, newest first; those for one's own eyes among them."""
+    """Events of leagues that you may see, newest first, including those only for you."""
     statement = sa.select(Event).where(
         sa.or_(Event.league_id.is_(None), Event.league_id.in_(_visible(call))),
     )

@@ -1,4 +1,4 @@
-"""Hosted play: a game whose seats are for whoever joins, played in a browser."""
+"""Hosted play: games in the browser that anyone with access can join."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ router = ApiRouter(tags=["Play"])
 
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
-    """The games that run for people."""
+    """Run the hosted games."""
     async with open_sessions(services):
         yield
 
 
 @router.post("/v2/coworlds/play/session", response_model=api.PlaySession, responses=refusals(404, 502, 503))
 async def start_play(call: Annotated[Call, gate("known", held=False)], body: api.PlaySessionBody) -> Json:
-    """Start a game that waits for its players."""
+    """Start a game that waits for players."""
     coworld = await find_coworld(call.db, call.caller, body.coworld_id)
     sessions = sessions_of(call.services)
     session = await sessions.play(coworld, body.variant_id, call.caller, spectators=body.allow_spectators)
@@ -43,7 +43,7 @@ async def start_play(call: Annotated[Call, gate("known", held=False)], body: api
     responses=refusals(404, 409, 502, 503),
 )
 async def join_play(call: Annotated[Call, gate("known", held=False)], session_id: str) -> Json:
-    """Take a seat, the same one each time; its link lets in whoever has it."""
+    """Take a seat, the same one each time; its link works for anyone."""
     sessions = sessions_of(call.services)
     session = sessions.get(session_id)
     if session is None or session.kind != "play":
@@ -70,7 +70,7 @@ async def join_play(call: Annotated[Call, gate("known", held=False)], session_id
 async def change_play(
     call: Annotated[Call, gate("known", held=False)], session_id: str, body: api.PlayConfigBody
 ) -> Json:
-    """Let a game that one has started be another variant, begun anew, or close it to spectators."""
+    """Restart your own game with another variant, or close it to spectators."""
     sessions = sessions_of(call.services)
     session = _own(call, session_id)
     if body.kind == "variant":
@@ -86,7 +86,7 @@ async def change_play(
 
 @router.delete("/v2/coworlds/play/session/{session_id}", response_model=api.PlaySession, responses=refusals(503))
 async def end_play(call: Annotated[Call, gate("known", held=False)], session_id: str) -> Json:
-    """End a game that one has started; nothing of it is kept. Once more does no harm."""
+    """End your own game without keeping anything. Repeating this has no effect."""
     sessions = sessions_of(call.services)
     session = _own(call, session_id)
     await sessions.end(session)
@@ -111,5 +111,5 @@ def _session_json(call: Call, session: Session) -> JsonObject:
 
 
 def player_url(base_url: str, session: Session, slot: int) -> str:
-    """Where a seat is played."""
+    """The address of a seat's page."""
     return f"{base_url}/sessions/{session.id}{session.seats[slot]}"

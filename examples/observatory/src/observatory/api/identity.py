@@ -1,4 +1,4 @@
-"""Who am I, and as whom do I play."""
+"""The caller's identity and players."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = ApiRouter(tags=["Identity"])
 
 @router.get("/whoami", response_model=api.Whoami)
 async def whoami(call: Annotated[Call, gate("anyone", tolerant=True)]) -> Json:
-    """Who the token speaks for; without a good one, nobody."""
+    """The account or player of the token; anonymous without a valid one."""
     caller = call.caller
     user, player = caller.user, caller.player
     if user is None:
@@ -55,13 +55,13 @@ async def whoami(call: Annotated[Call, gate("anyone", tolerant=True)]) -> Json:
 
 @router.get("/flags/me")
 async def my_flags(call: Known) -> Json:
-    """What is switched on for the caller alone: nothing, on this platform."""
+    """Feature flags of the caller: none on this platform."""
     return Json({"flags": {}})
 
 
 @router.get("/players", response_model=list[api.OwnedPlayer])
 async def list_players(call: InPerson) -> Json:
-    """One's own players, oldest first."""
+    """Your own players, oldest first."""
     rows = await call.db.scalars(
         sa.select(Player).where(Player.user_id == call.caller.user_id).order_by(Player.created_at, Player.id)
     )
@@ -70,7 +70,7 @@ async def list_players(call: InPerson) -> Json:
 
 @router.post("/players", response_model=api.OwnedPlayer, responses=refusals(409))
 async def create_player(call: InPerson, body: api.PlayerBody) -> Json:
-    """Create a player; the first is one's default."""
+    """Create a player; the first one becomes your default."""
     user = call.caller.require()
     mine = (await call.db.scalars(sa.select(Player.name).where(Player.user_id == user.id))).all()
     if body.name in mine:
@@ -83,7 +83,7 @@ async def create_player(call: InPerson, body: api.PlayerBody) -> Json:
 
 @router.post("/players/{player_id}/login", response_model=api.PlayerLogin)
 async def player_login(call: Annotated[Call, gate("user", secret=True)], player_id: str) -> Json:
-    """A session as one of one's own players, good for 24 hours."""
+    """A session as one of your own players, valid for 24 hours."""
     user = call.caller.require()
     player = await call.db.get(Player, player_id)
     if player is None or player.user_id != user.id or player.disabled_at is not None:
@@ -98,7 +98,7 @@ async def player_login(call: Annotated[Call, gate("user", secret=True)], player_
 async def exchange_code(
     call: Annotated[Call, gate("anyone", tolerant=True, secret=True)], body: api.SignInCodeBody
 ) -> Json:
-    """A token for a sign-in code, which is used up."""
+    """Exchange a sign-in code for a token; a code works once."""
     user_id = await take_code(call.db, body.code)
     minted = await call.services.tokens.mint(call.db, "user", user_id, label="sign-in")
     return Json({"token": minted.text})

@@ -1,4 +1,4 @@
-"""Container images: leave to push one into our own registry, and what has been pushed."""
+"""Container images: permission to push one to our own registry, and pushed images."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = ["find_image", "image_at", "image_json", "public_uri", "router"]
 router = ApiRouter(tags=["Images"])
 
 PUSH_LIFETIME = dt.timedelta(hours=12)
-"""How long one may take to push an image."""
+"""How long permission to push an image lasts."""
 
 
 class ImageQuery(PageQuery):
-    """Which images."""
+    """Filters for images."""
 
     limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
     name: api.Text | None = Field(default=None, description="Only those of a name.")
@@ -41,7 +41,7 @@ class ImageQuery(PageQuery):
 
 @router.get("/v2/container_images", response_model=list[api.Image])
 async def list_images(call: Known, query: Annotated[ImageQuery, Query()]) -> Json:
-    """One's own images, newest first."""
+    """Your own images, newest first."""
     statement = sa.select(Image)
     if not call.caller.elevated:
         statement = statement.where(Image.user_id == call.caller.user_id)
@@ -59,7 +59,7 @@ async def get_image(call: Known, image_id: str) -> Json:
 
 @router.post("/v2/container_images/upload", response_model=api.ImageUpload)
 async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: api.ImageUploadBody) -> Json:
-    """Leave to push an image; null instead when the same one is there already."""
+    """Get permission to push an image; null if the same image exists already."""
     user = call.caller.require()
     registry = call.services.settings.registry
     image = await call.db.scalar(
@@ -69,7 +69,7 @@ async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: 
         return Json({"image": image_json(image, registry), "pre_signed_info": None})
     if image is None:
         image = await _new_image(call.db, user, body)
-    # nothing comes with this request: an account that is full is told before it sends gigabytes
+    # Checked before anything is pushed, so that a full account does not send gigabytes in vain.
     await require_stored(call.db, user, call.services.settings.quotas, more=1)
     token = await call.services.tokens.mint(
         call.db,
@@ -97,7 +97,7 @@ async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: 
 
 @router.post("/v2/container_images/upload/complete", response_model=api.Image, responses=refusals(409))
 async def complete_upload(call: Known, body: api.ImageCompleteBody) -> Json:
-    """Say that an image has been pushed; from now on it is what it is."""
+    """Declare an image pushed; it can no longer change."""
     image = await call.db.get(Image, body.id)
     if image is None or not call.caller.owns(image.user_id):
         raise not_found("image", body.id)
@@ -117,10 +117,10 @@ async def complete_upload(call: Known, body: api.ImageCompleteBody) -> Json:
 
 
 async def find_image(session: AsyncSession, caller: Caller, image_id: str) -> Image:
-    """An image somebody may use: an own one, or one that anybody may.
+    """Find an image that the caller may use: its own, or a public one.
 
     Raises:
-        Refusal: 404 when there is none.
+        Refusal: 404 if there is none.
     """
     image = await session.get(Image, image_id)
     if image is None or not (image.public or caller.owns(image.user_id)):
@@ -129,12 +129,12 @@ async def find_image(session: AsyncSession, caller: Caller, image_id: str) -> Im
 
 
 async def image_at(session: AsyncSession, registry: str, reference: str) -> Image | None:
-    """The image that a reference to our own registry names by its digest; None for any other reference.
+    """Find an image by a reference to our own registry with a digest; None for any other reference.
 
     Args:
         session: A session.
         registry: Our host and port.
-        reference: As ``public_uri`` gives it.
+        reference: A reference from ``public_uri``.
     """
     name, _, digest = reference.partition("@")
     host, _, repository = name.partition("/")
@@ -163,12 +163,12 @@ async def _new_image(session: AsyncSession, user: User, body: api.ImageUploadBod
 
 
 def _part(name: str) -> str:
-    """A name as one part of a repository's."""
+    """A name in a form that is valid as part of a repository's name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "image"
 
 
 def public_uri(image: Image, registry: str) -> str:
-    """Where an image can be pulled from, by its digest once it has one."""
+    """The reference for pulling an image, with its digest once it has one."""
     by = f"@{image.digest}" if image.digest else f":{image.tag}"
     return f"{registry}/{image.repository}{by}"
 

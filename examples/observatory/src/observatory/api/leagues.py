@@ -1,4 +1,4 @@
-"""Games, leagues and divisions, and the standing orders that make leagues."""
+"""Games, leagues and divisions, and the seeds that create leagues."""
 
 from __future__ import annotations
 
@@ -45,35 +45,35 @@ __all__ = [
 router = ApiRouter(tags=["Leagues"])
 
 TEMPLATES = ("commissioner_driven", "default", "social_deduction", "cogs_vs_clips", "four_score")
-"""Kinds of league a seed may name. Here each of them gives a league that stands still."""
+"""Templates that a seed may name. On this platform each creates a league without rounds of its own."""
 
 
 _FIXED = {"pairing": "pairing", "blocks": "blocks", "commissioner": "commissioner_runnable_id"}
-"""What stays as it is in a season with rounds, and its field of ``LeagueTerms``."""
+"""Settings that cannot change in a season that has rounds, with their field of ``LeagueTerms``."""
 
 
 class LeagueError(CoworldError):
-    """A league cannot be what it was asked to be."""
+    """The requested settings of a league are invalid."""
 
     kind = "usage"
     default_code = "league"
 
 
 class ByGame(QueryModel):
-    """Which leagues."""
+    """Filters for leagues."""
 
     game_id: str | None = Field(default=None, pattern="^game_", description="Only those of a game.")
 
 
 class ByLeague(QueryModel):
-    """Which divisions."""
+    """Filters for divisions."""
 
     league_id: str | None = Field(default=None, pattern="^league_", description="Only those of a league.")
 
 
 @router.get("/v2/games", response_model=list[api.Game])
 async def list_games(call: Anyone) -> Json:
-    """The games one may see, by name: of Coworlds that are public or one's own, and of the leagues one sees."""
+    """Games that you may see, by name: of public Coworlds, of your own ones, and of leagues that you may see."""
     statement = sa.select(Game).order_by(Game.name)
     if not call.caller.elevated:
         shown = sa.select(Coworld.name_key).where(
@@ -86,14 +86,14 @@ async def list_games(call: Anyone) -> Json:
 
 @router.get("/v2/leagues", response_model=list[api.League])
 async def list_leagues(call: Anyone, query: Annotated[ByGame, Query()]) -> Json:
-    """The leagues one may see, oldest first."""
+    """Leagues that you may see, oldest first."""
     leagues = await league_rows(call.db, call.caller, game_id=query.game_id)
     return Json([league_json(league, call.base_url) for league in leagues])
 
 
 @router.get("/v2/leagues/game-of-week", response_model=api.League | None)
 async def game_of_week(call: Anyone) -> Json:
-    """The league of the week's game, or null."""
+    """The league of the game of the week, or null."""
     chosen = visible_leagues(call.caller).where(League.is_game_of_week).order_by(League.created_at.desc())
     league = await call.db.scalar(chosen.limit(1))
     return Json(None if league is None else league_json(league, call.base_url))
@@ -107,7 +107,7 @@ async def get_league(call: Anyone, league_id: str) -> Json:
 
 @router.get("/v2/leagues/{league_id}/division-ladder", response_model=list[api.LadderEntry])
 async def division_ladder(call: Anyone, league_id: str) -> Json:
-    """A league's divisions from the highest level down, with how many compete in each."""
+    """A league's divisions from the highest level down, with the number of members that compete in each."""
     league = await find_league(call.db, call.caller, league_id)
     living = sa.and_(Membership.division_id == Division.id, Membership.end_time.is_(None))
     rows = await call.db.execute(
@@ -124,7 +124,7 @@ async def division_ladder(call: Anyone, league_id: str) -> Json:
 
 @router.get("/v2/divisions", response_model=list[api.Division])
 async def list_divisions(call: Anyone, query: Annotated[ByLeague, Query()]) -> Json:
-    """The divisions of the leagues one may see, by league and level."""
+    """Divisions of leagues that you may see, by league and level."""
     statement = (
         sa.select(Division)
         .where(Division.league_id.in_(visible_leagues(call.caller).with_only_columns(League.id)))
@@ -145,14 +145,14 @@ async def get_division(call: Anyone, division_id: str) -> Json:
 
 @router.get("/v2/coworld-league-seeds", response_model=list[api.LeagueSeed])
 async def list_seeds(call: Team) -> Json:
-    """The standing orders, newest first."""
+    """League seeds, newest first."""
     seeds = await call.db.scalars(sa.select(LeagueSeed).order_by(LeagueSeed.created_at.desc(), LeagueSeed.id))
     return Json([_seed_json(seed) for seed in seeds])
 
 
 @router.post("/v2/coworld-league-seeds", response_model=api.LeagueSeed, responses=refusals(409))
 async def create_seed(call: Team, body: api.LeagueSeedBody) -> Json:
-    """Give a standing order; when the Coworld is there, its league is made at once."""
+    """Create a league seed; if its Coworld exists, the league is created at once."""
     if body.template not in TEMPLATES:
         raise invalid(f"{body.template!r} is no template; there are {', '.join(TEMPLATES)}.", at=("body", "template"))
     seed = LeagueSeed(**body.model_dump(), created_by=call.caller.require().id)
@@ -178,7 +178,7 @@ async def create_seed(call: Team, body: api.LeagueSeedBody) -> Json:
 
 @router.patch("/v2/coworld-league-seeds/{seed_id}", response_model=api.LeagueSeed, responses=refusals(409))
 async def change_seed(call: Team, seed_id: str, body: api.LeagueSeedChangeBody) -> Json:
-    """Change a standing order: switch it on or off, or rename its league."""
+    """Change a league seed: switch it on or off, or rename its league."""
     seed = await call.db.get(LeagueSeed, seed_id)
     if seed is None:
         raise not_found("league seed", seed_id)
@@ -200,7 +200,7 @@ async def change_seed(call: Team, seed_id: str, body: api.LeagueSeedChangeBody) 
 
 @router.put("/v2/coworld-league-seeds/{seed_id}/game-of-week", response_model=api.LeagueSeed, responses=refusals(409))
 async def set_game_of_week(call: Team, seed_id: str) -> Json:
-    """Make a standing order's league the league of the week's game, in the place of any other."""
+    """Make a seed's league the league of the game of the week."""
     seed = await call.db.get(LeagueSeed, seed_id)
     if seed is None:
         raise not_found("league seed", seed_id)
@@ -211,9 +211,9 @@ async def set_game_of_week(call: Team, seed_id: str) -> Json:
 
 
 def visible_leagues(caller: Caller) -> sa.Select[League]:
-    """A statement for the leagues somebody may see.
+    """Select the leagues that a caller may see.
 
-    Anybody sees the public ones, who has an account all but the hidden, who uses team rights all.
+    Visitors see public leagues, accounts see all that are not hidden, and elevated team members see all.
     """
     statement = sa.select(League)
     if caller.elevated:
@@ -223,7 +223,7 @@ def visible_leagues(caller: Caller) -> sa.Select[League]:
 
 
 async def league_rows(session: AsyncSession, caller: Caller, *, game_id: str | None = None) -> list[League]:
-    """The leagues somebody may see, oldest first."""
+    """The leagues that a caller may see, oldest first."""
     statement = visible_leagues(caller).order_by(League.created_at, League.id)
     if game_id is not None:
         statement = statement.where(League.game_id == game_id)
@@ -231,10 +231,10 @@ async def league_rows(session: AsyncSession, caller: Caller, *, game_id: str | N
 
 
 async def find_league(session: AsyncSession, caller: Caller, league_id: str) -> League:
-    """A league somebody may see.
+    """Find a league that the caller may see.
 
     Raises:
-        Refusal: 404 when there is none.
+        Refusal: 404 if there is none.
     """
     league = await session.scalar(visible_leagues(caller).where(League.id == league_id))
     if league is None:
@@ -243,10 +243,10 @@ async def find_league(session: AsyncSession, caller: Caller, league_id: str) -> 
 
 
 async def find_division(session: AsyncSession, caller: Caller, division_id: str) -> Division:
-    """A division somebody may see.
+    """Find a division that the caller may see.
 
     Raises:
-        Refusal: 404 when there is none.
+        Refusal: 404 if there is none.
     """
     division = await session.scalar(
         sa.select(Division).where(
@@ -260,7 +260,7 @@ async def find_division(session: AsyncSession, caller: Caller, division_id: str)
 
 
 async def league_divisions(session: AsyncSession, league_id: str) -> list[Division]:
-    """A league's divisions, the lowest level first."""
+    """A league's divisions, lowest level first."""
     return list(
         await session.scalars(sa.select(Division).where(Division.league_id == league_id).order_by(Division.level))
     )
@@ -278,19 +278,19 @@ async def create_league(
     terms: Mapping[str, Any] | None = None,
     divisions: int = 1,
 ) -> League:
-    """Make a league with its divisions, in the lowest of which newcomers are placed.
+    """Create a league with its divisions; newcomers are placed in the lowest.
 
     Args:
         session: A writing session.
         name: Its name, unique.
         coworld: Name of a Coworld that was uploaded.
-        variant_id: What is played in it; None: the Coworld's first variant.
-        config: Kept for a commissioner.
-        public: Whether people without an account see it.
-        every: It plays rounds by itself, and this many seconds at least lie between their beginnings; None: it stands
-            still, unless a commissioner of the terms decides its rounds.
+        variant_id: The variant to play; None: the Coworld's first.
+        config: Stored for a commissioner.
+        public: Whether visitors without an account may see it.
+        every: The least number of seconds between the starts of two rounds; None: no rounds, unless the terms name a
+            commissioner.
         terms: Further fields of its ``LeagueTerms``.
-        divisions: How many.
+        divisions: The number of divisions.
 
     Raises:
         LeagueError: Codes ``bad_name``, ``name_taken``, ``unknown_coworld``, ``unknown_variant``.
@@ -351,16 +351,16 @@ async def create_league(
 async def set_terms(
     session: AsyncSession, reference: str, *, every: float | None = None, terms: Mapping[str, Any]
 ) -> League:
-    """Change how a league plays from its next round on; what is not named stays.
+    """Change how a league plays from its next round on; other settings stay.
 
     Args:
         session: A writing session.
-        reference: Its name or its id.
-        every: Seconds between the beginnings of two rounds, at least; a league that stood still plays from here on.
-        terms: Fields of its ``LeagueTerms``; None for one that has no value takes that back.
+        reference: The league's name or id.
+        every: The least number of seconds between the starts of two rounds; a league without rounds begins to play.
+        terms: Fields of its ``LeagueTerms``; None removes an optional one.
 
     Raises:
-        LeagueError: Code ``season_begun``: who meets whom, and how often, stays as it is in a season with rounds.
+        LeagueError: Code ``season_begun``: the pairing and its blocks cannot change in a season that has rounds.
         AccountError: There is no such league.
         UsageError: There is no such pairing, or no such commissioner.
     """
@@ -393,10 +393,10 @@ async def set_terms(
 
 
 def _who_decides(terms: LeagueTerms, coworld: Coworld | None) -> str | None:
-    """``COMMISSIONED`` where a commissioner decides the rounds, which the Coworld must have; None: a pairing does.
+    """``COMMISSIONED`` if a commissioner decides the rounds, which the Coworld must declare; None if a pairing does.
 
     Raises:
-        LeagueError: The pairing is that of a commissioner, and none is named.
+        LeagueError: The pairing requires a commissioner, and none is named.
         UsageError: There is no such commissioner, or no such pairing.
     """
     if terms.commissioner_runnable_id is not None:
@@ -409,7 +409,7 @@ def _who_decides(terms: LeagueTerms, coworld: Coworld | None) -> str | None:
 
 
 def slug(name: str) -> str:
-    """A name as it stands in addresses."""
+    """A name in a form for URLs."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "league"
 

@@ -30,7 +30,7 @@ _NO_REASON = api.RetireBody()
 
 
 class MembershipQuery(PageQuery):
-    """Which memberships."""
+    """Filters for memberships."""
 
     limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
     active_only: bool = Field(default=False, description="Only those that have not ended.")
@@ -43,7 +43,7 @@ class MembershipQuery(PageQuery):
 
 
 class SubmissionQuery(PageQuery):
-    """Which submissions."""
+    """Filters for submissions."""
 
     limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
     mine: bool = Field(default=False, description="Only one's own.")
@@ -54,7 +54,7 @@ class SubmissionQuery(PageQuery):
 
 @router.get("/v2/league-policy-memberships", response_model=list[api.Membership])
 async def list_memberships(call: Anyone, query: Annotated[MembershipQuery, Query()]) -> Json:
-    """Memberships of the leagues one may see, newest first."""
+    """Memberships in leagues that you may see, newest first."""
     statement = sa.select(Membership).where(Membership.league_id.in_(_visible(call)))
     if query.active_only:
         statement = statement.where(Membership.end_time.is_(None))
@@ -73,7 +73,7 @@ async def list_memberships(call: Anyone, query: Annotated[MembershipQuery, Query
 
 @router.get("/v2/league-policy-memberships/portfolio", response_model=list[api.Membership])
 async def portfolio(call: Known, query: Annotated[PageQuery, Query()]) -> Json:
-    """One's own memberships that have not ended, newest first."""
+    """Your own memberships that have not ended, newest first."""
     statement = sa.select(Membership).where(_mine(call, Membership), Membership.end_time.is_(None))
     page = await paginate(call.db, statement, query, moment=Membership.created_at, key=Membership.id)
     return page.bare(lambda row: membership_json(row, call.base_url))
@@ -83,7 +83,7 @@ async def portfolio(call: Known, query: Annotated[PageQuery, Query()]) -> Json:
     "/v2/league-policy-memberships/{membership_id}/retire", response_model=api.Membership, responses=refusals(409)
 )
 async def retire(call: Known, membership_id: str, body: api.RetireBody = _NO_REASON) -> Json:
-    """End one of one's own memberships."""
+    """End one of your own memberships."""
     membership = await _own_membership(call, membership_id)
     if membership.end_time is not None:
         raise conflict(f"{_label(membership.policy_version)} is retired already.", code="already_retired")
@@ -100,7 +100,7 @@ async def retire(call: Known, membership_id: str, body: api.RetireBody = _NO_REA
     "/v2/league-policy-memberships/{membership_id}/champion", response_model=api.Membership, responses=refusals(409)
 )
 async def nominate(call: Known, membership_id: str) -> Json:
-    """Make one of one's own memberships one's champion in its league."""
+    """Make one of your own memberships your champion in its league."""
     membership = await _own_membership(call, membership_id)
     if membership.end_time is not None:
         raise conflict(f"{_label(membership.policy_version)} is retired.", code="already_retired")
@@ -112,7 +112,7 @@ async def nominate(call: Known, membership_id: str) -> Json:
 
 @router.get("/v2/league-submissions", response_model=list[api.Submission])
 async def list_submissions(call: Known, query: Annotated[SubmissionQuery, Query()]) -> Json:
-    """Submissions to the leagues one may see, newest first."""
+    """Submissions to leagues that you may see, newest first."""
     statement = sa.select(Submission).where(Submission.league_id.in_(_visible(call)))
     if query.mine:
         statement = statement.where(_mine(call, Submission))
@@ -127,7 +127,7 @@ async def list_submissions(call: Known, query: Annotated[SubmissionQuery, Query(
 
 @router.post("/v2/league-submissions", response_model=api.Submission, responses=refusals(409))
 async def submit(call: Known, body: api.SubmissionBody) -> Json:
-    """Submit one of one's own policy versions to a league; it is placed at once, or told why not."""
+    """Submit one of your own policy versions to a league; it is placed at once, or rejected with a reason."""
     user = call.caller.require()
     league = await find_league(call.db, call.caller, body.league_id)
     version = await call.db.get(PolicyVersion, body.policy_version_id)

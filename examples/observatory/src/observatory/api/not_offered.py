@@ -1,4 +1,4 @@
-"""Routes of the hosted platform for what an Observatory does not have: answered with words, not as unknown paths."""
+"""Routes of the hosted platform that an Observatory does not offer; they return a clear message instead of 404."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ router = ApiRouter(tags=["Not offered"])
 
 @router.get("/usage/me/credits", responses=refusals(501))
 async def get_credits(call: Known) -> Json:
-    """One's credits: this platform counts none."""
+    """Your credits: not used on this platform."""
     raise _not_offered("This platform keeps no credits: episodes cost nothing here, and nobody's are counted.")
 
 
 @router.post("/v2/divisions/{division_id}/power-analysis", responses=refusals(501))
 async def analyse_power(call: Annotated[Call, gate("known", held=False)], division_id: str) -> Json:
-    """How many episodes a difference in strength takes to show: not computed here."""
+    """Power analysis of a division: not offered here."""
     raise _not_offered(
         "This platform computes no power analysis: its leaderboards are mean scores, without a model of strength. "
         "The episodes' scores are at /v2/episode-requests, to be analysed with a model of one's own."
@@ -29,37 +29,37 @@ async def analyse_power(call: Annotated[Call, gate("known", held=False)], divisi
 
 @router.post("/v2/counterfactual-evals", responses=refusals(501))
 async def create_counterfactual(call: Annotated[Call, gate("known", held=False)]) -> Json:
-    """Replay a league with another policy: not done here."""
+    """Counterfactual evaluation of a policy in a league: not offered here."""
     raise _no_counterfactuals()
 
 
 @router.get("/v2/counterfactual-evals/{evaluation_id}", responses=refusals(501))
 async def get_counterfactual(call: Known, evaluation_id: str) -> Json:
-    """Such an evaluation: there are none here."""
+    """A counterfactual evaluation: not offered here."""
     raise _no_counterfactuals()
 
 
 @router.get("/v2/leagues/{league_id}/campaign", responses=refusals(501))
 async def get_campaign(call: Known, league_id: str) -> Json:
-    """A league's campaign: there are none here."""
+    """A league's campaign: not offered here."""
     raise _no_campaigns()
 
 
 @router.get("/v2/leagues/{league_id}/campaign/{part}", responses=refusals(501))
 async def get_campaign_part(call: Known, league_id: str, part: str) -> Json:
-    """Something of a league's campaign: there are none here."""
+    """A part of a league's campaign: not offered here."""
     raise _no_campaigns()
 
 
 @router.post("/v2/leagues/{league_id}/campaign/{part}", responses=refusals(501))
 async def change_campaign(call: Annotated[Call, gate("known", held=False)], league_id: str, part: str) -> Json:
-    """Give orders in a league's campaign: there are none here."""
+    """Orders in a league's campaign: not offered here."""
     raise _no_campaigns()
 
 
 @router.post("/v2/leagues/{league_id}/lobbies", responses=refusals(501))
 async def create_lobby(call: Annotated[Call, gate("known", held=False)], league_id: str) -> Json:
-    """Draft a game of people and policies together: not done here."""
+    """A lobby of people and policies: not offered here."""
     raise _not_offered(
         "This platform drafts no lobbies in which people and policies play together. People play with each other in a "
         "game for them: POST /v2/coworlds/play/session."

@@ -1,4 +1,4 @@
-"""Lists in pages: newest first, by limit and offset, or by a cursor that newcomers do not shift."""
+"""Paginated lists: newest first, by limit and offset, or by a cursor that new rows do not shift."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_LIMIT = 1000
 
 
 class PageQuery(QueryModel):
-    """Which page of a list."""
+    """The page of a list."""
 
     limit: int = Field(default=50, ge=1, le=MAX_LIMIT, description="Most rows of the page.")
     offset: int = Field(default=0, ge=0, le=10**9, description="Rows to leave out; not together with a cursor.")
@@ -38,7 +38,7 @@ class PageQuery(QueryModel):
 
 
 class Envelope(BaseModel, Generic[_Item]):
-    """A page as it goes over the wire, for the OpenAPI document."""
+    """The JSON form of a page, for the OpenAPI document."""
 
     entries: list[_Item] = Field(description="The rows.")
     total_count: int = Field(description="Rows of all pages together.")
@@ -53,7 +53,7 @@ class Page(Generic[_Row]):
 
     rows: Sequence[_Row]
     total: int
-    """Rows of all pages together."""
+    """The number of rows of all pages."""
     limit: int
     offset: int
     next_cursor: str | None
@@ -86,18 +86,18 @@ async def paginate(
     key: InstrumentedAttribute[str],
     options: Sequence[ExecutableOption] = (),
 ) -> Page[_Row]:
-    """One page of what a statement selects, newest first.
+    """Read one page of a statement's rows, newest first.
 
     Args:
         session: A session.
-        statement: Selects one kind of row, that of ``key``, filtered, not ordered.
-        page: Which page.
-        moment: When a row was made.
-        key: Its id, which orders what was made at once.
-        options: What is loaded along with each row.
+        statement: Selects rows of the class of ``key``, filtered but not ordered.
+        page: The page.
+        moment: The column with a row's creation time.
+        key: The id column, which orders rows of equal time.
+        options: Loader options for each row.
 
     Raises:
-        Refusal: 400 for a cursor that is not ours.
+        Refusal: 400 for an invalid cursor.
     """
     keys = statement.with_only_columns(key, maintain_column_froms=True).order_by(None)
     total = await session.scalar(sa.select(sa.func.count()).select_from(keys.subquery())) or 0
@@ -108,7 +108,7 @@ async def paginate(
         wanted = wanted.where(sa.or_(moment < at, sa.and_(moment == at, key < last)))
     elif page.offset:
         wanted = wanted.offset(page.offset)
-    # what a database looks through and sorts are keys, and not all that belongs to them
+    # The database filters and sorts only keys; whole rows are loaded for one page.
     found = (await session.scalars(wanted)).all()
     whole: sa.Select[_Row] = sa.select(key.class_).options(*options).where(key.in_(found)).order_by(*newest)
     rows = (await session.scalars(whole)).unique().all()

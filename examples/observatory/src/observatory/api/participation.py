@@ -1,4 +1,4 @@
-"""How to take part in a league, as Markdown for people and for programs that write players."""
+"""Instructions for taking part in a league, as Markdown for people and coding agents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|])")
 
 
 class ToTakePart(QueryModel):
-    """In which league."""
+    """The league."""
 
     league_id: str = Field(pattern="^league_", description="Which league.")
 
@@ -52,7 +52,7 @@ async def participate(call: Anyone, query: Annotated[ToTakePart, Query()]) -> Re
     "/v2/coworlds/{coworld_id}/documentation", response_class=binary("text/markdown"), responses=refusals(404, 409)
 )
 async def documentation(call: Anyone, coworld_id: str) -> Response:
-    """What a Coworld says about itself, as Markdown: what its players receive and send, and its readme."""
+    """A Coworld's documentation as Markdown: its player protocol and its readme."""
     coworld = await find_coworld(call.db, call.caller, coworld_id)
     game = _manifest(coworld).game
     parts = [f"# {_text(game.name)} {_text(coworld.version)}", _text(game.description), *_documents(game)]
@@ -111,5 +111,5 @@ def _doc(doc: Doc) -> str:
 
 
 def _text(value: str) -> str:
-    """A name on one line, whatever is in it."""
+    """A text as a single line."""
     return _MARKUP.sub(r"\\\1", " ".join(value.split()))

@@ -1,4 +1,4 @@
-"""Policies: player programs by name and version, with secrets that only their own seat gets."""
+"""Policies: player programs by name and version, with secrets for their own seats only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ router = ApiRouter(tags=["Policies"])
 
 
 class VersionQuery(PageQuery):
-    """Which policy versions."""
+    """Filters for policy versions."""
 
     limit: int = Field(default=100, ge=1, le=1000, description="Most rows of the page.")
     mine: bool = Field(default=False, description="Only one's own; the team may ask for all.")
@@ -39,7 +39,7 @@ class VersionQuery(PageQuery):
 
 @router.post("/stats/policy-secret-envs", response_model=api.PolicySecretEnvCreated)
 async def create_secret_env(call: Known, body: api.PolicySecretEnvBody) -> Json:
-    """Keep secret environment variables for a policy version that is uploaded next."""
+    """Store secret environment variables for the next policy version."""
     for name in body.policy_secret_env:
         if is_reserved_env(name):
             raise invalid(f"{name} is the platform's own.", at=("body", "policy_secret_env", name))
@@ -55,7 +55,7 @@ async def create_secret_env(call: Known, body: api.PolicySecretEnvBody) -> Json:
     "/stats/policy-secret-envs/{secret_env_id}", response_model=api.PolicySecretEnvCreated, responses=refusals(409)
 )
 async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], secret_env_id: str) -> Json:
-    """Forget secret environment variables that no policy version has got."""
+    """Delete secret environment variables that no policy version uses."""
     async with call.services.database.writing() as session:
         row = await session.get(PolicySecretEnv, secret_env_id, with_for_update=True)
         if row is None or row.user_id != call.caller.user_id:
@@ -67,14 +67,14 @@ async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], se
             raise conflict(f"The policy version {used} has these secrets.", code="in_use")
         audit(session, "secret.deleted", user_id=row.user_id, subject=row.id)
         await session.delete(row)
-    # only now: a version that was quicker would have been left without
+    # Only after the row: a version created in the meantime keeps them.
     await call.services.vault.delete("policy-env", secret_env_id)
     return Json({"id": secret_env_id})
 
 
 @router.post("/stats/policies/docker-img/complete", response_model=api.PolicyVersionCreated)
 async def create_policy_version(call: Known, body: api.PolicyVersionBody) -> Json:
-    """Make the next version of a policy out of an uploaded image."""
+    """Create the next version of a policy from an uploaded image."""
     image = await _own_image(call, body.container_image_id)
     await _check_secret_env(call, body.policy_secret_env_id)
     return Json(await _next_version(call, image, body, run=body.run))
@@ -82,7 +82,7 @@ async def create_policy_version(call: Known, body: api.PolicyVersionBody) -> Jso
 
 @router.post("/stats/policies/files", response_model=api.PolicyVersionCreated)
 async def create_policy_of_files(call: Known, body: api.PolicyFilesBody) -> Json:
-    """Make the next version of a policy out of a player's own files, where there is a worker that takes such."""
+    """Create the next version of a policy from a player's files, if a worker accepts such."""
     await _check_secret_env(call, body.policy_secret_env_id)
     image = await keep_player(call.services.blobs, call.db, call.caller.require(), body.player)
     return Json(await _next_version(call, image, body))
@@ -90,7 +90,7 @@ async def create_policy_of_files(call: Known, body: api.PolicyFilesBody) -> Json
 
 @router.get("/stats/policy-versions", response_model=Envelope[api.PolicyVersionRow])
 async def list_policy_versions(call: Known, query: Annotated[VersionQuery, Query()]) -> Json:
-    """One's own policy versions, newest first: the highest version of a name is the first."""
+    """Your own policy versions, newest first, so the highest version of a name comes first."""
     statement = sa.select(PolicyVersion).join(Policy, Policy.id == PolicyVersion.policy_id)
     if query.mine or not call.caller.elevated:
         statement = statement.where(PolicyVersion.user_id == call.caller.user_id)
@@ -108,13 +108,13 @@ async def list_policy_versions(call: Known, query: Annotated[VersionQuery, Query
 
 @router.get("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)
 async def get_access(call: Known, policy_id: str) -> Json:
-    """Who may draw a policy of one's own into episodes."""
+    """Who may use your own policy in episodes."""
     return Json({"selection_scope": (await _own_policy(call, policy_id)).selection_scope})
 
 
 @router.put("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)
 async def set_access(call: Known, policy_id: str, body: api.SelectionAccessBody) -> Json:
-    """Say who may draw a policy of one's own into episodes."""
+    """Set who may use your own policy in episodes."""
     policy = await _own_policy(call, policy_id)
     policy.selection_scope = body.selection_scope
     return Json({"selection_scope": policy.selection_scope})

@@ -1,4 +1,4 @@
-"""Replays in a browser: the game itself shows what it has kept."""
+"""Replays in a browser, shown by the game itself."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ router = ApiRouter(tags=["Replays"])
     "/v2/coworlds/replays/session", response_model=api.HostedReplaySession, responses=refusals(404, 422, 502, 503)
 )
 async def start_session(call: Annotated[Call, gate("anyone", held=False)], body: api.ReplaySessionBody) -> Json:
-    """Have the game show the replay of an episode one may see; nothing from elsewhere is fetched."""
+    """Have the game show the replay of an episode that you may see; other addresses are not fetched."""
     seen = sa.select(EpisodeRequest).where(visible(call.caller, public=call.services.settings.public))
     if body.episode_id is not None:
         seen = seen.where(sa.or_(EpisodeRequest.episode_id == body.episode_id, EpisodeRequest.id == body.episode_id))
     elif body.replay_uri is not None:
-        # only the name of an artifact of ours is taken from it
+        # Only the id of an artifact here is taken from it.
         parts = body.replay_uri.partition("?")[0].split("/")
         mine = sa.select(Artifact.episode_request_id).where(Artifact.id.in_(parts[-2:]))
         seen = seen.where(EpisodeRequest.id.in_(mine))

@@ -1,4 +1,4 @@
-"""Rounds of divisions, and how they ended."""
+"""Rounds of divisions, and their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ router = ApiRouter(tags=["Rounds"])
 
 
 class RoundQuery(PageQuery):
-    """Which rounds."""
+    """Filters for rounds."""
 
     limit: int = Field(default=25, ge=1, le=200, description="Most rows of the page.")
     league_id: str | None = Field(default=None, pattern="^league_")
@@ -36,7 +36,7 @@ class RoundQuery(PageQuery):
 
 @router.get("/v2/rounds", response_model=Envelope[api.Round])
 async def list_rounds(call: Anyone, query: Annotated[RoundQuery, Query()]) -> Json:
-    """Rounds of the leagues one may see, newest first."""
+    """Rounds of leagues that you may see, newest first."""
     statement = _visible(call.caller)
     if query.league_id is not None:
         statement = statement.where(Division.league_id == query.league_id)
@@ -50,7 +50,7 @@ async def list_rounds(call: Anyone, query: Annotated[RoundQuery, Query()]) -> Js
 
 @router.get("/v2/rounds/{round_id}", response_model=api.RoundDetail)
 async def get_round(call: Anyone, round_id: str) -> Json:
-    """One round with its results, the best first."""
+    """One round with its results, best first."""
     found = await find_round(call.db, call.caller, round_id)
     results = await call.db.scalars(
         sa.select(RoundResult).where(RoundResult.round_id == found.id).order_by(RoundResult.rank, RoundResult.id)
@@ -75,10 +75,10 @@ async def get_round(call: Anyone, round_id: str) -> Json:
 
 
 async def find_round(session: AsyncSession, caller: Caller, round_id: str) -> Round:
-    """A round somebody may see.
+    """Find a round that the caller may see.
 
     Raises:
-        Refusal: 404 when there is none.
+        Refusal: 404 if there is none.
     """
     found = await session.scalar(_visible(caller).where(Round.id == round_id))
     if found is None:

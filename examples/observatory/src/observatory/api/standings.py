@@ -1,4 +1,4 @@
-"""Who leads: leaderboards, from the sums of the scores in finished episodes of the league's own rounds."""
+"""Leaderboards, from the sums of scores in finished episodes of the league's own rounds."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ router = ApiRouter(tags=["Standings"])
 
 
 MOST_ROUNDS = 200
-"""Most rounds that a leaderboard goes back."""
+"""The most past rounds in a leaderboard."""
 
 
 def _count(given: object) -> object:
-    """Read the words of a newer client, which asks for none with ``false``."""
+    """Read the parameter as newer clients send it: ``false`` means none."""
     return {"false": 0, "true": 5}.get(given, given) if isinstance(given, str) else given
 
 
 class RecentQuery(QueryModel):
-    """How much of the past to give along."""
+    """The number of past rounds to include."""
 
     include_recent_rounds: Annotated[int, BeforeValidator(_count)] = Field(
         default=0, ge=0, le=10**9, description=f"How many of the latest rounds, of which {MOST_ROUNDS} are given."
@@ -43,7 +43,7 @@ class RecentQuery(QueryModel):
 
 
 _STORED = ("rounds", "rating", "low", "high", "won", "played")
-"""What ``Round.report`` has of each of its standings."""
+"""Fields of a standing in ``Round.report``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,36 +53,36 @@ class Standing:
     rank: int
     """From 1; equal scores share it."""
     subject_id: str
-    """A player, or the user who plays without one."""
+    """A player, or a user who plays without one."""
     subject_type: str
     """``player`` or ``user``."""
     name: str | None
     score: float
-    """Mean over the episodes."""
+    """Mean score over the episodes."""
     episodes: int
     policy_version_ids: tuple[str, ...]
     rounds: int = 0
-    """How many of the season it played in, of those that are over."""
+    """The number of finished rounds of the season in which it played."""
     rating: float | None = None
-    """After the last round that is over; None before, and where the league does not play by itself."""
+    """Rating after the last finished round; None before, and in leagues without rounds of their own."""
     low: float | None = None
-    """Of the interval that has the true rating in 95 of 100 cases."""
+    """Bounds of the rating's 95 % interval, with ``high``."""
     high: float | None = None
     won: float = 0.0
-    """Matches won; of several players, the share of them that was beaten."""
+    """Matches won; with several players, the share of opponents beaten."""
     played: int = 0
     """Matches that counted."""
 
 
 async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
-    """The leaderboard of a division in the season that is played, the best first.
+    """The leaderboard of a division in the current season, best first.
 
-    Where the league plays by itself, the order is that of the last round that is over, as the pairing or the
-    commissioner has it; whoever has come since stands below. Else it is that of the scores. A commissioner may move
-    somebody to another division in the middle of a season: then the line is gone from this one.
+    If the league plays rounds, the order is that of the last finished round, given by the pairing or the commissioner;
+    newer members are below. Otherwise the order is by score. If a commissioner moves a member to another division
+    during a season, its line moves too.
 
-    A subject's score is the mean over all finished episodes of the division's rounds, all its policies together.
-    Episodes that somebody has asked for do not count, wherever they were played (``Tally``).
+    A subject's score is the mean over all finished episodes of the division's rounds, with all its policies. Requested
+    episodes do not count, wherever they were played (``Tally``).
     """
     mean = sa.func.sum(Tally.total) / sa.func.sum(Tally.episodes)
     count = sa.func.sum(Tally.episodes)
@@ -124,7 +124,7 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
 
 
 def _ranked(lines: Sequence[Standing]) -> list[Standing]:
-    """Number the lines; equal ones share a rank."""
+    """Rank the lines; equal lines share a rank."""
     found: list[Standing] = []
     for place, line in enumerate(lines, start=1):
         before = found[-1] if found else None
@@ -138,7 +138,7 @@ def _ranked(lines: Sequence[Standing]) -> list[Standing]:
 
 @router.get("/v2/divisions/{division_id}/leaderboard", response_model=list[api.LeaderboardEntry] | None)
 async def leaderboard(call: Anyone, division_id: str, query: Annotated[RecentQuery, Query()]) -> Json:
-    """A division's leaderboard, the best first; null while nobody has played."""
+    """A division's leaderboard, best first; null before the first episode."""
     division = await find_division(call.db, call.caller, division_id)
     lines = await standings(call.db, division.id)
     if not lines:
@@ -161,7 +161,7 @@ async def leaderboard(call: Anyone, division_id: str, query: Annotated[RecentQue
 
 @router.get("/v2/divisions/{division_id}/leaderboards", response_model=api.Leaderboard | None)
 async def leaderboards(call: Anyone, division_id: str) -> Json:
-    """A division's leaderboard as a table with described columns; null while nobody has played."""
+    """A division's leaderboard as a table with described columns; null before the first episode."""
     division = await find_division(call.db, call.caller, division_id)
     lines = await standings(call.db, division.id)
     if not lines:

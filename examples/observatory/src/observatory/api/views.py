@@ -1,4 +1,4 @@
-"""What rows look like from outside: the shapes that several routes share."""
+"""JSON forms of rows that several routes share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def league_json(league: League, base_url: str) -> JsonObject:
         "is_game_of_week": league.is_game_of_week,
         "created_at": league.created_at,
         "participation_url": f"{base_url}/observatory/v2/participate?league_id={league.id}",
-        # there are no forums and wikis here
+        # This platform has no forums and wikis.
         "forum_markdown_url": None,
         "wiki_markdown_url": None,
         "disabled_at": league.disabled_at,
@@ -73,13 +73,13 @@ def policy_version_json(version: PolicyVersion) -> JsonObject:
 
 
 def player_ref(player: Player | None, version: PolicyVersion) -> JsonObject:
-    """Who a policy version plays for: a player, or the account of its owner, who plays without one."""
+    """The player that a policy version plays for, or its owner's account if there is none."""
     if player is None:
         return {"id": version.user_id, "name": version.user.name, "avatar_url": None}
     return {"id": player.id, "name": player.name, "avatar_url": player.avatar_url}
 
 
 def of_player(table: type[Membership | Submission | Event | Participant], player_id: str) -> sa.ColumnElement[bool]:
-    """The condition that a row is of this player, or of this account without one (``player_ref``)."""
+    """The condition that a row belongs to this player, or to this account without a player (``player_ref``)."""
     without = sa.and_(table.player_id.is_(None), table.user_id == player_id)
     return sa.or_(table.player_id == player_id, without)

@@ -1,4 +1,4 @@
-"""What an episode leaves: who may see it, what it says in numbers, and how its files are linked to and sent.
+"""The evidence of an episode: access to it, its statistics, and links to its files.
 
-Routes, pages and the worker stand on this room; it knows the store and identities, and none of them.
+Routes, pages and the worker use this package; it depends only on the store and on identities.
 """

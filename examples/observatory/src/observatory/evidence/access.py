@@ -1,8 +1,9 @@
-"""Who may see which episode, what of it, and how it is written down.
+"""Access to episodes: who may see which of them, which parts, and their form in the API.
 
-An episode is seen by who asked for it, by the owners of the policies in it, by everybody when it belongs to a public
-league or is the check of a public Coworld, by the members of a private league, and by the team when it asks for that.
-Who sees it sees results, replay, error and the game's log; a player's log and artifact are its owner's alone.
+An episode is visible to the account that requested it, to the owners of its policies, to the members of its league, and
+to team members who ask for elevated rights. It is visible to all if its league is public, or if it is the check of a
+public Coworld. Results, replay, error and the game's log are visible with the episode; a player's log and artifact only
+to their owner.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ __all__ = ["EpisodeView", "find_episode", "own_slots", "player_faults", "view_of
 
 
 def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
-    """The condition under which an episode is the caller's to see.
+    """The condition under which a caller may see an episode.
 
     Args:
-        caller: Who asks.
-        public: Whether the Observatory shows what is public to visitors without an account.
+        caller: The caller.
+        public: Whether visitors without an account may see public episodes.
     """
     if caller.elevated:
         return sa.true()
@@ -40,7 +41,7 @@ def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
     if caller.known or public:
         open_leagues = sa.select(League.id).where(League.public, ~League.hidden)
         ways.append(EpisodeRequest.league_id.in_(open_leagues))
-        # how the check of a public Coworld went reads alike for everybody, whoever has uploaded it
+        # The check of a public Coworld is visible to all, not only to the account that uploaded it.
         shown = sa.select(Coworld.id).where(Coworld.visibility == "public")
         ways.append(sa.and_(EpisodeRequest.source == SOURCE, EpisodeRequest.coworld_id.in_(shown)))
     if caller.user_id is not None:
@@ -50,7 +51,7 @@ def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
         its_own = sa.select(League.id).where(League.id.in_(joined), ~League.hidden, League.disabled_at.is_(None))
         ways.append(EpisodeRequest.league_id.in_(its_own))
         ways.append(_theirs(EpisodeRequest.user_id, EpisodeRequest.player_id, caller))
-        # asked of each row, so that a page of the newest takes as many as it needs and none is sorted
+        # A condition on each row: a page of the newest stops when it is full, without sorting all rows.
         ways.append(EpisodeRequest.participants.any(_theirs(Participant.user_id, Participant.player_id, caller)))
     return sa.or_(sa.false(), *ways)
 
@@ -67,10 +68,10 @@ def _theirs(
 
 
 async def find_episode(session: AsyncSession, services: Services, caller: Caller, episode_id: str) -> EpisodeRequest:
-    """An episode the caller may see.
+    """Find an episode that the caller may see.
 
     Raises:
-        Refusal: 404 when there is none, or it is not the caller's to see.
+        Refusal: 404 if it does not exist, or the caller may not see it.
     """
     row = await session.scalar(
         sa.select(EpisodeRequest).where(
@@ -83,7 +84,7 @@ async def find_episode(session: AsyncSession, services: Services, caller: Caller
 
 
 def own_slots(caller: Caller, row: EpisodeRequest) -> frozenset[int] | None:
-    """The seats of the caller's own policies; None: all, for the team."""
+    """The slots of the caller's own policies; None for elevated team members: all."""
     if caller.elevated:
         return None
     return frozenset(
@@ -94,9 +95,9 @@ def own_slots(caller: Caller, row: EpisodeRequest) -> frozenset[int] | None:
 
 
 def player_faults(row: EpisodeRequest) -> list[JsonObject]:
-    """What players did wrong, also in an episode that counts; without their logs, which are their owners'."""
+    """Faults of players, also in episodes that count; without logs, which are private to their owners."""
     if row.record is None or not row.record.get("faults"):
-        # as most are, and a list has many
+        # The common case, kept cheap for lists.
         return []
     return [
         {"position": fault.slot, "error_type": fault.error_type, "message": fault.message}
@@ -106,10 +107,10 @@ def player_faults(row: EpisodeRequest) -> list[JsonObject]:
 
 
 class EpisodeView:
-    """Writes episodes down as the API does.
+    """Renders episodes for the API.
 
     Args:
-        base_url: Where clients reach this server.
+        base_url: The address at which clients reach this server.
         links: Makes links to artifacts that need no token.
     """
 
@@ -118,7 +119,7 @@ class EpisodeView:
         self._links = links
 
     def full(self, row: EpisodeRequest) -> JsonObject:
-        """The whole of it."""
+        """All fields."""
         return {
             "id": row.id,
             "requester_user_id": row.user_id,
@@ -155,11 +156,11 @@ class EpisodeView:
         }
 
     def row(self, row: EpisodeRequest) -> JsonObject:
-        """As in the lists of a round, a policy version or a Coworld."""
+        """The fields in lists of a round, a policy version or a Coworld."""
         return {key: value for key, value in self.full(row).items() if key != "game_config"}
 
     def progress(self, row: EpisodeRequest, *, results: bool) -> JsonObject:
-        """In short, for following many of them."""
+        """A short form, for following many episodes."""
         short: JsonObject = {
             "id": row.id,
             "experience_request_id": row.experience_request_id,
@@ -178,7 +179,7 @@ class EpisodeView:
         return short
 
     def participants(self, row: EpisodeRequest) -> list[JsonObject]:
-        """Who sits where. Players that came with the game are nobody's policy, and are left out."""
+        """The policies by slot; players that come with the game are left out."""
         return [
             {
                 "position": seat.position,
@@ -195,7 +196,7 @@ class EpisodeView:
         ]
 
     def people(self, row: EpisodeRequest) -> list[JsonObject]:
-        """The people who sat where. They are no participants, whom all clients take for versions of policies."""
+        """The people by slot. They are kept apart from participants, which clients expect to be policy versions."""
         scores = {score.position: score.score for score in row.scores}
         return [
             {
@@ -219,12 +220,12 @@ class EpisodeView:
         ]
 
     def replay_url(self, row: EpisodeRequest) -> str | None:
-        """Where the packed replay is, for whoever has the link."""
+        """A link to the compressed replay that works without a token."""
         replay = next((item for item in row.artifacts if item.kind == "replay"), None)
         return self._links.url(replay.id, "replay.z").url if replay is not None else None
 
     def live_url(self, row: EpisodeRequest) -> str | None:
-        """Where to watch it while it runs."""
+        """The address for watching the episode while it runs."""
         if row.live_url is None or row.status != "running":
             return None
         page = urlsplit(row.live_url)

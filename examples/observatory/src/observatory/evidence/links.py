@@ -1,4 +1,4 @@
-"""Links to artifacts that work without a token, for a while: whoever has the link has the artifact."""
+"""Temporary links to artifacts that work without a token."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from urllib.parse import quote
 __all__ = ["Link", "LinkSigner"]
 
 _STEP = 3600
-"""Links made within the same hour are the same, so that what was fetched by one is known by the next."""
+"""Links made within the same hour are equal, so that caches recognise the artifact."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A link, and until when it is good."""
+    """A link and its expiry."""
 
     url: str
     expires_at: dt.datetime
@@ -27,8 +27,8 @@ class LinkSigner:
     """Makes links and recognises its own.
 
     Args:
-        key: The secret; links made with another are not good.
-        base_url: Where clients reach this server.
+        key: The secret; links made with another key are invalid.
+        base_url: The address at which clients reach this server.
     """
 
     def __init__(self, key: bytes, base_url: str) -> None:
@@ -36,7 +36,7 @@ class LinkSigner:
         self._base_url = base_url
 
     def url(self, artifact_id: str, filename: str) -> Link:
-        """A link to an artifact, good for an hour or two."""
+        """A link to an artifact, valid for one to two hours."""
         expires = (int(time.time()) // _STEP + 2) * _STEP
         signature = self._sign(artifact_id, expires)
         path = f"/observatory/files/{quote(artifact_id)}/{quote(filename)}"
@@ -46,7 +46,7 @@ class LinkSigner:
         )
 
     def is_good(self, artifact_id: str, expires: str, signature: str) -> bool:
-        """Whether a link is one of ours; ``expired`` says whether it was good once."""
+        """Whether the signature is valid; see ``expired`` for the time."""
         return (
             expires.isascii()
             and expires.isdigit()
@@ -56,11 +56,11 @@ class LinkSigner:
 
     @staticmethod
     def expired(expires: str) -> bool:
-        """Whether its time is over."""
+        """Whether a link has expired."""
         return int(expires) <= time.time()
 
     def mark(self, text: str) -> str:
-        """What only this server can make of a text; the same each time."""
+        """A signature of a text that only this server can make; deterministic."""
         return hmac.new(self._key, f"mark\n{text}".encode(), hashlib.sha256).hexdigest()[:32]
 
     def _sign(self, artifact_id: str, expires: int) -> str:

@@ -1,4 +1,4 @@
-"""Sending an artifact: whole, or the part that is missing, if it is still the one that was meant."""
+"""Sending artifacts, whole or in part, with conditional requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES = {
 
 
 def filename_of(artifact: Artifact) -> str:
-    """What an artifact is called as it is stored."""
+    """The file name of an artifact in its stored form."""
     return _NAMES[artifact.kind].format(artifact.position)
 
 
@@ -50,7 +50,7 @@ async def plain_chunks(store: ArtifactStore, artifact: Artifact) -> AsyncGenerat
         async for piece in chunks(store, artifact):
             yield piece
         return
-    # our own packing: the worker has measured what went in
+    # Compressed by the worker, which has checked the original size.
     unpacker = zlib.decompressobj()
     async for piece in chunks(store, artifact):
         waiting = piece
@@ -61,10 +61,10 @@ async def plain_chunks(store: ArtifactStore, artifact: Artifact) -> AsyncGenerat
 
 
 def send(store: ArtifactStore, request: Request, artifact: Artifact) -> Response:
-    """The stored bytes, as the request's conditions and range ask.
+    """Send the stored bytes, according to the request's conditions and range.
 
     Raises:
-        Refusal: 412 when ``If-Match`` names another version, 416 for a range beyond the end.
+        Refusal: 412 if ``If-Match`` names another version, 416 for a range beyond the end.
     """
     etag = f'"{artifact.sha256}"'
     headers = {
@@ -106,7 +106,7 @@ def send(store: ArtifactStore, request: Request, artifact: Artifact) -> Response
 
 
 def send_plain(store: ArtifactStore, request: Request, artifact: Artifact) -> Response:
-    """The bytes as the episode wrote them; a part only where they are stored like that."""
+    """Send the bytes as the episode wrote them; a range only if they are stored uncompressed."""
     if artifact.encoding == "identity":
         return send(store, request, artifact)
     headers = {"ETag": f'W/"{artifact.sha256}"', "Accept-Ranges": "none"}
@@ -121,7 +121,7 @@ def _names(header: str, etag: str) -> bool:
 
 
 def _part(header: str, size: int) -> tuple[int, int] | Literal["beyond"] | None:
-    """The one range asked for; None where the whole is to be sent."""
+    """The requested range; None to send everything."""
     match = _RANGE.fullmatch(header.strip())
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""What the results of an episode say in numbers: per game and per seat."""
+"""Statistics from the results of an episode, for the game and for each seat."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, cast
 __all__ = ["SeatNames", "episode_stats"]
 
 _STEPS = ("steps", "ticks")
-"""Keys under which games say how long they went on."""
+"""Keys under which games report their length."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeatNames:
-    """Who sat in a seat; all None for a player that came with the game."""
+    """The occupant of a seat; all None for a player that comes with the game."""
 
     policy_version_id: str | None = None
     policy_name: str | None = None
@@ -24,14 +24,14 @@ class SeatNames:
 def episode_stats(results: Mapping[str, Any], seats: Sequence[SeatNames]) -> dict[str, Any]:
     """The statistics of one episode.
 
-    A number of the results is a figure of the game; a list with one number a slot is a figure of each seat.
+    A number in the results is a statistic of the game; a list with one number for each slot is one of the seats.
 
     Args:
         results: The game's results.
-        seats: Who sat where.
+        seats: The occupants by slot.
 
     Returns:
-        ``game_stats``, ``policy_stats`` (one entry a seat) and ``steps``.
+        ``game_stats``, ``policy_stats`` (one entry for each seat) and ``steps``.
     """
     game: dict[str, float] = {}
     metrics: list[dict[str, float]] = [{} for _ in seats]

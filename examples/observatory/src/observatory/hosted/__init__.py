@@ -1,1 +1,1 @@
-"""Games that run for people: sessions, and what is kept of them."""
+"""Games hosted for people: sessions, and storing them as episodes."""

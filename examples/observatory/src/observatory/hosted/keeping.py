@@ -1,4 +1,4 @@
-"""A game that people have played becomes an episode like any other: with scores, replay and the game's log."""
+"""Stores a game played by people as an episode, with scores, replay and the game's log."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _log = logging.getLogger("observatory.hosted")
 async def keep_play(
     services: Services, session: Session, plan: EpisodePlan, record: EpisodeRecord, layout: EpisodeLayout
 ) -> str | None:
-    """Keep what was played.
+    """Store a finished game as an episode.
 
-    It is the episode of whoever has started the game, and everybody who took a seat sees it.
+    The episode belongs to the account that started the game; everyone who took a seat may see it.
 
     Args:
         services: The Observatory.
-        session: The game, which is over.
-        plan: What was played.
-        record: How it went.
-        layout: What it has left.
+        session: The finished game.
+        plan: Its plan.
+        record: Its record.
+        layout: Its workspace.
 
     Returns:
-        The episode's id; None when the stores did not take it, which is logged: the game was played all the same.
+        The episode's id; None if it could not be stored, which is logged and does not affect the players.
     """
     if session.user_id is None:
         return None

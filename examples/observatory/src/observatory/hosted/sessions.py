@@ -1,7 +1,7 @@
-"""Games that run for people: replays shown by the game itself, and games with seats for whoever joins.
+"""Games hosted for people: replays shown by the game itself, and games with seats that people can take.
 
-A session lives in the server's process, on its backend. It ends when the game does, when nobody has looked for a
-while, or with the server; what a killed server has left is removed by its label when the next one starts.
+A session lives in the server's process and runs on its backend. It ends with the game, after a while without visitors,
+or with the server. Leftovers of a killed server are removed by label when the next one starts.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ __all__ = [
 _log = logging.getLogger("observatory.hosted")
 
 MOST = 8
-"""Sessions at a time."""
+"""The most sessions at a time."""
 IDLE_SECONDS = 300.0
-"""How long a session runs for nobody before it is put away."""
+"""How long a session without visitors keeps running."""
 START_SECONDS = 20.0
-"""How long a caller waits for a session to begin before it is told to come again."""
+"""How long a request waits for a session to start before it is told to retry."""
 KEEP_SECONDS = 120.0
-"""How long keeping what was played may take, also when the server is to stop."""
+"""How long storing a played game may take, even while the server stops."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """Who sits in a slot of a game."""
+    """The occupant of a slot."""
 
     slot: int
     subject_id: str
@@ -83,7 +83,7 @@ class Joined:
 
 @dataclass(kw_only=True)
 class Session:
-    """A game that runs for people. Whoever knows the id may look."""
+    """A game hosted for people. Anyone who knows its id may watch."""
 
     id: str
     kind: Literal["play", "replay"]
@@ -92,7 +92,7 @@ class Session:
     user_id: str | None = None
     player_id: str | None = None
     episode_id: str | None = None
-    """The episode that is shown; of a game that was played, the one it became."""
+    """The episode that is replayed, or the one that a played game was stored as."""
     spectators: bool = True
     slots: int = 0
     address: str = ""
@@ -104,17 +104,17 @@ class Session:
     joined: dict[int, Joined] = field(default_factory=dict[int, Joined])
     scores: tuple[float, ...] = ()
     begun: bool = False
-    """Whether anybody has come to play."""
+    """Whether anyone has connected to play."""
     ready: anyio.Event = field(default_factory=anyio.Event)
     error: str = ""
     over: bool = False
     used: float = 0.0
-    """When somebody last looked, by the event loop's clock."""
+    """The last visit, by the event loop's clock."""
     watching: int = 0
-    """Connections that are open."""
+    """The number of open connections."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
-    """Set when everything of it is put away."""
+    """Set once everything is cleaned up."""
 
 
 class Sessions:
@@ -122,8 +122,8 @@ class Sessions:
 
     Args:
         services: The Observatory.
-        place: Where they run.
-        group: Where their tasks live.
+        place: The place where they run.
+        group: The task group of their tasks.
     """
 
     def __init__(self, services: Services, place: Place, group: TaskGroup) -> None:
@@ -134,12 +134,12 @@ class Sessions:
         self._work = services.settings.data / "sessions"
 
     def get(self, session_id: str) -> Session | None:
-        """A session by its id; one that is over may be there for a while yet."""
+        """A session by its id; finished ones remain for a while."""
         return self._sessions.get(session_id)
 
     @contextlib.contextmanager
     def used(self, session: Session) -> Generator[None]:
-        """Count somebody as looking while the block lasts."""
+        """Count a visitor while the block lasts."""
         session.watching += 1
         session.used = anyio.current_time()
         try:
@@ -151,10 +151,10 @@ class Sessions:
     # --- replays
 
     async def show(self, row: EpisodeRequest, replay: Artifact, caller: Caller) -> Session:
-        """A session that shows an episode's replay; one that is there already is used by all.
+        """A session that shows an episode's replay; an existing one is shared.
 
         Raises:
-            Refusal: 503 while there are too many.
+            Refusal: 503 while there are too many sessions.
         """
         for session in self._sessions.values():
             if session.kind == "replay" and session.episode_id == row.id and not session.over:
@@ -203,18 +203,18 @@ class Sessions:
         spectators: bool,
         instead_of: Session | None = None,
     ) -> Session:
-        """A game whose seats are for people.
+        """Start a game with seats for people.
 
         Args:
-            coworld: What is played.
-            variant: In which variant; None: the first.
-            caller: Who starts it.
+            coworld: The Coworld.
+            variant: The variant; None: the first.
+            caller: The account that starts it.
             spectators: Whether anyone with the link may watch.
-            instead_of: A game that nobody has joined, which is put away; the new one has its id.
+            instead_of: A game without players to replace; the new one gets its id.
 
         Raises:
-            Refusal: 404 for a variant there is not, 409 for a game that has begun, 429 while the caller has too many,
-                503 while there are.
+            Refusal: 404 for an unknown variant, 409 for a game that has begun, 429 while the caller has too many
+                sessions, 503 while the server has.
         """
         setup = _setup_of(coworld, variant)
         if instead_of is not None:
@@ -272,10 +272,10 @@ class Sessions:
                 session.episode_id = await keep_play(self._services, session, plan, record, EpisodeLayout(workspace))
 
     async def join(self, session: Session, caller: Caller) -> Joined:
-        """Take a seat; who has one keeps it.
+        """Take a seat, or return the seat that the caller already has.
 
         Raises:
-            Refusal: 409 when every seat is taken, or the game is over.
+            Refusal: 409 if all seats are taken, or the game is over.
         """
         user = caller.require()
         session.used = anyio.current_time()
@@ -340,7 +340,7 @@ class Sessions:
         return session
 
     async def end(self, *sessions: Session) -> None:
-        """End sessions, all if none is named, and wait until they are put away."""
+        """End sessions, by default all, and wait until they are cleaned up."""
         for session in sessions or tuple(self._sessions.values()):
             session.scope.cancel()
             await session.ended.wait()
@@ -373,7 +373,7 @@ class Sessions:
         oldest.scope.cancel()
 
     async def _run(self, session: Session, body: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Run a session to its end, and put everything away."""
+        """Run a session to its end, and clean up."""
         from coworld_runner.errors import unwrapped
 
         try:
@@ -397,7 +397,7 @@ class Sessions:
                             .values(status="failed" if session.error else "over", ended_at=now())
                         )
                 session.ended.set()
-        # who comes back to a game that is over is told so, for a while
+        # Keep it for a while, so that returning visitors learn that the game is over.
         await anyio.sleep(IDLE_SECONDS)
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
@@ -412,7 +412,7 @@ class Sessions:
 
 @asynccontextmanager
 async def open_sessions(services: Services) -> AsyncGenerator[Sessions | None]:
-    """The sessions of a server, put into ``services.runtime``; None where nothing is run."""
+    """Open the sessions of a server in ``services.runtime``; None if it has no backend."""
     place = services.runtime.place
     if place is None:
         yield None
@@ -428,7 +428,7 @@ async def open_sessions(services: Services) -> AsyncGenerator[Sessions | None]:
 
 
 async def _take_back(services: Services, place: Place) -> None:
-    """Remove what the sessions of a killed server have left."""
+    """Remove leftovers of a killed server's sessions."""
     async with services.database.reading() as db:
         rows = (await db.scalars(sa.select(HostedSession).where(HostedSession.ended_at.is_(None)))).all()
     for row in rows:
@@ -465,7 +465,7 @@ def sessions_of(services: Services) -> Sessions:
     """The sessions of a server.
 
     Raises:
-        Refusal: 503 where nothing is run.
+        Refusal: 503 if it has no backend.
     """
     if services.runtime.sessions is None:
         raise Refusal(503, "This server runs no games: it was started without a backend.", code="no_backend")
@@ -476,7 +476,7 @@ async def viewer_of(services: Services, caller: Caller, row: EpisodeRequest) -> 
     """The address of a page on which the game shows an episode's replay.
 
     Raises:
-        Refusal: 404 without a replay, 503 with ``Retry-After`` while it is still starting, 502 when it does not start.
+        Refusal: 404 without a replay, 503 with ``Retry-After`` while it is starting, 502 if it failed to start.
     """
     replay = next((item for item in row.artifacts if item.kind == "replay"), None)
     if replay is None:
@@ -487,10 +487,10 @@ async def viewer_of(services: Services, caller: Caller, row: EpisodeRequest) -> 
 
 
 async def wait_ready(session: Session) -> None:
-    """Wait for a session to begin, for a while.
+    """Wait a limited time for a session to start.
 
     Raises:
-        Refusal: 503 with ``Retry-After`` when it takes longer, 502 when it did not start.
+        Refusal: 503 with ``Retry-After`` if it takes longer, 502 if it failed to start.
     """
     with anyio.move_on_after(START_SECONDS):
         await session.ready.wait()
@@ -501,12 +501,12 @@ async def wait_ready(session: Session) -> None:
 
 
 def is_live_key(services: Services, episode_id: str, key: str) -> bool:
-    """Whether a path to a running episode is one that this server gave out."""
+    """Whether this server issued a key in a path to a running episode."""
     return hmac.compare_digest(services.runtime.links.mark(f"live {episode_id}").encode(), key.encode())
 
 
 def seat_json(seat: Joined) -> JsonObject:
-    """A seat as the API gives it."""
+    """A seat for the API."""
     return {
         "slot": seat.slot,
         "label": seat.name,

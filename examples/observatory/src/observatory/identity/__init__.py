@@ -1,1 +1,1 @@
-"""Who is who: accounts, and the tokens that speak for them. Nothing here knows of requests to the API."""
+"""Identities: accounts and their tokens. This package does not depend on the API."""

@@ -1,4 +1,4 @@
-"""Accounts: made, found, given other tokens and quotas."""
+"""Accounts: creating and finding them, their tokens and quotas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AccountError", "add_user", "find_user", "keep_quotas", "new_token"]
 
 
 class AccountError(CoworldError):
-    """An account cannot be what it was asked to be."""
+    """The requested change of an account is invalid."""
 
     kind = "usage"
     default_code = "account"
@@ -28,10 +28,10 @@ class AccountError(CoworldError):
 async def add_user(
     session: AsyncSession, tokens: Authenticator, name: str, *, email: str | None = None, team: bool = False
 ) -> tuple[User, MintedToken]:
-    """Make an account and its first token.
+    """Create an account with its first token.
 
     Raises:
-        AccountError: When the name is empty, too long, unprintable or taken.
+        AccountError: The name is empty, too long, not printable, or taken.
     """
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > 100:
         raise AccountError(f"{name!r} is no name for a user.", code="bad_name", hint="1 to 100 printable characters.")
@@ -49,10 +49,10 @@ async def add_user(
 
 
 async def new_token(session: AsyncSession, tokens: Authenticator, name: str, *, revoke: bool = False) -> MintedToken:
-    """Another token for a user, if asked in the place of all that were.
+    """Create another token for a user, optionally revoking all earlier ones.
 
     Raises:
-        AccountError: When there is no such user.
+        AccountError: There is no such user.
     """
     user = await find_user(session, name)
     if revoke:
@@ -61,17 +61,17 @@ async def new_token(session: AsyncSession, tokens: Authenticator, name: str, *, 
 
 
 async def keep_quotas(session: AsyncSession, name: str, quotas: Iterable[str], *, reset: bool = False) -> User:
-    """Say what an account may have in the place of everybody's quotas.
+    """Set quotas of an account that replace the defaults.
 
     Args:
         session: A writing session.
-        name: The user's.
-        quotas: Those that change, as ``read_quotas`` takes them; the others stay.
-        reset: Forget what was said before.
+        name: The user's name.
+        quotas: The quotas to change, in the form for ``read_quotas``; others stay.
+        reset: Remove earlier settings first.
 
     Raises:
-        AccountError: When there is no such user.
-        UsageError: When there is no such quota.
+        AccountError: There is no such user.
+        UsageError: There is no such quota.
     """
     changed = read_quotas(quotas)
     user = await find_user(session, name)
@@ -82,10 +82,10 @@ async def keep_quotas(session: AsyncSession, name: str, quotas: Iterable[str], *
 
 
 async def find_user(session: AsyncSession, name: str) -> User:
-    """An account, by its name or its id.
+    """Find an account by name or id.
 
     Raises:
-        AccountError: When there is no such user (code ``unknown_user``).
+        AccountError: There is no such user (code ``unknown_user``).
     """
     user = await session.scalar(sa.select(User).where(sa.or_(User.name == name, User.id == name)))
     if user is None:

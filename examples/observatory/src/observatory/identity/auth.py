@@ -1,8 +1,8 @@
-"""Who calls: tokens, what they are worth, and what their bearers may see.
+"""Authentication: tokens, and the access of their bearers.
 
-A token is ``<prefix>_<public id>_<secret>``. The public id finds its row, whose argon2 hash the secret must match; that
-a text has matched once is remembered by its SHA-256, so that a request costs a look-up and no hashing. The row itself
-is read every time: a token revoked or expired is worth nothing at once.
+A token is ``<prefix>_<public id>_<secret>``. The public id finds its row, and the secret must match the row's argon2
+hash. A successful match is remembered by the text's SHA-256, so that later requests need no hashing. The row is read
+every time, so a revoked or expired token is invalid at once.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = [
 ]
 
 SESSION_COOKIE = "observatory_session"
-"""Cookie in which a browser keeps a ``web`` token; good for reading only, so no other site can make it write."""
+"""The cookie with a browser's ``web`` token; valid only for reading, so that other sites cannot make it write."""
 
 PLAYER_SESSION = dt.timedelta(hours=24)
-"""How long a player's token is good for."""
+"""How long a player's token is valid."""
 
 CODE_LIFETIME = dt.timedelta(minutes=5)
-"""How long a sign-in code is good for."""
+"""How long a sign-in code is valid."""
 
 TokenKind = Literal["user", "player", "web", "registry"]
 
@@ -53,51 +53,51 @@ _PREFIXES: Mapping[TokenKind, str] = {"user": "obs", "player": "ply", "web": "ob
 _TOKEN = re.compile(r"(?P<prefix>[a-z]{3})_(?P<id>[0-9a-f]{24})_(?P<secret>[A-Za-z0-9_-]{43})", re.ASCII)
 _REMEMBERED = 4096
 
-# the secrets are 256 random bits, which no search finds: the hash has to be one-way, not slow
+# Secrets are 256 random bits, so the hash must be one-way but need not be slow.
 _HASHER = PasswordHasher(time_cost=1, memory_cost=8 * 1024, parallelism=1)
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who a request comes from."""
+    """The caller of a request."""
 
     kind: Literal["anonymous", "user", "player"]
     user: User | None = None
     player: Player | None = None
     elevated: bool = False
-    """Whether a member of the team asked for the team's rights with this request."""
+    """Whether a team member asked for team rights with this request."""
     token_id: str | None = None
     token_kind: TokenKind | None = None
 
     @property
     def known(self) -> bool:
-        """Whether it is anybody at all."""
+        """Whether the caller is authenticated."""
         return self.user is not None
 
     @property
     def is_team(self) -> bool:
-        """Whether it is a member of the team, in person."""
+        """Whether the caller is a team member in person, not one of its players."""
         return self.kind == "user" and self.user is not None and self.user.is_team
 
     @property
     def user_id(self) -> str | None:
-        """The user, also behind a player; None for nobody."""
+        """The user, also of a player's session; None if anonymous."""
         return self.user.id if self.user else None
 
     @property
     def player_id(self) -> str | None:
-        """The player whose session this is."""
+        """The player, for a player's session."""
         return self.player.id if self.player else None
 
     @property
     def subject_id(self) -> str | None:
-        """The player or the user; None for nobody."""
+        """The player or the user; None if anonymous."""
         return self.player_id or self.user_id
 
     def owns(self, user_id: str | None, player_id: str | None = None) -> bool:
-        """Whether something of a user (and perhaps of one of its players) is the caller's to see.
+        """Whether the caller may see something that belongs to a user, or to one of its players.
 
-        A user sees what its players have; a player sees what is its own, and what is the user's in person.
+        A user may see everything of its players. A player may see its own things, and those of the user itself.
         """
         if self.elevated:
             return True
@@ -106,10 +106,10 @@ class Caller:
         return self.player is None or player_id in (None, self.player.id)
 
     def require(self) -> User:
-        """The user behind the call.
+        """The user of the call.
 
         Raises:
-            Refusal: 401 for nobody.
+            Refusal: 401 if anonymous.
         """
         if self.user is None:
             raise unauthenticated()
@@ -117,12 +117,12 @@ class Caller:
 
 
 ANONYMOUS = Caller("anonymous")
-"""Nobody in particular."""
+"""An anonymous caller."""
 
 
 @dataclass(frozen=True)
 class MintedToken:
-    """A new token; this is the only time its text is known."""
+    """A new token with its text, which is not stored."""
 
     id: str
     text: str
@@ -133,7 +133,7 @@ class MintedToken:
 
 
 class Authenticator:
-    """Makes tokens and recognises them."""
+    """Creates and verifies tokens."""
 
     def __init__(self) -> None:
         self._matched: OrderedDict[bytes, None] = OrderedDict()
@@ -150,16 +150,16 @@ class Authenticator:
         repository: str | None = None,
         actions: str | None = None,
     ) -> MintedToken:
-        """Make a token.
+        """Create a token.
 
         Args:
             session: A writing session.
-            kind: What it is for.
-            user_id: Whose it is.
-            player_id: For ``player``: the player it speaks for.
-            label: What its owner calls it.
-            lifetime: How long it is good for; None: until revoked.
-            repository: For ``registry``: the only repository it is for; None: all.
+            kind: The kind of the token.
+            user_id: Its user.
+            player_id: For ``player``: its player.
+            label: A name given by its owner.
+            lifetime: How long it is valid; None: until revoked.
+            repository: For ``registry``: its only repository; None: all.
             actions: For ``registry``: ``pull`` or ``pull,push``.
         """
         public, secret = secrets.token_hex(12), secrets.token_urlsafe(32)
@@ -187,10 +187,10 @@ class Authenticator:
         return MintedToken(id=public, text=text, expires_at=expires_at)
 
     async def find(self, session: AsyncSession, text: str) -> tuple[Token, User, Player | None] | None:
-        """The token a text is, with its user and player, if it is good; None otherwise.
+        """Find the valid token of a text, with its user and player; None if it is invalid.
 
         Raises:
-            Refusal: 403 for that of an account which an operator has disabled (code ``account_disabled``).
+            Refusal: 403 if an operator has disabled its account (code ``account_disabled``).
         """
         match = _TOKEN.fullmatch(text)
         if match is None:
@@ -206,7 +206,7 @@ class Authenticator:
         if found is None:
             return None
         token, user = found[0], found[1]
-        # an outer join: there may be none
+        # From an outer join: None without a player.
         player = cast("Player | None", found[2])
         expired = token.expires_at is not None and token.expires_at <= now()
         gone = player is not None and player.disabled_at is not None
@@ -222,16 +222,16 @@ class Authenticator:
     async def caller(
         self, session: AsyncSession, headers: Mapping[str, str], cookies: Mapping[str, str], *, reading: bool
     ) -> Caller | None:
-        """Who sent a request; None when it shows a token that is not good.
+        """Identify the caller of a request; None if its token is invalid.
 
         Args:
             session: A session.
-            headers: The request's, by lower-case name.
-            cookies: The request's.
-            reading: Whether it changes nothing; only then does a cookie count.
+            headers: The request's headers, by lower-case name.
+            cookies: The request's cookies.
+            reading: Whether the request only reads; otherwise cookies are ignored.
 
         Raises:
-            Refusal: 403 when team rights are asked for by who has none, and for an account that was disabled.
+            Refusal: 403 if a caller without team rights asks for them, or if the account is disabled.
         """
         text, kinds = _shown(headers), ("user", "player")
         if text is None and reading and SESSION_COOKIE in cookies:
@@ -284,8 +284,8 @@ def _shown(headers: Mapping[str, str]) -> str | None:
 
 
 async def new_code(session: AsyncSession, user_id: str) -> str:
-    """A sign-in code for a user: good once, for five minutes."""
-    # people type it after a command's name, where a dash at its beginning would make it an option
+    """Create a sign-in code for a user, valid once, for five minutes."""
+    # People type it after a command's name, where a leading dash would make it an option.
     code = f"obc_{secrets.token_urlsafe(32)}"
     session.add(AuthCode(digest=_digest(code), user_id=user_id, expires_at=now() + CODE_LIFETIME))
     await session.flush()
@@ -293,10 +293,10 @@ async def new_code(session: AsyncSession, user_id: str) -> str:
 
 
 async def take_code(session: AsyncSession, code: str) -> str:
-    """Use a sign-in code up and return whose it was.
+    """Use a sign-in code; returns its user.
 
     Raises:
-        Refusal: 400 for no code of ours, 410 for one that was used or has expired.
+        Refusal: 400 for an unknown code, 410 for one that was used or has expired.
     """
     taken = await session.scalar(
         sa.update(AuthCode)

@@ -1,7 +1,7 @@
-"""Holding accounts to their quotas.
+"""Quotas of accounts.
 
-What an operator sets for everybody (``Settings.quotas``) is changed for one account by ``User.quotas``. The
-team has none.
+The operator's defaults (``Settings.quotas``) can be replaced for an account by ``User.quotas``. Team members have no
+quotas.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 QUOTA_CODES = frozenset({"quota_exceeded", "too_many_requests"})
-"""Of what is refused for a quota."""
+"""Codes of refusals for exceeded quotas."""
 
 
 def quotas_of(user: User, base: Quotas) -> Quotas:
-    """What holds for an account."""
+    """The quotas of an account."""
     if user.is_team:
         return Quotas(**dict.fromkeys(asdict(base)))
     own: Mapping[str, int | None] = {name: value for name, value in (user.quotas or {}).items() if name in asdict(base)}
@@ -43,7 +43,7 @@ def quotas_of(user: User, base: Quotas) -> Quotas:
 
 
 async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int) -> None:
-    """Hold that an account may ask for some more episodes.
+    """Refuse further episodes if an account would exceed its quota.
 
     Raises:
         Refusal: 429 (code ``quota_exceeded``).
@@ -51,7 +51,7 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
     most = quotas_of(user, base).episodes
     if most is None:
         return
-    # whoever asks twice at once is counted twice
+    # Concurrent requests of one account are both counted.
     await db.execute(sa.select(User.id).where(User.id == user.id).with_for_update(key_share=True))
     there = await db.scalar(
         sa.select(sa.func.count())
@@ -69,20 +69,20 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
 
 
 async def room_of(db: AsyncSession, user: User, base: Quotas) -> int | None:
-    """How many bytes more an account may store, below zero for what is too much; None: as many as it likes."""
+    """How many more bytes an account may store, negative if it has too many; None: no limit."""
     most = quotas_of(user, base).stored
     return None if most is None else most - await stored_bytes(db, user.id)
 
 
 async def require_stored(db: AsyncSession, user: User, base: Quotas, *, more: int = 0, status: int = 413) -> None:
-    """Hold that what an account has stored, what was added in this transaction included, is no more than it may.
+    """Refuse if an account has stored too much, including changes in this transaction.
 
     Args:
-        db: A writing session, whose transaction is undone by the refusal.
+        db: A writing session; the refusal rolls back its transaction.
         user: The account.
-        base: Everybody's quotas.
-        more: Bytes that no row tells of yet.
-        status: Of the refusal; 429 for what may go another time, when something has been deleted.
+        base: The default quotas.
+        more: Bytes that are not in any row yet.
+        status: Status of the refusal; 429 if a later attempt may succeed, once something has been deleted.
 
     Raises:
         Refusal: 413 or 429 (code ``quota_exceeded``).
@@ -90,7 +90,7 @@ async def require_stored(db: AsyncSession, user: User, base: Quotas, *, more: in
     most = quotas_of(user, base).stored
     if most is None:
         return
-    # whoever stores twice at once is counted twice
+    # Concurrent uploads of one account are both counted.
     await db.execute(sa.select(User.id).where(User.id == user.id).with_for_update(key_share=True))
     there = await stored_bytes(db, user.id)
     if there + more > most:
@@ -101,9 +101,9 @@ def too_much_stored(size: int, most: int, *, status: int = 413) -> Refusal:
     """The refusal of more bytes than an account may store.
 
     Args:
-        size: What it would have stored.
-        most: What it may.
-        status: Of the refusal.
+        size: The bytes that it would have stored.
+        most: The most bytes that it may store.
+        status: Status of the refusal.
     """
     return Refusal(
         status,
@@ -119,25 +119,25 @@ def too_much_stored(size: int, most: int, *, status: int = 413) -> Refusal:
 
 
 class RequestLimit:
-    """Requests of each caller, let in at a steady rate with room for bursts (the generic cell rate algorithm).
+    """Limits each caller to a steady rate of requests, with room for bursts (the generic cell rate algorithm).
 
     Args:
-        most_callers: How many callers are remembered; the one that was silent longest is forgotten first.
+        most_callers: The number of callers to remember; the one without requests for longest is forgotten first.
     """
 
     WINDOW = 10.0
-    """Seconds over which the rate is an average."""
+    """Seconds over which the rate is averaged."""
 
     def __init__(self, most_callers: int = 10_000) -> None:
         self._most = most_callers
         self._due: OrderedDict[str, float] = OrderedDict()
 
     def take(self, caller: str, rate: int | None) -> dict[str, str]:
-        """Let one request in; returns headers that say how many more there may be.
+        """Admit a request; returns headers with the remaining number of requests.
 
         Args:
             caller: A user's id, or an address.
-            rate: Requests a second; None: as many as it likes.
+            rate: Requests per second; None: no limit.
 
         Raises:
             Refusal: 429 with ``Retry-After`` (code ``too_many_requests``).

@@ -1,4 +1,4 @@
-"""The login with which our own workers pull any image of the registry; it pushes nothing, and opens nothing else."""
+"""The login of our own workers, which allows pulling any image of the registry and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["PREFIX", "is_worker", "pull_secret", "worker_login"]
 
 PREFIX = "obk_"
-"""What the password begins with."""
+"""The prefix of the password."""
 
 _OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _USER = "worker"
@@ -24,7 +24,7 @@ _KEY = ("keys", "registry-pull")
 
 
 async def worker_login(services: Services) -> tuple[str, str]:
-    """User and password of the workers that share the data directory."""
+    """User and password of workers that share the data directory."""
     try:
         return _USER, (await services.vault.get(*_KEY)).decode()
     except FileNotFoundError:
@@ -33,7 +33,7 @@ async def worker_login(services: Services) -> tuple[str, str]:
 
 
 async def is_worker(services: Services, password: str) -> bool:
-    """Whether a password is that of the workers."""
+    """Whether a password is the workers' password."""
     if not password.startswith(PREFIX):
         return False
     try:
@@ -44,15 +44,15 @@ async def is_worker(services: Services, password: str) -> bool:
 
 
 def pull_secret(name: str, registry: str, login: tuple[str, str]) -> dict[str, object]:
-    """The Secret with which a Kubernetes cluster pulls from the registry, as its API takes it.
+    """A Kubernetes Secret for pulling from the registry, in the form of the Kubernetes API.
 
     Args:
-        name: What it is called there.
-        registry: Host and port, as in the images' names.
+        name: The name of the Secret.
+        registry: Host and port, as in the names of images.
         login: User and password.
 
     Raises:
-        UsageError: The name is none that a cluster takes (code ``bad_name``).
+        UsageError: The name is not valid in Kubernetes (code ``bad_name``).
     """
     if not _OBJECT.fullmatch(name):
         raise UsageError(

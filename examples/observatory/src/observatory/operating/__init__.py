@@ -1,1 +1,1 @@
-"""What operators do: close accounts and policies, look at what there is, make backups, throw away what is old."""
+"""Operators' actions: closing accounts and policies, overviews, backups and retention."""

@@ -1,8 +1,8 @@
-"""Backups: a directory with all that an Observatory keeps but its key, whatever database and store it has them in.
+"""Backups: a directory with all data of an Observatory except its key, from any database and store.
 
-The database is copied first, in one snapshot; then the files that its rows name, which never change once they have
-their name. So it may be served and written to meanwhile. A backup is itself a data directory, with SQLite and local
-artifacts, and is restored to any database and store.
+The database is copied first, as one snapshot; then the files that its rows name, which never change. The server may
+keep running meanwhile. A backup is itself a data directory, with SQLite and local artifacts, and can be restored to any
+database and store.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from ..store.vault import Vault
 __all__ = ["back_up", "restore"]
 
 _NOTE = "backup.json"
-"""Says what the directory is; written last."""
+"""Marks the directory as a complete backup; written last."""
 _FORMAT = 1
 _ROWS = 500
 _WIDTH = 8
-"""Files copied at a time."""
+"""The number of files copied at a time."""
 
 
 async def back_up(services: Services, to: Path, *, replace: bool = False) -> JsonObject:
-    """Copy all that an Observatory keeps, but for its key; it may be served meanwhile.
+    """Copy all data of an Observatory except its key; the server may keep running.
 
     Args:
         services: The Observatory.
-        to: A directory that is not there, or is empty; it appears when it is whole.
-        replace: Whether what is in it may go.
+        to: A directory that does not exist or is empty; it appears once the backup is complete.
+        replace: Whether existing content may be replaced.
 
     Returns:
-        What is in the backup: ``rows``, ``images`` (blobs), ``artifacts``, ``secrets``, and the keys of artifacts that
-        are ``missing`` from the store.
+        The content of the backup: ``rows``, ``images`` (blobs), ``artifacts``, ``secrets``, and the keys of artifacts
+        that are ``missing`` from the store.
 
     Raises:
         UsageError: The directory is not empty (code ``not_empty``).
@@ -94,20 +94,20 @@ async def back_up(services: Services, to: Path, *, replace: bool = False) -> Jso
 
 
 async def restore(source: Path, settings: Settings, *, replace: bool = False) -> JsonObject:
-    """Make an Observatory of a backup: the same answers, from this directory, database and store.
+    """Restore a backup into a directory, database and store.
 
     Args:
         source: The backup.
-        settings: Where it goes; its key has to be there already.
-        replace: Whether what is there may go.
+        settings: The target; its key must exist.
+        replace: Whether existing content may be replaced.
 
     Returns:
-        What was in the backup, as ``back_up`` says it.
+        The content of the backup, as from ``back_up``.
 
     Raises:
-        UsageError: This is no backup (code ``no_backup``), is of a newer program (``newer_backup``), or there is
-            something where it would go (``not_empty``).
-        EnvironmentFault: The key is missing or another one, a server runs there, or a store cannot be reached.
+        UsageError: The directory is not a backup (code ``no_backup``) or of a newer version (``newer_backup``), or the
+            target is not empty (``not_empty``).
+        EnvironmentFault: The key is missing or wrong, a server is running there, or a store cannot be reached.
     """
     note = await anyio.to_thread.run_sync(_read_note, source)
     await Vault.open(source / "secrets", settings.key_file)
@@ -141,7 +141,7 @@ async def restore(source: Path, settings: Settings, *, replace: bool = False) ->
 
 
 async def _copy_rows(source: Database, target: Database) -> int:
-    """All rows, as they are at one moment, in the place of those that the steps put there; returns how many."""
+    """Copy all rows of one snapshot, replacing those inserted by migrations; returns their number."""
     engine, count = source.engine, 0
     if source.dialect == "postgresql":
         engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -149,7 +149,7 @@ async def _copy_rows(source: Database, target: Database) -> int:
         for table in Base.metadata.sorted_tables:
             await writing.execute(sa.delete(table))
             if table is WorkerRow.__table__:
-                continue  # of those that run there
+                continue  # Describes workers of the source.
             found = await reading.stream(sa.select(table))
             async for rows in found.mappings().partitions(_ROWS):
                 await writing.execute(sa.insert(table), [dict(row) for row in rows])
@@ -158,14 +158,14 @@ async def _copy_rows(source: Database, target: Database) -> int:
 
 
 async def _files(copy: Database) -> tuple[list[str], list[str]]:
-    """Digests of blobs and keys of artifacts that rows name."""
+    """Digests of blobs and keys of artifacts that the rows name."""
     async with copy.reading() as session:
         digests = await session.scalars(sa.union(sa.select(RegistryBlob.digest), sa.select(RegistryManifest.digest)))
         return list(digests), list(await session.scalars(sa.select(Artifact.key)))
 
 
 async def _copied(names: Iterable[str], copy: Callable[[str], Awaitable[None]]) -> list[str]:
-    """Copy what is named, some at a time; returns what is not there: thrown away since, or lost before."""
+    """Copy named files, several at a time; returns the missing ones, which were removed since or lost before."""
     missing: list[str] = []
     limit = anyio.Semaphore(_WIDTH)
 
@@ -202,7 +202,7 @@ async def _stored(services: Services, key: str, source: Path) -> None:
 
 
 def _copy_secrets(source: Path, target: Path) -> int:
-    """Secrets as they are, encrypted; returns how many."""
+    """Copy the encrypted secrets; returns their number."""
     prepare_directory(target)
     count = 0
     for path in (*source.glob(".key-check"), *source.glob("*/[!.]*")):
@@ -211,14 +211,14 @@ def _copy_secrets(source: Path, target: Path) -> int:
         try:
             shutil.copy2(path, place)
         except FileNotFoundError:
-            continue  # deleted meanwhile
+            continue  # deleted in the meantime
         count += path.parent != source
     return count
 
 
 @asynccontextmanager
 async def _opened_copy(source: Path) -> AsyncGenerator[Database]:
-    """A backup's database, brought up to date; the backup stays as it is."""
+    """An upgraded copy of a backup's database; the backup itself is not changed."""
     with tempfile.TemporaryDirectory(prefix="observatory-restore-") as directory:
         place = Settings(data=Path(directory))
         name = Path(place.database_url.partition(":///")[2]).name
@@ -245,10 +245,10 @@ def _read_note(source: Path) -> JsonObject:
 
 
 def _require_empty(directory: Path, hint: str) -> None:
-    """Hold that there is nothing yet.
+    """Require that a directory is missing or empty.
 
     Raises:
-        UsageError: There is (code ``not_empty``).
+        UsageError: It is not (code ``not_empty``).
     """
     if directory.exists() and (
         not directory.is_dir() or any(path.name != "server.lock" for path in directory.iterdir())

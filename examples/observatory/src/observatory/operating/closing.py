@@ -1,6 +1,6 @@
-"""Closing: accounts whose tokens are refused, and policies that are not scheduled; and opening them again.
+"""Closing accounts, whose tokens are then refused, and policies, which are then not scheduled; and reopening them.
 
-What waits in the queue for what is closed is cancelled, in the same transaction.
+Waiting episodes of a closed account or policy are cancelled in the same transaction.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ __all__ = [
 
 
 class PolicyError(AccountError):
-    """There is no such policy, or more than one."""
+    """There is no such policy, or several match."""
 
     default_code = "policy"
 
 
 def closed_since(version: PolicyVersion) -> tuple[dt.datetime, str | None] | None:
-    """Since when an operator has closed a version, or its policy, and why; None: it is open."""
+    """When and why an operator closed a version or its policy; None if it is open."""
     for row in (version, version.policy):
         if row.disabled_at is not None:
             return row.disabled_at, row.disabled_reason
@@ -52,10 +52,10 @@ def closed_since(version: PolicyVersion) -> tuple[dt.datetime, str | None] | Non
 
 
 def require_open(version: PolicyVersion) -> None:
-    """Hold that a version of the caller's own may be scheduled.
+    """Refuse a version of the caller's own that an operator has closed.
 
     Raises:
-        Refusal: 403 (code ``policy_disabled``), which says why.
+        Refusal: 403 (code ``policy_disabled``) with the reason.
     """
     if (closed := closed_since(version)) is not None:
         raise forbidden(
@@ -65,15 +65,15 @@ def require_open(version: PolicyVersion) -> None:
 
 
 async def disable_user(session: AsyncSession, name: str, *, reason: str | None = None) -> tuple[User, int]:
-    """Close an account: its tokens and sessions are refused from now on, and what it has in the queue is cancelled.
+    """Close an account: refuse its tokens and sessions from now on, and cancel its waiting episodes.
 
     Args:
         session: A writing session.
-        name: The account's name, or its id.
-        reason: What it is told.
+        name: The account's name or id.
+        reason: The reason, shown to its owner.
 
     Returns:
-        The account, and how many episodes were cancelled.
+        The account, and the number of cancelled episodes.
 
     Raises:
         AccountError: There is no such account.
@@ -91,7 +91,7 @@ async def disable_user(session: AsyncSession, name: str, *, reason: str | None =
 
 
 async def enable_user(session: AsyncSession, name: str) -> User:
-    """Open an account again: the tokens that it had, and that have not run out, are good again.
+    """Reopen an account: its tokens that have not expired are valid again.
 
     Raises:
         AccountError: There is no such account.
@@ -103,16 +103,16 @@ async def enable_user(session: AsyncSession, name: str) -> User:
 
 
 async def find_policy(session: AsyncSession, reference: str, *, owner: str | None = None) -> Policy | PolicyVersion:
-    """The policy that a reference names, all its versions (``NAME``), or one of them (``NAME:v3``, or an id).
+    """Find a policy (``NAME``) or one of its versions (``NAME:v3`` or an id).
 
     Args:
         session: A session.
-        reference: As people write it.
-        owner: Name of the account that it belongs to, where several have one of that name.
+        reference: The reference.
+        owner: The name of the owning account, if several accounts have a policy of that name.
 
     Raises:
         PolicyError: There is none (code ``unknown_policy``), or several (``ambiguous_policy``).
-        UsageError: It is no reference.
+        UsageError: The text is not a reference.
     """
     wanted = PolicyRef.parse(reference)
     if wanted.id is not None:
@@ -140,10 +140,10 @@ async def find_policy(session: AsyncSession, reference: str, *, owner: str | Non
 
 
 async def disable_policy(session: AsyncSession, row: Policy | PolicyVersion, *, reason: str | None = None) -> int:
-    """Close a policy, or one version of it: it is not scheduled any more, and its owner sees why.
+    """Close a policy or one version of it: it is no longer scheduled, and its owner sees the reason.
 
     Returns:
-        How many episodes with it waited, and were cancelled.
+        The number of waiting episodes with it, which are cancelled.
     """
     one = isinstance(row, PolicyVersion)
     seat = (Participant.policy_version_id if one else Participant.policy_id) == row.id
@@ -167,7 +167,7 @@ async def disable_policy(session: AsyncSession, row: Policy | PolicyVersion, *, 
 
 
 def enable_policy(session: AsyncSession, row: Policy | PolicyVersion) -> None:
-    """Open a policy, or one version of it, again; it is scheduled from now on."""
+    """Reopen a policy or one version of it; it is scheduled from now on."""
     row.disabled_at = row.disabled_reason = None
     audit(session, "policy.enabled", user_id=row.user_id, subject=policy_label(row), id=row.id)
 
@@ -178,12 +178,12 @@ def policy_label(row: Policy | PolicyVersion) -> str:
 
 
 async def sweep_closed(database: Database) -> int:
-    """Cancel what waits for whoever is closed: what was asked for while that happened was not there to be cancelled.
+    """Cancel waiting episodes of closed accounts and policies that were requested while the closing happened.
 
-    No worker begins it meanwhile (``Queue.claim``).
+    Until then no worker starts them (``Queue.claim``).
 
     Returns:
-        How many episodes there were.
+        The number of episodes.
     """
     left = closed_episodes()
     async with database.reading() as session:
@@ -199,21 +199,21 @@ async def sweep_closed(database: Database) -> int:
 async def cancel_waiting(
     session: AsyncSession, condition: sa.ColumnElement[bool], why: str, *, error_type: str = "disabled"
 ) -> int:
-    """Cancel the episodes that wait and satisfy a condition.
+    """Cancel waiting episodes that satisfy a condition.
 
     Args:
         session: A writing session.
-        condition: On ``EpisodeRequest``.
-        why: What is written into each.
-        error_type: The same as a code.
+        condition: A condition on ``EpisodeRequest``.
+        why: The error message of each episode.
+        error_type: The code of the error.
 
     Returns:
-        How many there were.
+        The number of episodes.
     """
     waiting = sa.and_(EpisodeRequest.status == "pending", condition)
     parents = (await session.scalars(sa.select(EpisodeRequest.experience_request_id).where(waiting).distinct())).all()
     requests = [parent for parent in parents if parent is not None]
-    # the order of locks that the queue has: requests, their episodes, the counter
+    # Lock in the same order as the queue: requests, their episodes, the counter.
     await session.execute(
         sa.select(ExperienceRequest.id)
         .where(ExperienceRequest.id.in_(requests))

@@ -1,4 +1,4 @@
-"""What operators look at: accounts, policies, the queue, workers, and what is stored, as values of JSON."""
+"""Overviews for operators: accounts, leagues, policies, the queue, workers and storage, as JSON values."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from .presence import EVERY_SECONDS
 __all__ = ["accounts", "disk", "leagues", "policies", "queue", "workers"]
 
 _GONE = dt.timedelta(seconds=3 * EVERY_SECONDS)
-"""After how long without a word a worker counts as gone."""
+"""How long after its last announcement a worker counts as dead."""
 
 
 async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[JsonObject]:
-    """Accounts by name, with what they have and what they may have.
+    """Accounts by name, with their usage and quotas.
 
     Args:
         session: A session.
-        base: Everybody's quotas; None: not known, and only those of the account itself are told.
+        base: The default quotas; None if unknown: only quotas set for an account are shown.
     """
     users = (await session.scalars(sa.select(User).order_by(User.name))).all()
     waiting = {row["user"]: row for row in await queue(session)}
@@ -74,7 +74,7 @@ async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[Js
 
 
 async def leagues(session: AsyncSession) -> list[JsonObject]:
-    """Leagues, the oldest first, with how each plays and the rounds that are under way."""
+    """Leagues, oldest first, with their settings and current rounds."""
     rows = (await session.scalars(sa.select(League).order_by(League.created_at, League.id))).unique().all()
     said = await session.execute(sa.select(Commission.league_id, Commission.trouble))
     troubles: dict[str, str | None] = {row[0]: row[1] for row in said}
@@ -112,7 +112,7 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
 
 
 async def _stopped(session: AsyncSession, league: League) -> list[JsonObject]:
-    """Which divisions of a league have no more rounds in its season, and why."""
+    """Divisions of a league that cannot finish its season, with the reason."""
     rows = await session.execute(
         sa.select(Division.id, Division.name)
         .where(Division.league_id == league.id, Division.archived_at.is_(None))
@@ -130,12 +130,12 @@ async def _counted(
 
 
 async def policies(session: AsyncSession, *, owner: str | None = None, disabled: bool = False) -> list[JsonObject]:
-    """Policy versions by owner and name, the newest first.
+    """Policy versions by owner and name, newest first.
 
     Args:
         session: A session.
-        owner: Only those of an account, by its name.
-        disabled: Only those that an operator has closed.
+        owner: Only those of the account with this name.
+        disabled: Only those closed by an operator.
     """
     statement = (
         sa.select(PolicyVersion, User.name)
@@ -164,7 +164,7 @@ async def policies(session: AsyncSession, *, owner: str | None = None, disabled:
 
 
 async def queue(session: AsyncSession) -> list[JsonObject]:
-    """What waits and what is played, by account, in the order in which accounts are served next."""
+    """Waiting and running episodes by account, in the order in which accounts are served next."""
     pending = EpisodeRequest.status == "pending"
     statement = (
         sa.select(
@@ -185,7 +185,7 @@ async def queue(session: AsyncSession) -> list[JsonObject]:
 
 
 async def workers(session: AsyncSession) -> list[JsonObject]:
-    """Workers, when they were last seen, and what they play. One that stopped in good order is not among them."""
+    """Workers with their last announcement and their episodes; workers that stopped in order are not listed."""
     plays: dict[str, list[str]] = {}
     held = await session.execute(
         sa.select(EpisodeRequest.lease_owner, EpisodeRequest.id)
@@ -215,7 +215,7 @@ async def workers(session: AsyncSession) -> list[JsonObject]:
 
 
 async def disk(session: AsyncSession, directory: Path) -> JsonObject:
-    """What is stored, by account and kind, and how much room there is where the directory is."""
+    """Stored bytes by account and kind, and free space on the directory's disk."""
     sizes = stored()
     rows = await session.execute(
         sa.select(User.name, sizes.c.kind, sizes.c["items"], sizes.c.size)

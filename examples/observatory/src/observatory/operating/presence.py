@@ -1,4 +1,4 @@
-"""Workers announce themselves, so that operators see who works, and who has gone without a word."""
+"""Workers announce themselves, so that operators see which ones run and which have died."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["EVERY_SECONDS", "announced"]
 
 EVERY_SECONDS = 10.0
-"""How often a worker says that it is there."""
+"""How often a worker announces itself."""
 
 _log = logging.getLogger("observatory.work.worker")
 
 
 @asynccontextmanager
 async def announced(database: Database, worker: Worker, backend: str, name: str) -> AsyncGenerator[None]:
-    """Say that a worker is there for as long as the block lasts, and that it has gone at its end.
+    """Announce a worker while the block lasts, and remove it at the end.
 
     Args:
-        database: Where it is said.
-        worker: Who.
-        backend: What it plays with.
+        database: The database.
+        worker: The worker.
+        backend: The name of its backend.
         name: The owner of its leases.
     """
     endurance = Endurance(_log)

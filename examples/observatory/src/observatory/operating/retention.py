@@ -1,4 +1,4 @@
-"""Retention: replays, logs and players' files of old episodes are thrown away; records, results and scores stay."""
+"""Retention: replays, logs and players' files of old episodes are removed; records, results and scores stay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["PRUNED", "lifespan", "prune"]
 EVERY_SECONDS = 3600.0
 
 PRUNED = ("replay", "events", "game_logs", "player_logs", "player_artifact")
-"""Kinds of artifacts that go; results, and why an episode failed, stay with its row and its scores."""
+"""Kinds of artifacts to remove; results and error information stay, with the row and the scores."""
 
 _BATCH = 200
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("observatory")
 
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
-    """Throw away what is old now and then while the server runs, where a rule says what that is."""
+    """Prune old episodes regularly while the server runs, if there is a rule."""
     async with anyio.create_task_group() as tasks:
         if services.settings.retention != Retention():
             what = "Old episodes cannot be pruned yet"
@@ -43,17 +43,17 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 
 async def prune(services: Services, rule: Retention, *, dry_run: bool = False) -> JsonObject:
-    """Throw away what the episodes have left that a rule does not keep.
+    """Remove artifacts of episodes that a rule does not keep.
 
-    Bytes go before the rows that tell of them: interrupted, it goes on the next time.
+    Bytes are removed before their rows, so that an interrupted run is completed by the next.
 
     Args:
         services: The stores.
-        rule: What is kept.
+        rule: The rule of what to keep.
         dry_run: Whether only to count.
 
     Returns:
-        ``episodes``, ``files`` and ``bytes`` that went, or would.
+        The numbers of ``episodes``, ``files`` and ``bytes`` that were removed, or would be.
     """
     async with services.database.reading() as session:
         ids = (await session.scalars(_old(rule))).all()
@@ -75,7 +75,7 @@ async def prune(services: Services, rule: Retention, *, dry_run: bool = False) -
 
 
 def _old(rule: Retention) -> sa.Select[str]:
-    """Ids of the episodes that a rule does not keep whole, the oldest first."""
+    """Ids of the episodes whose artifacts a rule does not keep, oldest first."""
     place = (
         sa.func.row_number()
         .over(

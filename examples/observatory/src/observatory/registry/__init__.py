@@ -1,1 +1,1 @@
-"""The image registry, as engines speak to it."""
+"""The image registry for container engines."""

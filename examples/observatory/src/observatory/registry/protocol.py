@@ -1,7 +1,7 @@
-"""The image registry: the OCI distribution protocol at ``/v2/``, as engines and our own client speak it.
+"""The image registry: the OCI distribution protocol at ``/v2/``, for container engines and our own client.
 
-Who pushes shows the token of an upload (HTTP Basic, or a Bearer token from ``/v2/token``); it is good for one
-repository. Who pulls shows a token of the owner's, or nothing at all for what a public Coworld names.
+A push needs the token of an upload (HTTP Basic, or a Bearer token from ``/v2/token``), which is valid for one
+repository. A pull needs a token of the owner, or none for images of public Coworlds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NOBODY = "anonymous"
 
 
 class _Refused(Exception):
-    """An answer in the protocol's own form."""
+    """A refusal in the protocol's own form."""
 
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -54,20 +54,20 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Bearer:
-    """Who comes to the registry, and what with."""
+    """The caller of the registry, with its token."""
 
     caller: Caller
     token: Token | None = None
     worker: bool = False
-    """Whether it is one of our own workers."""
+    """Whether the caller is one of our own workers."""
 
     @property
     def known(self) -> bool:
-        """Whether it is anybody at all."""
+        """Whether the caller is authenticated."""
         return self.worker or self.token is not None
 
     def allows(self, action: Action, repository: str) -> bool:
-        """Whether the token itself is for that; only a registry's is."""
+        """Whether the token itself allows an action; only a registry token does."""
         if self.worker:
             return action == "pull"
         return (
@@ -80,7 +80,7 @@ class _Bearer:
 
 @dataclass(frozen=True)
 class _Visit:
-    """One request, let in."""
+    """An admitted request."""
 
     request: Request
     services: Services
@@ -96,7 +96,7 @@ _Handler = Callable[[_Visit], Awaitable[Response]]
 
 
 async def _ping(request: Request) -> Response:
-    """Where an engine learns how to sign in."""
+    """Tell an engine how to sign in."""
     services = _services(request)
     async with services.database.reading() as session:
         bearer = await _bearer(request, services, session)
@@ -106,7 +106,7 @@ async def _ping(request: Request) -> Response:
 
 
 async def _token(request: Request) -> Response:
-    """A Bearer token for who shows a user name and a token, or for nobody."""
+    """A Bearer token for a user name and a token, or for anonymous pulls."""
     services = _services(request)
     text = _password(request.headers.get("authorization", ""))
     if text is not None and not await is_worker(services, text):
@@ -303,7 +303,7 @@ def _services(request: Request) -> Services:
 
 
 async def _bearer(request: Request, services: Services, session: AsyncSession) -> _Bearer | None:
-    """Who comes; None for a token that is not good."""
+    """Identify the caller; None for an invalid token."""
     authorization = request.headers.get("authorization", "")
     scheme, _, rest = authorization.partition(" ")
     text = rest.strip() if scheme.lower() == "bearer" else _password(authorization)
@@ -329,9 +329,10 @@ def _password(authorization: str) -> str | None:
 
 
 async def _may_pull(visit: _Visit, session: AsyncSession, *, reference: str | None = None) -> None:
-    """Let in who may read: the owner, a token for it, and everybody where an image is public.
+    """Refuse callers that may not read; the owner, a token for the repository, and anyone for a public image may.
 
-    A blob (no reference) is public when any image of its repository is: its digest says what it is to who knows it.
+    A blob (no reference) is public if any image of its repository is: only a manifest that one has read names its
+    digest.
     """
     if visit.bearer.allows("pull", visit.repository):
         return
@@ -349,7 +350,7 @@ async def _may_pull(visit: _Visit, session: AsyncSession, *, reference: str | No
 
 
 async def _refuse_strangers(visit: _Visit) -> None:
-    """Tell nobody in particular to sign in before telling that something is not there."""
+    """Ask anonymous callers to sign in, before telling them that something does not exist."""
     if not visit.bearer.known:
         raise _denied(visit, "pull", "Sign in.")
 
@@ -382,7 +383,7 @@ def _unknown_upload() -> _Refused:
 
 
 def _check_range(request: Request, upload: Upload) -> None:
-    """A chunk that says where it belongs must belong at the end."""
+    """Refuse a chunk whose declared position is not the end of the upload."""
     given = request.headers.get("content-range")
     if given is None:
         return
@@ -422,7 +423,7 @@ async def _own_blob(visit: _Visit, digest: str, size: int) -> None:
 
 
 async def _append(visit: _Visit, upload: Upload) -> None:
-    """Take in what comes, as far as the owner's quota goes."""
+    """Append the request's body to an upload, within the owner's quota."""
     user = visit.bearer.caller.user
     assert user is not None, "only an upload's token pushes"
     base, blobs = visit.services.settings.quotas, visit.services.blobs
@@ -436,7 +437,7 @@ async def _append(visit: _Visit, upload: Upload) -> None:
 
 
 async def _mounted(visit: _Visit, digest: str, source: str) -> bool:
-    """Whether a blob of another repository now belongs to this one, too."""
+    """Mount a blob of another repository into this one; returns whether that worked."""
     async with visit.services.database.reading() as session:
         blob = await session.get(RegistryBlob, (source, digest)) if is_digest(digest) else None
         owner = await session.scalar(sa.select(Image.user_id).where(Image.repository == source).limit(1))
@@ -447,13 +448,13 @@ async def _mounted(visit: _Visit, digest: str, source: str) -> bool:
 
 
 async def _check_parts(session: AsyncSession, repository: str, manifest: dict[str, Any]) -> None:
-    """Everything a manifest names must have come before it."""
+    """Require that all parts of a manifest have been uploaded."""
     blobs = [part for part in (manifest.get("config"), *_listed(manifest, "layers")) if part is not None]
     for part in blobs:
         digest = _digest_of(part)
         if digest is None:
             raise _Refused(400, "MANIFEST_INVALID", "A part of the manifest has no sha256 digest.")
-        # one with `urls` too: an engine would fetch it from there
+        # Parts with `urls` are refused too: an engine would fetch them from there.
         if part.get("urls") or await session.get(RegistryBlob, (repository, digest)) is None:
             raise _Refused(400, "MANIFEST_BLOB_UNKNOWN", f"{digest} was not pushed to {repository}.")
     for part in _listed(manifest, "manifests"):
@@ -465,7 +466,7 @@ async def _check_parts(session: AsyncSession, repository: str, manifest: dict[st
 
 
 async def _check_tag(session: AsyncSession, repository: str, tag: str, digest: str) -> None:
-    """A tag of an image that is complete stays what it is."""
+    """Refuse to move a tag of a complete image."""
     fixed = await session.scalar(
         sa.select(Image.digest).where(Image.repository == repository, Image.tag == tag, Image.status == "ready")
     )

@@ -1,1 +1,1 @@
-"""What is kept: the database and its tables, artifacts, the registry's bytes, and secrets."""
+"""Stored data: the database and its tables, artifacts, the registry's blobs, and secrets."""

@@ -1,4 +1,4 @@
-"""Artifacts: bytes under a key, on the disk or wherever fsspec reaches, there whole or not at all."""
+"""Artifacts: bytes under a key, on the disk or anywhere fsspec reaches. A write is visible as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHUNK = 256 * 1024
 """Bytes read or written at a time."""
 
 BLOCK = 4 * 1024 * 1024
-"""Bytes fetched at a time from where each fetch is a request; drivers' own blocks are made for reading whole files."""
+"""Bytes per request to a remote store; the drivers' own block sizes are meant for reading whole files."""
 
 T = TypeVar("T")
 
@@ -44,23 +44,23 @@ class StoredObject:
 
 
 class NoMember(Exception):
-    """A stored zip has no such file, or is no zip that can be read."""
+    """A stored zip has no such file, or cannot be read as a zip."""
 
 
 class MemberTooLarge(Exception):
-    """A file in a stored zip is larger than it may be."""
+    """A file in a stored zip is too large."""
 
 
 class ArtifactStore:
-    """A place for bytes.
+    """A store of artifacts.
 
-    On the local disk a file is written beside its place and renamed; elsewhere the place itself makes a whole upload
-    visible at its end, as S3 does. That it cannot be reached is an ``OSError``, whatever the driver calls it.
+    On the local disk a file is written under a temporary name and renamed. Elsewhere the store itself makes an upload
+    visible only when it is complete, as S3 does. An unreachable store raises ``OSError``, whichever driver is used.
 
     Args:
-        filesystem: fsspec's file system.
+        filesystem: The fsspec file system.
         root: Prefix of all keys in it.
-        url: What was configured, for messages.
+        url: The configured URL, for messages.
     """
 
     def __init__(self, filesystem: Any, root: str, url: str) -> None:
@@ -70,7 +70,7 @@ class ArtifactStore:
         self.local = "file" in _protocols(filesystem)
 
     async def put(self, key: str, content: bytes | Path) -> StoredObject:
-        """Store bytes, or the content of a file, in the place of what was there."""
+        """Store bytes or the content of a file, replacing an earlier value."""
         return await self._in_thread(self._put, key, content)
 
     async def get(self, key: str) -> bytes:
@@ -82,7 +82,7 @@ class ArtifactStore:
         return cast("bytes", await self._in_thread(self._fs.cat_file, self._path(key)))
 
     async def fetch(self, key: str, to: Path) -> None:
-        """Copy what is under a key into a file.
+        """Copy the bytes under a key into a file.
 
         Raises:
             FileNotFoundError: When there is nothing.
@@ -90,7 +90,7 @@ class ArtifactStore:
         await self._in_thread(self._fs.get_file, self._path(key), str(to))
 
     async def size(self, key: str) -> int:
-        """How many bytes there are under a key.
+        """The number of bytes under a key.
 
         Raises:
             FileNotFoundError: When there is nothing.
@@ -114,28 +114,28 @@ class ArtifactStore:
                 await anyio.to_thread.run_sync(file.close)
 
     async def member(self, key: str, name: str, *, limit: int) -> bytes:
-        """A file of a stored zip, unpacked; only the parts of the zip that are needed are read.
+        """Unpack one file of a stored zip; only the necessary parts of the zip are read.
 
         Raises:
-            FileNotFoundError: When there is nothing under the key.
-            NoMember: When it is no zip that can be read, or has no file of that name.
-            MemberTooLarge: When the file is larger than ``limit`` bytes, whatever the zip says of its size.
+            FileNotFoundError: There is nothing under the key.
+            NoMember: It cannot be read as a zip, or has no file of that name.
+            MemberTooLarge: The file has more than ``limit`` bytes, whatever size the zip declares.
         """
         return await self._in_thread(self._member, key, name, limit)
 
     async def delete(self, keys: Iterable[str]) -> None:
-        """Forget what is under some keys; what is not there is forgotten already."""
+        """Delete the values of some keys; missing keys are ignored."""
         await self._in_thread(self._delete, list(keys))
 
     async def forget(self, prefix: str) -> None:
-        """Forget everything below a prefix; that there is nothing is as good."""
+        """Delete everything below a prefix, if there is anything."""
         await self._in_thread(self._forget, prefix)
 
     async def check(self) -> None:
-        """Write, read and forget a few bytes.
+        """Write, read and delete a few bytes.
 
         Raises:
-            EnvironmentFault: When that does not work (code ``artifacts_unreachable``).
+            EnvironmentFault: That fails (code ``artifacts_unreachable``).
         """
         key, content = f".check-{secrets.token_hex(6)}", b"observatory"
         try:
@@ -169,7 +169,7 @@ class ArtifactStore:
             yield chunk
 
     def _path(self, key: str) -> str:
-        # keys are made by us from ids; this holds even if one were not
+        # Keys are made from ids. This check holds even for a key that is not.
         if not key or any(part in ("", ".", "..") for part in key.split("/")) or "\\" in key or "\0" in key:
             raise ValueError(f"not a key: {key!r}")
         return f"{self._root}/{key}"
@@ -205,7 +205,7 @@ class ArtifactStore:
                 with zipfile.ZipFile(stored) as archive, archive.open(name) as file:
                     content = file.read(limit + 1)
             except (KeyError, *BROKEN_ZIP) as error:
-                # encrypted, packed in a way nobody else can unpack, or made to break readers
+                # Encrypted, compressed with an unknown method, or malformed on purpose.
                 raise NoMember(name) from error
         if len(content) > limit:
             raise MemberTooLarge(name)
@@ -226,10 +226,10 @@ class ArtifactStore:
 
 
 def artifact_store(url: str) -> ArtifactStore:
-    """The store an fsspec URL means; directories of the local disk are made, private.
+    """The store of an fsspec URL; local directories are created, readable by their owner only.
 
     Raises:
-        EnvironmentFault: For a URL fsspec does not know, or whose driver is not installed (code ``bad_artifacts_url``).
+        EnvironmentFault: fsspec does not know the URL, or its driver is not installed (code ``bad_artifacts_url``).
     """
     try:
         filesystem, root = cast("tuple[Any, str]", fsspec.core.url_to_fs(url))  # pyright: ignore[reportUnknownMemberType]

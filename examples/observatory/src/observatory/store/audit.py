@@ -1,4 +1,4 @@
-"""The audit log: what operators did, and what touches security. It is written here alone, and nothing changes it."""
+"""The audit log: actions of operators, and events that concern security. Entries are only ever added, and only here."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["Actor", "RefusalLog", "acting", "audit", "audit_lines"]
 
 @dataclass(frozen=True, kw_only=True)
 class Actor:
-    """Who does what is done."""
+    """The author of an action."""
 
     kind: Literal["operator", "user", "player", "anonymous", "server"]
     user_id: str | None = None
     origin: str | None = None
-    """The address of a request, or the operator's name on the machine."""
+    """The address that a request comes from, or the operator's user name on the machine."""
 
 
 _SERVER = Actor(kind="server")
@@ -38,7 +38,7 @@ _ACTOR: ContextVar[Actor] = ContextVar("actor", default=_SERVER)
 
 @contextmanager
 def acting(actor: Actor) -> Generator[None]:
-    """Say whose doing it is, whatever is written inside."""
+    """Set the author of all entries written in the block."""
     token = _ACTOR.set(actor)
     try:
         yield
@@ -54,14 +54,14 @@ def audit(
     subject: str | None = None,
     **detail: str | float | list[str] | None,
 ) -> None:
-    """Write a line, in the transaction of what it tells.
+    """Write an entry, in the transaction of the action itself.
 
     Args:
         session: A writing session.
-        action: What was done, as ``noun.verb``.
-        user_id: The account that it is about.
-        subject: What else it is about: an id, or what people call it.
-        detail: What more there is to know. Never a secret: not a token's text, not a secret's value.
+        action: The action, as ``noun.verb``.
+        user_id: The account that it concerns.
+        subject: Another subject that it concerns: an id, or a name.
+        detail: Further details. Never a secret, such as the text of a token.
     """
     actor = _ACTOR.get()
     session.add(
@@ -80,13 +80,13 @@ def audit(
 async def audit_lines(
     session: AsyncSession, *, since: dt.datetime | None = None, user: str | None = None, limit: int | None = None
 ) -> list[JsonObject]:
-    """Lines of the log, the oldest first.
+    """Entries of the log, oldest first.
 
     Args:
         session: A session.
-        since: Only from this moment on.
-        user: Only what an account did or was done to it, by its name.
-        limit: Only the last so many.
+        since: Only entries from this moment on.
+        user: Only entries by or about the account of this name.
+        limit: At most this many entries, the last ones.
     """
     did, of = aliased(User), aliased(User)
     statement = (
@@ -118,10 +118,10 @@ async def audit_lines(
 
 
 class RefusalLog:
-    """Writes down that an account was refused for its quotas, once a minute however often it asks.
+    """Records that an account exceeded its quotas, at most once a minute for each account.
 
     Args:
-        most: How many accounts are remembered.
+        most: The number of accounts to remember.
     """
 
     EVERY = 60.0
@@ -132,7 +132,7 @@ class RefusalLog:
         self._written: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     async def write(self, database: Database, user_id: str, code: str, message: str) -> None:
-        """Write it, in a transaction of its own: that of what was refused is undone."""
+        """Write an entry in a transaction of its own, since that of the refused request is rolled back."""
         now = time.monotonic()
         last = self._written.get((user_id, code))
         if last is not None and now - last < self.EVERY:

@@ -1,4 +1,4 @@
-"""Rings when something has changed, so that who waits for changes need not ask all the time."""
+"""Notifies waiting requests of changes, so that they need not poll."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Bell", "last_revision"]
 _log = logging.getLogger("observatory.feed")
 
 _LOOK_SECONDS = 0.1
-"""How often the counter of changes is read while somebody waits: once for all of them, whoever made the change."""
+"""How often the counter of changes is read while any request waits, once for all of them."""
 
 
 class Bell:
-    """Knows the number of the last change, and wakes those who wait for the next."""
+    """Knows the number of the last change, and wakes tasks that wait for the next one."""
 
     def __init__(self) -> None:
         self._value = 0
@@ -30,7 +30,7 @@ class Bell:
         self._closed = False
 
     async def watch(self, database: Database) -> None:
-        """Look at the counter for as long as anybody waits; runs until cancelled."""
+        """Read the counter while any task waits; runs until cancelled."""
 
         async def look() -> None:
             await self._wanted.wait()
@@ -42,7 +42,7 @@ class Bell:
         await Endurance(_log, repeats=False).repeat(look, "Changes cannot be looked for", seconds=_LOOK_SECONDS)
 
     async def beyond(self, revision: int, *, timeout: float) -> bool:
-        """Wait for a change after the one of this number; False when there was none in time, or the server stops."""
+        """Wait for a change after the given one; returns False if there is none in time, or if the server stops."""
         self._waiting += 1
         self._wanted.set()
         try:
@@ -57,11 +57,11 @@ class Bell:
 
     @property
     def closed(self) -> bool:
-        """Whether nobody should wait any more."""
+        """Whether waiting has ended."""
         return self._closed
 
     def close(self) -> None:
-        """Send everybody home: the server stops."""
+        """End all waiting: the server stops."""
         self._closed = True
         self._ring()
 

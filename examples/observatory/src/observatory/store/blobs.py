@@ -1,7 +1,7 @@
-"""The registry's bytes on disk: blobs by digest, and uploads that survive a dropped connection or a restart.
+"""The registry's files: blobs by digest, and uploads that survive a dropped connection or a restart.
 
-``blobs/sha256/ab/abcd…`` are whole and verified: an upload gets its name there only once its digest is right and its
-bytes are on the disk. ``uploads/<id>/`` is on its way; what nobody continued for a day is thrown away.
+``blobs/sha256/ab/abcd…`` are complete and verified: an upload moves there once its digest is right and its bytes are on
+the disk. ``uploads/<id>/`` are unfinished uploads, removed after a day without progress.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _STALE_SECONDS = 24 * 3600
 
 
 def is_digest(text: str) -> bool:
-    """Whether a text is a SHA-256 digest as registries write it."""
+    """Whether a text is a SHA-256 digest in the notation of registries."""
     return _DIGEST.fullmatch(text) is not None
 
 
 class DigestMismatch(Exception):
-    """The bytes that came are not those that were announced."""
+    """The received bytes do not have the announced digest."""
 
 
 class NoRoom(Exception):
-    """More bytes came than there may be."""
+    """More bytes were received than allowed."""
 
 
 @dataclass
 class Upload:
-    """A blob on its way."""
+    """An unfinished upload of a blob."""
 
     id: str
     repository: str
@@ -57,16 +57,16 @@ class Upload:
     """Bytes received so far."""
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     digest: _Hash | None = None
-    """Of the bytes received, as long as all of them came by this process."""
+    """Hash of the received bytes, if this process received all of them."""
 
     @property
     def owner(self) -> str:
-        """Whose it is: the first part of the repository."""
+        """Its owner: the first part of the repository."""
         return self.repository.partition("/")[0]
 
     @property
     def data(self) -> Path:
-        """The file that grows."""
+        """The file of the received bytes."""
         return self.directory / "data"
 
 
@@ -74,7 +74,7 @@ class BlobStore:
     """Blobs and uploads in a directory.
 
     Args:
-        directory: Where they are kept.
+        directory: Their directory.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -85,10 +85,10 @@ class BlobStore:
             self._load(directory)
 
     def path(self, digest: str) -> Path:
-        """Where a blob is, or would be.
+        """The path of a blob, whether or not it exists.
 
         Raises:
-            ValueError: For no digest.
+            ValueError: The text is not a digest.
         """
         if not is_digest(digest):
             raise ValueError(f"not a digest: {digest!r}")
@@ -96,14 +96,14 @@ class BlobStore:
         return self._blobs / name[:2] / name
 
     def size(self, digest: str) -> int | None:
-        """A blob's size in bytes, or None when it is not here."""
+        """A blob's size in bytes, or None if it does not exist."""
         try:
             return self.path(digest).stat().st_size
         except FileNotFoundError:
             return None
 
     async def put(self, content: bytes) -> str:
-        """Keep a few bytes and return their digest."""
+        """Store a few bytes; returns their digest."""
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         if self.size(digest) is None:
             upload = await self.start("")
@@ -121,7 +121,7 @@ class BlobStore:
         return await anyio.to_thread.run_sync(self.path(digest).read_bytes)
 
     async def start(self, repository: str) -> Upload:
-        """Begin an upload into a repository."""
+        """Start an upload into a repository."""
         name = secrets.token_hex(16)
         upload = Upload(id=name, repository=repository, directory=self._uploads / name, digest=hashlib.sha256())
 
@@ -135,7 +135,7 @@ class BlobStore:
         return upload
 
     def find(self, name: str, repository: str) -> Upload | None:
-        """An upload by id, also one that was begun before a restart; None when there is none in this repository."""
+        """Find an upload by id, including one from before a restart; None if this repository has none."""
         if not _UPLOAD.fullmatch(name):
             return None
         upload = self._open.get(name)
@@ -144,7 +144,7 @@ class BlobStore:
         return upload if upload is not None and upload.repository == repository else None
 
     def unfinished(self, owner: str) -> int:
-        """Bytes of an owner's uploads that are on their way."""
+        """The number of bytes in an owner's unfinished uploads."""
         return sum(upload.size for upload in self._open.values() if upload.owner == owner)
 
     def _load(self, directory: Path) -> Upload | None:
@@ -158,17 +158,17 @@ class BlobStore:
         return upload
 
     async def append(self, upload: Upload, chunks: AsyncIterator[bytes], *, room: int | None = None) -> None:
-        """Write what comes to the end of an upload; what came before a dropped connection stays.
+        """Append received bytes to an upload; bytes received before a dropped connection are kept.
 
-        Call it with the upload's lock held.
+        The caller must hold the upload's lock.
 
         Args:
             upload: The upload.
-            chunks: What comes.
-            room: Bytes that its owner's unfinished uploads may have together; None: as many as come.
+            chunks: The bytes.
+            room: The most bytes in all unfinished uploads of the owner; None: no limit.
 
         Raises:
-            NoRoom: More came. The upload is over.
+            NoRoom: There were more. The upload is cancelled.
         """
         file = await anyio.open_file(upload.data, "r+b")
         try:
@@ -185,12 +185,12 @@ class BlobStore:
                 await file.aclose()
 
     async def finish(self, upload: Upload, digest: str) -> int:
-        """Verify an upload, give it its name among the blobs, and return its size in bytes.
+        """Verify an upload and move it to the blobs; returns its size in bytes.
 
-        Call it with the upload's lock held. The upload is over either way.
+        The caller must hold the upload's lock. The upload is over in either case.
 
         Raises:
-            DigestMismatch: When its bytes are not those of the digest.
+            DigestMismatch: Its bytes do not have the digest.
         """
         try:
             return await anyio.to_thread.run_sync(self._finish, upload, digest)
@@ -199,12 +199,12 @@ class BlobStore:
                 await self.cancel(upload)
 
     async def cancel(self, upload: Upload) -> None:
-        """Throw an upload away."""
+        """Discard an upload."""
         self._open.pop(upload.id, None)
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(upload.directory, ignore_errors=True))
 
     def sweep(self) -> int:
-        """Throw away the uploads nobody continued for a day, and return how many."""
+        """Discard uploads without progress for a day; returns their number."""
         swept = 0
         for directory in self._uploads.iterdir():
             try:

@@ -1,4 +1,4 @@
-"""The episode bundle: what a caller may have of an episode, as one zip that is made while it is sent."""
+"""The episode bundle: the artifacts of an episode that a caller may see, as one zip created while it is sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUNDLE_TOKENS: tuple[BundleToken, ...] = (
     "player_logs",
     "player_artifact",
 )
-"""What can be asked for, in the order of the zip."""
+"""The contents that can be requested, in the order of the zip."""
 
 _NAMES: dict[str, str] = {
     "results": "results.json",
@@ -32,17 +32,17 @@ _NAMES: dict[str, str] = {
     "player_artifact": "artifacts/policy_artifact_{}.zip",
 }
 _PACKED = frozenset({"player_artifact"})
-"""What is a zip itself, and would only cost time to compress again."""
+"""Contents that are zips already; compressing them again would only take time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """One artifact that an episode has left."""
+    """An artifact of an episode."""
 
     category: str
     """A bundle token."""
     position: int | None = None
-    """The player's slot, for what belongs to a player."""
+    """The player's slot, for a player's artifact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,20 +56,20 @@ class ZipEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class BundlePlan:
-    """The manifest of a bundle, and where each of its files comes from."""
+    """The manifest of a bundle, and the source of each of its files."""
 
     manifest: dict[str, Any]
     files: tuple[tuple[str, Kept], ...]
-    """Name in the zip, and what is to be there."""
+    """Name in the zip, and the artifact."""
 
     @staticmethod
     def compresses(kept: Kept) -> bool:
-        """Whether it is worth compressing."""
+        """Whether an artifact is worth compressing."""
         return kept.category not in _PACKED
 
 
 def unknown_tokens(include: Collection[str]) -> tuple[str, ...]:
-    """Tokens that no bundle knows."""
+    """Tokens that are not defined for bundles."""
     return tuple(token for token in include if token not in BUNDLE_TOKENS)
 
 
@@ -81,14 +81,14 @@ def plan_bundle(
     include: Collection[str] | None = None,
     slots: Collection[int] | None = (),
 ) -> BundlePlan:
-    """Say what a bundle holds.
+    """Decide what a bundle contains.
 
     Args:
         episode_id: The episode request's id.
         succeeded: Whether it completed.
-        kept: What it has left.
-        include: Tokens asked for; None for all. What the caller may not see is left out silently.
-        slots: The seats of the caller's own policy versions, whose logs and artifacts the caller may see; None: all.
+        kept: Its artifacts.
+        include: Requested tokens; None for all. Artifacts that the caller may not see are left out silently.
+        slots: Slots of the caller's own policy versions, whose logs and artifacts the caller may see; None: all.
     """
     wanted = BUNDLE_TOKENS if include is None else tuple(token for token in BUNDLE_TOKENS if token in include)
     files: list[tuple[str, Kept]] = []
@@ -121,7 +121,7 @@ def plan_bundle(
 
 
 class _Outlet(io.RawIOBase):
-    """Takes what a zip writer writes, and gives it away at once; it cannot be sought in."""
+    """Passes on the output of a zip writer at once; not seekable."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -140,11 +140,11 @@ class _Outlet(io.RawIOBase):
 
 
 async def stream_zip(manifest: dict[str, Any], entries: Sequence[ZipEntry]) -> AsyncGenerator[bytes]:
-    """The bytes of a zip, as they become known; memory is flat in the size of the entries.
+    """Generate the bytes of a zip; memory does not grow with the size of the entries.
 
     Args:
-        manifest: Becomes ``manifest.json``, the first entry.
-        entries: The others, in order.
+        manifest: The content of ``manifest.json``, the first entry.
+        entries: The other entries, in order.
     """
     outlet = _Outlet()
     with zipfile.ZipFile(outlet, "w", allowZip64=True) as archive:
@@ -162,7 +162,7 @@ async def stream_zip(manifest: dict[str, Any], entries: Sequence[ZipEntry]) -> A
 
 
 def _info(name: str, *, compress: bool) -> zipfile.ZipInfo:
-    # one fixed time, so that the same episode gives the same bytes
+    # A fixed time, so that the same episode gives the same bytes.
     info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     info.compress_type = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     info.external_attr = 0o644 << 16

@@ -1,4 +1,4 @@
-"""What an operator has closed, as conditions: which policy versions are scheduled, and which episodes are not begun."""
+"""Conditions for accounts and policies that an operator has closed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ __all__ = ["closed_episodes", "open_versions"]
 
 
 def open_versions() -> sa.ColumnElement[bool]:
-    """The policy versions that may be scheduled; joined with ``Policy``."""
+    """Policy versions that may be scheduled; the query must join ``Policy``."""
     return sa.and_(
         PolicyVersion.disabled_at.is_(None), Policy.disabled_at.is_(None), PolicyVersion.user_id.not_in(_accounts())
     )
 
 
 def closed_episodes() -> sa.ColumnElement[bool]:
-    """The episodes that a closed account asked for, or that have a closed policy in a seat."""
+    """Episodes requested by a closed account, or with a closed policy in a seat."""
     versions = (
         sa.select(PolicyVersion.id).join(Policy, Policy.id == PolicyVersion.policy_id).where(sa.not_(open_versions()))
     )
     seated = sa.select(Participant.episode_request_id).where(Participant.policy_version_id.in_(versions))
-    # a league's rounds take the turns of whoever brought the game, and are not that account's
+    # Rounds use the turns of the game's owner in the queue, but are not requests of that account.
     asked = sa.and_(EpisodeRequest.round_id.is_(None), EpisodeRequest.user_id.in_(_accounts()))
     return sa.or_(asked, EpisodeRequest.id.in_(seated))
 

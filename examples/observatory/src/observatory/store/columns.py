@@ -1,4 +1,4 @@
-"""What the tables are made of: ids, times, JSON, and the base class."""
+"""Building blocks of the tables: ids, times, JSON, and the base class."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def new_id(prefix: str = "") -> str:
 
 
 class Moment(sa.TypeDecorator[dt.datetime]):
-    """A moment in UTC on every database; SQLite keeps text that sorts, and knows no zones."""
+    """A moment in UTC on every database; SQLite stores it as sortable text without a time zone."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
@@ -43,7 +43,7 @@ class Moment(sa.TypeDecorator[dt.datetime]):
         return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
 
 
-# PostgreSQL's `json`, not `jsonb`: what was uploaded comes back as it was, order and numbers included
+# PostgreSQL's `json`, not `jsonb`, so that uploads keep their order and their notation of numbers.
 _JSON = sa.JSON(none_as_null=True)
 
 
@@ -69,7 +69,7 @@ class Base(DeclarativeBase):
 
 
 def id_column(prefix: str = "") -> MappedColumn[Any]:
-    """A primary key that makes its own value: ``<prefix>_<uuid>``, or a bare UUID."""
+    """A primary key with a generated value: ``<prefix>_<uuid>``, or a bare UUID."""
     default: Callable[[], str] = lambda: new_id(prefix)  # noqa: E731
     return mapped_column(sa.String(64), primary_key=True, default=default)
 

@@ -25,16 +25,16 @@ from .models import Base, Counter
 __all__ = ["Database", "newest_revision", "next_revision", "open_database"]
 
 _BUSY_SECONDS = 30
-"""How long a transaction of SQLite waits for the one writer there may be."""
+"""How long an SQLite transaction waits for another writer."""
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 _UPGRADE_LOCK = 0x6F62_7365
-"""PostgreSQL's advisory lock under which one process at a time brings the tables up to date."""
+"""PostgreSQL's advisory lock that lets one process at a time upgrade the tables."""
 
 
 class Database:
-    """A database that is open.
+    """An open database.
 
     Args:
         engine: Its engine.
@@ -56,23 +56,23 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[AsyncSession]:
-        """A transaction: committed at the end, undone by any error.
+        """A transaction: committed at the end, rolled back on any error.
 
-        On SQLite it is the only one that writes from its beginning, so it never fails half-way for another's sake.
+        On SQLite it holds the write lock from its beginning, so it never fails half-way because of another writer.
         """
         engine = self.engine.execution_options(writing=True)
         async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
             yield session
 
     async def upgrade(self) -> None:
-        """Bring the tables up to date; several processes may ask at once."""
+        """Bring the tables up to date; several processes may do so at once."""
         async with self.engine.execution_options(writing=True).begin() as connection:
             if self.dialect == "postgresql":
                 await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
             await connection.run_sync(_upgrade)
 
     async def empty(self) -> None:
-        """Remove all tables, and what is in them."""
+        """Drop all tables."""
         async with self.engine.execution_options(writing=True).begin() as connection:
             await connection.run_sync(Base.metadata.drop_all)
             await connection.execute(sa.text("DROP TABLE IF EXISTS alembic_version"))
@@ -80,7 +80,7 @@ class Database:
                 await connection.execute(sa.text("DROP FUNCTION IF EXISTS audit_only_grows"))
 
     async def revision(self) -> str | None:
-        """The revision its tables are at, or None before the first upgrade."""
+        """The revision of its tables, or None before the first upgrade."""
         async with self.engine.connect() as connection:
             return await connection.run_sync(_revision)
 
@@ -90,10 +90,10 @@ async def open_database(url: str) -> AsyncGenerator[Database]:
     """Open a database.
 
     Args:
-        url: As SQLAlchemy's async engine takes it (see ``settings.database_url``).
+        url: A URL for SQLAlchemy's async engine (see ``settings.database_url``).
 
     Raises:
-        EnvironmentFault: When it cannot be reached (code ``database_unreachable``).
+        EnvironmentFault: It cannot be reached (code ``database_unreachable``).
     """
     engine = make_engine(url)
     try:
@@ -114,7 +114,7 @@ async def open_database(url: str) -> AsyncGenerator[Database]:
 
 
 def make_engine(url: str) -> AsyncEngine:
-    """An engine that behaves alike on both databases."""
+    """An engine with the same behaviour on both databases."""
     sqlite = url.startswith("sqlite")
     if sqlite:
         creator = partial(_connect_sqlite, make_url(url))
@@ -133,11 +133,11 @@ async def _connect_sqlite(url: sa.URL) -> aiosqlite.Connection:
 
 
 class _SqliteThread(aiosqlite.Connection):
-    """A connection with its thread, which is told to stop once.
+    """A connection that stops its thread only once.
 
-    SQLAlchemy closes the connection of a cancelled task, and stops it when closing is cancelled as well. aiosqlite then
-    stops it a second time, and waits for the answer of a thread that has ended: a task is left behind that waits for
-    ever, and the event loop with it when it is closed (https://github.com/wapiti-scanner/wapiti/issues/802).
+    SQLAlchemy closes the connection of a cancelled task, and stops it if closing is cancelled as well. aiosqlite then
+    stops it a second time and waits for a reply from a thread that has ended. The waiting task never ends, which can
+    keep the event loop from closing (https://github.com/wapiti-scanner/wapiti/issues/802).
 
     Args:
         open_file: Opens the database, in the thread.
@@ -150,23 +150,23 @@ class _SqliteThread(aiosqlite.Connection):
         self._stopped: asyncio.Future[Any] | None = None
 
     def stop(self) -> asyncio.Future[Any] | None:
-        """Stop the thread; returns a future of its end, where an event loop runs."""
+        """Stop the thread; returns a future for its end, if an event loop is running."""
         if not self._stopping:
             self._stopping = True
             self._stopped = super().stop()
-        # each caller may give up waiting by itself
+        # Shielded, so that one caller that is cancelled does not cancel the others.
         return None if self._stopped is None else asyncio.shield(self._stopped)
 
 
 class _SqliteConnection(sqlite3.Connection):
-    """A connection that gives back its locks when it is closed.
+    """A connection that releases its locks when it is closed.
 
-    A task that is cancelled in the middle of a query leaves a cursor behind, which its error holds for as long as it
-    likes; until that goes, SQLite closes nothing, and a transaction keeps everybody else from writing.
+    A task that is cancelled during a query leaves a cursor behind, which is referenced by the error. Until that error
+    is gone, SQLite does not really close the connection, and its open transaction would block all other writers.
     """
 
     def close(self) -> None:
-        """Undo the transaction, if there is one, and close."""
+        """Roll back an open transaction, and close."""
         with contextlib.suppress(sqlite3.Error):
             if self.in_transaction:
                 self.rollback()
@@ -174,7 +174,7 @@ class _SqliteConnection(sqlite3.Connection):
 
 
 def _sqlite_connected(connection: Any, _record: object) -> None:
-    # the driver's own transactions begin too late and end too early; ours are begun below
+    # The driver would begin transactions too late and end them too early; _sqlite_begin begins them.
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={_BUSY_SECONDS * 1000}"):
@@ -194,12 +194,12 @@ def _revision(connection: sa.Connection) -> str | None:
 
 
 def newest_revision() -> str:
-    """The revision that this program brings tables to."""
+    """The revision of the tables that this program needs."""
     return max(path.name[:4] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 
 def _upgrade(connection: sa.Connection) -> None:
-    # importing alembic takes as long as all else that an operator's command does
+    # Importing alembic takes as long as the rest of an operator's command.
     if _revision(connection) == newest_revision():
         return
     from alembic import command
@@ -212,10 +212,10 @@ def _upgrade(connection: sa.Connection) -> None:
 
 
 async def next_revision(session: AsyncSession, *, name: str = "changes") -> int:
-    """The next number of a sequence that readers may follow.
+    """Take the next number of a sequence that readers can follow.
 
-    The row is held until the transaction ends, so numbers become visible in their order and a reader that has seen
-    one has seen all before it.
+    The row stays locked until the transaction ends, so numbers become visible in order: a reader that has seen one
+    number has seen all earlier ones.
 
     Args:
         session: A writing session.

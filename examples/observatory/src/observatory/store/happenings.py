@@ -1,4 +1,4 @@
-"""What happens in competitions, written down."""
+"""Events of competitions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ async def record(
     league_id: str | None = None,
     payload: JsonObject | None = None,
 ) -> Event:
-    """Write down that something happened.
+    """Record an event.
 
     Args:
         session: A writing session.
-        event_type: Stable name of the kind of event.
-        headline: In a few words.
-        summary: In a sentence or two.
-        audience: ``public``, or ``owner`` for the eyes of whose policy it is.
-        membership: What it is about, if that is a membership.
-        policy_version: What it is about, if that is a policy version.
-        league_id: Where, when no membership says it.
-        payload: For programs.
+        event_type: The stable name of the kind of event.
+        headline: A few words.
+        summary: A sentence or two.
+        audience: ``public``, or ``owner``: visible only to the owner of the policy.
+        membership: The membership that the event concerns, if any.
+        policy_version: The policy version that the event concerns, if any.
+        league_id: The league, if there is no membership.
+        payload: Data for programs.
     """
     version = policy_version or (membership.policy_version if membership else None)
     event = Event(

@@ -1,7 +1,7 @@
-"""The tables, by noun. One transaction never spans two databases: everything but large bytes is here.
+"""All tables, by noun. Everything but large files is in one database, so no transaction spans two.
 
-Who (users, players, tokens), what (images, coworlds, policies, secrets), where (games, leagues, divisions, members),
-and what happened (episodes, experience requests, artifacts, events). Ids are those of the API.
+Identities (users, players, tokens), programs (images, coworlds, policies, secrets), competitions (games, leagues,
+divisions, members) and history (episodes, experience requests, artifacts, events). Ids are those of the API.
 """
 
 from __future__ import annotations

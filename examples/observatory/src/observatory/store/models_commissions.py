@@ -1,4 +1,4 @@
-"""Tables of leagues whose rounds a commissioner decides: who speaks to it, and what it has said."""
+"""Tables of leagues whose rounds a commissioner decides: the lease on it, and its events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Commission", "CommissionEvent"]
 
 
 class Commission(Base):
-    """Which server speaks to a league's commissioner, under a lease, and what was wrong the last time."""
+    """The lease of the server that talks to a league's commissioner, and the commissioner's last failure."""
 
     __tablename__ = "commissions"
 
@@ -21,24 +21,24 @@ class Commission(Base):
     owner: Mapped[str | None]
     """The server that holds the lease."""
     token: Mapped[str | None] = mapped_column(sa.String(64))
-    """What it says with every change: whoever was thought dead, and is not, changes nothing any more."""
+    """Required for every change, so that a server wrongly taken for dead can change nothing."""
     run_id: Mapped[str | None] = mapped_column(sa.String(64))
-    """The label of the commissioner's program there."""
+    """The run label of the commissioner's program."""
     expires_at: Mapped[dt.datetime] = mapped_column(default=now)
     trouble: Mapped[str | None] = mapped_column(sa.Text())
-    """Why no round goes on; None: the last one did."""
+    """Why no round is played; None if there is no problem."""
     trouble_at: Mapped[dt.datetime | None]
 
 
 class CommissionEvent(Base):
-    """An event of a season's log (``coworld_core.tournament.log``); whatever else is known of its rounds follows."""
+    """An event of a season's log (``coworld_core.tournament.log``); the state of its rounds follows from the log."""
 
     __tablename__ = "commission_events"
 
     league_id: Mapped[str] = reference("leagues.id", index=False, primary_key=True)
     season: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    """From 1 without a gap."""
+    """Counts from 1 without gaps."""
     event: Mapped[str] = mapped_column(sa.Text())
     """JSON."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)

@@ -1,4 +1,4 @@
-"""Tables of what happened: experience requests, episodes, scores, artifacts, hosted sessions."""
+"""Tables of experience requests, episodes, scores, artifacts and hosted sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class ExperienceRequest(Base):
-    """A wish for a number of episodes; its counts are those of its children."""
+    """A request for a number of episodes."""
 
     __tablename__ = "experience_requests"
 
@@ -35,7 +35,7 @@ class ExperienceRequest(Base):
     league_id: Mapped[str | None] = reference("leagues.id")
     division_id: Mapped[str | None] = reference("divisions.id")
     body: Mapped[JsonObject]
-    """What was asked for, as it came."""
+    """The request body as received."""
     status: Mapped[str] = mapped_column(sa.String(32), default="pending", index=True)
     """``pending``, ``running``, ``completed``, ``failed`` or ``cancelled``."""
     episode_count: Mapped[int]
@@ -54,22 +54,22 @@ class ExperienceRequest(Base):
 
 
 class GameConfig(Base):
-    """What the configs of a request's episodes have in common; each episode keeps the rest."""
+    """The part of a config that all episodes of a request share; each episode stores the rest."""
 
     __tablename__ = "game_configs"
 
     id: Mapped[str] = id_column("cfg")
     config: Mapped[JsonObject]
     size: Mapped[int]
-    """Of the config as JSON, in bytes."""
+    """Size of the config as JSON, in bytes."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
 class EpisodeRequest(Base):
-    """One episode: asked for, claimed by a worker under a lease, and how it ended.
+    """One episode: the request, the lease of the worker that plays it, and the outcome.
 
     A worker claims a ``pending`` row by writing ``lease_token`` and ``lease_expires_at``, and finishes it in one
-    transaction that asks for the same token: whoever lost the lease changes nothing.
+    transaction that requires the same token: a worker that has lost the lease changes nothing.
     """
 
     __tablename__ = "episode_requests"
@@ -89,30 +89,30 @@ class EpisodeRequest(Base):
     """``experience``, ``request``, ``coworld_upload``, ``round``, ``qualification`` or ``play``."""
     experience_request_id: Mapped[str | None] = reference("experience_requests.id")
     index: Mapped[int] = mapped_column(default=0)
-    """Its place among the episodes it was asked for with, from 0."""
+    """Its index among the episodes of the same request, from 0."""
     round_id: Mapped[str | None] = reference("rounds.id")
-    """The league's own round that it is of. Never taken from a request: only such episodes count in standings."""
+    """The league's round that scheduled it. Never set by a request: only such episodes count in standings."""
     league_id: Mapped[str | None] = reference("leagues.id", index=False)
     division_id: Mapped[str | None] = reference("divisions.id", index=False)
     coworld_id: Mapped[str] = reference("coworlds.id", index=False)
     variant_id: Mapped[str | None]
     own_config: Mapped[JsonObject] = mapped_column("game_config")
-    """The keys of its config that ``shared`` has otherwise or not at all."""
+    """The keys of its config that differ from ``shared`` or are missing there."""
     config_id: Mapped[str | None] = mapped_column(sa.String(64))
-    """Of ``shared``. No foreign key: SQLite can add none to a table that others refer to."""
+    """Id of ``shared``. Not a foreign key: SQLite cannot add one to a table that others reference."""
     seed: Mapped[int | None]
     max_steps: Mapped[int | None]
 
     status: Mapped[str] = mapped_column(sa.String(32), default="pending")
     """``pending``, ``running``, then ``completed``, ``failed`` or ``cancelled``."""
     priority: Mapped[int] = mapped_column(default=0)
-    """Lower goes first."""
+    """Lower values go first."""
     attempts: Mapped[int] = mapped_column(default=0)
     lease_token: Mapped[str | None] = mapped_column(sa.String(64))
     lease_owner: Mapped[str | None]
     lease_expires_at: Mapped[dt.datetime | None] = mapped_column(index=True)
     run_id: Mapped[str | None]
-    """Label of what the last attempt created, for reaping after a crash."""
+    """Run label of the last attempt, for cleaning up after a crash."""
 
     job_id: Mapped[str | None] = mapped_column(sa.String(64), index=True)
     episode_id: Mapped[str | None] = mapped_column(sa.String(64), index=True)
@@ -123,14 +123,14 @@ class EpisodeRequest(Base):
     failed_agent_index: Mapped[int | None]
     steps: Mapped[int | None]
     stats: Mapped[JsonObject | None]
-    """``game_stats`` and ``policy_stats`` as the API gives them."""
+    """``game_stats`` and ``policy_stats`` as in the API."""
     record: Mapped[JsonObject | None]
     """The runner's ``episode.json``."""
 
     started_at: Mapped[dt.datetime | None]
     completed_at: Mapped[dt.datetime | None] = mapped_column(index=True)
     pruned_at: Mapped[dt.datetime | None]
-    """When its replay, logs and players' files were thrown away."""
+    """When its replay, logs and players' files were removed."""
     revision: Mapped[int] = mapped_column(default=0, index=True)
     """Number of its last change (``database.next_revision``)."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
@@ -155,7 +155,7 @@ class EpisodeRequest(Base):
 
 
 class Participant(Base):
-    """Who sits in a slot; names are kept as they were then."""
+    """The occupant of a slot, with names as of that time."""
 
     __tablename__ = "participants"
 
@@ -168,13 +168,13 @@ class Participant(Base):
     user_id: Mapped[str | None] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     player_name: Mapped[str | None]
-    """Of the player, or of the account that plays without one."""
+    """Name of the player, or of the account if it plays without one."""
     bundled_player: Mapped[str | None]
-    """Id of an entry of the manifest's ``player``, when no policy sits here; without either, it is a person."""
+    """Id of a player in the manifest, if no policy sits here; if both are missing, it is a person."""
 
 
 class EpisodeScore(Base):
-    """A slot's score in an episode that finished; ``Tally`` has the sums of those that count in a division's table."""
+    """A slot's score in a finished episode; ``Tally`` has the sums of the scores that count in a division's table."""
 
     __tablename__ = "episode_scores"
     __table_args__ = (sa.Index("ix_episode_scores_division_finished", "division_id", "finished_at"),)
@@ -185,20 +185,20 @@ class EpisodeScore(Base):
     user_id: Mapped[str | None] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     division_id: Mapped[str | None] = reference("divisions.id", index=False)
-    """In whose table it counts: the division whose round the episode was; None for what anybody has asked for."""
+    """The division in whose table it counts: that of the episode's round; None for requested episodes."""
     score: Mapped[float]
     finished_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
 class Tally(Base):
-    """What a policy version has made in a division's table, kept up with every episode: what leaderboards show."""
+    """The total of a policy version in a division's table, updated with every episode; shown by leaderboards."""
 
     __tablename__ = "tallies"
 
     division_id: Mapped[str] = reference("divisions.id", index=False, primary_key=True)
     policy_version_id: Mapped[str] = reference("policy_versions.id", index=False, primary_key=True)
     subject_id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
-    """The player it played for, or the user who plays without one."""
+    """The player, or the user if it plays without one."""
     user_id: Mapped[str] = reference("users.id", index=False)
     player_id: Mapped[str | None] = reference("players.id", index=False)
     episodes: Mapped[int]
@@ -207,7 +207,7 @@ class Tally(Base):
 
 
 class Artifact(Base):
-    """Something an episode left; its bytes are in the artifact store under ``key``."""
+    """An artifact of an episode; its bytes are in the artifact store under ``key``."""
 
     __tablename__ = "artifacts"
     __table_args__ = (sa.UniqueConstraint("episode_request_id", "kind", "position"),)
@@ -217,11 +217,11 @@ class Artifact(Base):
     kind: Mapped[str] = mapped_column(sa.String(32))
     """``results``, ``replay``, ``events``, ``error_info``, ``game_logs``, ``player_logs`` or ``player_artifact``."""
     position: Mapped[int] = mapped_column(default=-1)
-    """The slot it belongs to; -1: the whole episode."""
+    """The slot; -1 for the whole episode."""
     key: Mapped[str] = mapped_column(sa.Text())
     media_type: Mapped[str]
     encoding: Mapped[str] = mapped_column(sa.String(16), default="identity")
-    """``identity`` or ``zlib``: how the stored bytes are packed."""
+    """``identity`` or ``zlib``: the compression of the stored bytes."""
     size: Mapped[int]
     """Of the stored bytes."""
     sha256: Mapped[str] = mapped_column(sa.String(64))
@@ -230,7 +230,7 @@ class Artifact(Base):
 
 
 class HostedSession(Base):
-    """A game or a replay that runs for people to watch or play."""
+    """A running game or replay for people to play or watch."""
 
     __tablename__ = "hosted_sessions"
 
@@ -243,7 +243,7 @@ class HostedSession(Base):
     episode_request_id: Mapped[str | None] = reference("episode_requests.id")
     status: Mapped[str] = mapped_column(sa.String(32), default="starting")
     state: Mapped[JsonObject] = mapped_column(default=dict)
-    """Addresses, slots and who sits in them."""
+    """Addresses, slots and their occupants."""
     run_id: Mapped[str | None]
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     expires_at: Mapped[dt.datetime | None]

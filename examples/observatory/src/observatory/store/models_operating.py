@@ -1,4 +1,4 @@
-"""Tables of who looks after a platform: the audit log, and the workers there are."""
+"""Tables for operators: the audit log, and the workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["AuditEntry", "WorkerRow"]
 
 
 class AuditEntry(Base):
-    """One line of the audit log. ``store.audit`` adds them; the database itself refuses to change or delete one."""
+    """An entry of the audit log, added by ``store.audit``. The database refuses to change or delete entries."""
 
     __tablename__ = "audit_entries"
 
@@ -21,21 +21,21 @@ class AuditEntry(Base):
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
     action: Mapped[str] = mapped_column(sa.String(64), index=True)
     actor: Mapped[str] = mapped_column(sa.String(16))
-    """``operator``: somebody on the server's machine; ``user``, ``player`` or ``anonymous``: by a request; ``server``:
-    the program by itself."""
+    """``operator``: a person on the server's machine; ``user``, ``player`` or ``anonymous``: a request; ``server``:
+    the program itself."""
     actor_id: Mapped[str | None] = reference("users.id", index=False)
     """The account behind a request."""
     origin: Mapped[str | None]
-    """The address that a request came from, or who the operator is on the machine."""
+    """The address that a request came from, or the operator's user name on the machine."""
     user_id: Mapped[str | None] = reference("users.id")
-    """The account that it is about."""
+    """The account that it concerns."""
     subject: Mapped[str | None]
-    """What it is about, when that is not the account itself."""
+    """What it concerns, if not the account itself."""
     detail: Mapped[JsonObject] = mapped_column(default=dict)
 
 
 class WorkerRow(Base):
-    """A worker, as it has announced itself; one that stopped in good order has no row."""
+    """A worker's announcement; a worker that stopped in order has no row."""
 
     __tablename__ = "workers"
 
@@ -44,6 +44,6 @@ class WorkerRow(Base):
     backend: Mapped[str]
     parallel: Mapped[int]
     trouble: Mapped[str | None] = mapped_column(sa.Text())
-    """Why it begins no episodes."""
+    """Why it starts no episodes."""
     started_at: Mapped[dt.datetime] = mapped_column(default=now)
     seen_at: Mapped[dt.datetime] = mapped_column(default=now)

@@ -1,4 +1,4 @@
-"""Tables of who (users, players, tokens), what (images, Coworlds, policies), and where (leagues, members)."""
+"""Tables of identities (users, players, tokens), programs (images, Coworlds, policies) and leagues."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-# who
+# identities
 
 
 class User(Base):
@@ -51,15 +51,15 @@ class User(Base):
     name: Mapped[str] = mapped_column(unique=True)
     email: Mapped[str | None]
     is_team: Mapped[bool] = mapped_column(default=False)
-    """May ask for rights over what belongs to others."""
+    """Whether the user may ask for rights over other accounts' resources."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     disabled_at: Mapped[dt.datetime | None]
     disabled_reason: Mapped[str | None] = mapped_column(sa.Text())
-    """What its tokens are refused with."""
+    """The reason given when its tokens are refused."""
     served_at: Mapped[dt.datetime | None]
-    """When a worker last took an episode of theirs: who has waited longest is served next."""
+    """When a worker last took an episode of the account; the account that has waited longest is next."""
     quotas: Mapped[JsonObject | None]
-    """What holds for this account in the place of everybody's quotas (``Quotas``)."""
+    """Quotas of this account that replace the defaults (``Quotas``)."""
 
 
 class Player(Base):
@@ -78,7 +78,7 @@ class Player(Base):
 
 
 class Token(Base):
-    """A secret somebody shows; only its argon2 hash is kept, found by the public id in front of the secret."""
+    """A token; only the argon2 hash of its secret is stored, found by the public id in front of the secret."""
 
     __tablename__ = "tokens"
 
@@ -90,7 +90,7 @@ class Token(Base):
     hash: Mapped[str]
     label: Mapped[str | None]
     repository: Mapped[str | None]
-    """For ``registry``: the repository it is for; null: any."""
+    """For ``registry``: its repository; null: any."""
     actions: Mapped[str | None]
     """For ``registry``: ``pull`` or ``pull,push``."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
@@ -99,7 +99,7 @@ class Token(Base):
 
 
 class AuthCode(Base):
-    """A sign-in code on its way from a browser to a command line: used once, within minutes."""
+    """A sign-in code passed from a browser to a command line; valid once, for a few minutes."""
 
     __tablename__ = "auth_codes"
 
@@ -112,21 +112,21 @@ class AuthCode(Base):
 
 
 class Idempotent(Base):
-    """An answer already given under an ``Idempotency-Key``, written in the transaction of what it answers."""
+    """An answer given under an ``Idempotency-Key``, stored in the transaction of its request."""
 
     __tablename__ = "idempotent_answers"
 
     subject_id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
     key: Mapped[str] = mapped_column(primary_key=True)
     digest: Mapped[str] = mapped_column(sa.String(64))
-    """SHA-256 of method, path and body: the same key for something else is refused."""
+    """SHA-256 of method, path and body; the same key with another request is refused."""
     status: Mapped[int]
     body: Mapped[str] = mapped_column(sa.Text())
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
 
 
 class Counter(Base):
-    """A number that only grows; whoever takes the next holds it until the end of the transaction."""
+    """A number that only grows; taking the next one locks it until the end of the transaction."""
 
     __tablename__ = "counters"
 
@@ -134,11 +134,11 @@ class Counter(Base):
     value: Mapped[int] = mapped_column(default=0)
 
 
-# what: images, coworlds, policies
+# programs: images, coworlds, policies
 
 
 class Image(Base):
-    """A container image somebody uploaded."""
+    """An uploaded container image."""
 
     __tablename__ = "container_images"
     __table_args__ = (sa.UniqueConstraint("user_id", "name", "version"), sa.UniqueConstraint("user_id", "client_hash"))
@@ -155,7 +155,7 @@ class Image(Base):
     digest: Mapped[str | None]
     """Digest of the manifest, once complete."""
     public: Mapped[bool] = mapped_column(default=False)
-    """Whether anybody may pull it: a Coworld names it."""
+    """Whether anyone may pull it, because a Coworld names it."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
 
 
@@ -183,7 +183,7 @@ class RegistryTag(Base):
 
 
 class RegistryBlob(Base):
-    """A blob that belongs to a repository: who may read the repository may read it."""
+    """A blob of a repository, readable by anyone who may read the repository."""
 
     __tablename__ = "registry_blobs"
 
@@ -194,7 +194,7 @@ class RegistryBlob(Base):
 
 
 class CoworldName(Base):
-    """Who owns a Coworld's name: the first to upload under it."""
+    """The owner of a Coworld's name: the first account to upload under it."""
 
     __tablename__ = "coworld_names"
 
@@ -218,20 +218,20 @@ class Coworld(Base):
     name: Mapped[str]
     version: Mapped[str]
     manifest: Mapped[JsonObject]
-    """As uploaded: images are ``img_`` ids or references of elsewhere."""
+    """As uploaded: images are ``img_`` ids or references to other registries."""
     manifest_hash: Mapped[str]
     size_bytes: Mapped[int]
     canonical: Mapped[bool] = mapped_column(default=False)
-    """Whether it is the version meant by the bare name."""
+    """Whether the name without a version means this version."""
     user_id: Mapped[str] = reference("users.id")
     visibility: Mapped[str] = mapped_column(sa.String(16), default="public")
     certification: Mapped[JsonObject | None]
-    """What the uploader said about certification."""
+    """The certification result given by the uploader."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
 
 
 class CoworldSecret(Base):
-    """A secret of a Coworld; its bytes are a private file."""
+    """A secret of a Coworld; its value is in a private file."""
 
     __tablename__ = "coworld_secrets"
     __table_args__ = (sa.UniqueConstraint("name_key", "name"),)
@@ -245,7 +245,7 @@ class CoworldSecret(Base):
 
 
 class Policy(Base):
-    """A named player program of a user; its versions are what plays."""
+    """A named player program of a user; its versions play."""
 
     __tablename__ = "policies"
     __table_args__ = (sa.UniqueConstraint("user_id", "name"),)
@@ -256,12 +256,12 @@ class Policy(Base):
     selection_scope: Mapped[str] = mapped_column(sa.String(32), default="any_request")
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     disabled_at: Mapped[dt.datetime | None]
-    """When an operator closed it, all versions."""
+    """When an operator closed all its versions."""
     disabled_reason: Mapped[str | None] = mapped_column(sa.Text())
 
 
 class PolicySecretEnv(Base):
-    """Secret environment variables of a policy version; the values are a private file, here are only the names."""
+    """Names of a policy version's secret environment variables; the values are in a private file."""
 
     __tablename__ = "policy_secret_envs"
 
@@ -282,7 +282,7 @@ class PolicyVersion(Base):
     version: Mapped[int]
     user_id: Mapped[str] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
-    """The player it was uploaded as; null: the user's own."""
+    """The player that uploaded it; null: the user."""
     image_id: Mapped[str] = reference("container_images.id")
     run: Mapped[JsonList | None]
     secret_env_id: Mapped[str | None] = reference("policy_secret_envs.id")
@@ -298,11 +298,11 @@ class PolicyVersion(Base):
     image: Mapped[Image] = relationship(lazy="raise")
 
 
-# where: games, leagues, divisions, members
+# competitions: games, leagues, divisions, members
 
 
 class Game(Base):
-    """A Coworld by name, whatever its version."""
+    """A Coworld with all its versions."""
 
     __tablename__ = "games"
 
@@ -326,18 +326,18 @@ class League(Base):
     slug: Mapped[str]
     game_id: Mapped[str] = reference("games.id")
     variant_id: Mapped[str | None]
-    """What is played in it; null: the Coworld's first variant."""
+    """The variant to play; null: the Coworld's first."""
     commissioner_key: Mapped[str | None]
     commissioner_config: Mapped[JsonObject | None]
     public: Mapped[bool] = mapped_column(default=True)
     hidden: Mapped[bool] = mapped_column(default=False)
     is_game_of_week: Mapped[bool] = mapped_column(default=False)
     season: Mapped[int] = mapped_column(default=1)
-    """Number of the season that is played, from 1."""
+    """Number of the current season, from 1."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     disabled_at: Mapped[dt.datetime | None]
     paused_at: Mapped[dt.datetime | None]
-    """Since when an operator has it begin no more rounds."""
+    """When an operator paused it: no new rounds begin."""
 
     game: Mapped[Game] = relationship(lazy="joined", innerjoin=True)
 
@@ -351,7 +351,7 @@ class Division(Base):
     id: Mapped[str] = id_column("div")
     name: Mapped[str]
     level: Mapped[int]
-    """1 is the first a newcomer is placed in."""
+    """Newcomers are placed in the lowest level, 1."""
     type: Mapped[str] = mapped_column(sa.String(32), default="competition")
     league_id: Mapped[str] = reference("leagues.id")
     description: Mapped[str | None] = mapped_column(sa.Text())
@@ -383,7 +383,7 @@ class Membership(Base):
     """``qualifying`` (until its check is passed), ``competing``, ``retired`` or ``disqualified``."""
     substatus: Mapped[str | None]
     is_champion: Mapped[bool] = mapped_column(default=False)
-    """Whether its owner nominated it; one per owner and league."""
+    """Whether it is its owner's champion; one for each owner and league."""
     start_time: Mapped[dt.datetime | None] = mapped_column(default=now)
     end_time: Mapped[dt.datetime | None]
     reason: Mapped[str | None] = mapped_column(sa.Text())
@@ -400,7 +400,7 @@ class Membership(Base):
 
 
 class Submission(Base):
-    """A wish to take part in a league, and what became of it."""
+    """A request to take part in a league, and its result."""
 
     __tablename__ = "submissions"
 
@@ -438,11 +438,11 @@ class Round(Base):
     error: Mapped[str | None] = mapped_column(sa.Text())
     division_id: Mapped[str] = reference("divisions.id")
     season: Mapped[int] = mapped_column(default=1)
-    """Number of the league's season that it is of."""
+    """Number of the league's season."""
     report: Mapped[JsonObject | None] = mapped_column(deferred=True)
-    """How the division stood when it was over (``work.table.Table``); pairs are in the last one alone."""
+    """The division's standings after the round (``work.table.Table``); only the last one includes pairs."""
     state: Mapped[JsonObject | None] = mapped_column(deferred=True)
-    """What the table of the next round goes on from; in the last one that is over alone."""
+    """What the table of the next round continues from; only in the last finished round."""
     started_at: Mapped[dt.datetime | None]
     completed_at: Mapped[dt.datetime | None]
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
@@ -451,7 +451,7 @@ class Round(Base):
 
 
 class Season(Base):
-    """A season of a league that is over, as it stood at its end."""
+    """A finished season of a league, with its final tables."""
 
     __tablename__ = "seasons"
     __table_args__ = (sa.UniqueConstraint("league_id", "number"),)
@@ -460,14 +460,14 @@ class Season(Base):
     league_id: Mapped[str] = reference("leagues.id", index=False)
     number: Mapped[int]
     tables: Mapped[JsonList]
-    """One object a division, the highest first: ``division_id``, ``division``, and its ``standings``."""
+    """One object for each division, highest first: ``division_id``, ``division``, and its ``standings``."""
     moves: Mapped[JsonList]
-    """Who changed division with its end: ``name``, ``from`` and ``to``."""
+    """Members that changed division at its end: ``name``, ``from`` and ``to``."""
     closed_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
 class RoundResult(Base):
-    """How a policy version did in a round."""
+    """The result of a policy version in a round."""
 
     __tablename__ = "round_results"
 
@@ -503,14 +503,14 @@ class LeagueSeed(Base):
 
 
 class Event(Base):
-    """Something that happened in a competition, told to an audience."""
+    """An event in a competition, with its audience."""
 
     __tablename__ = "competition_events"
 
     id: Mapped[str] = id_column("evt")
     event_type: Mapped[str] = mapped_column(sa.String(64), index=True)
     audience: Mapped[str] = mapped_column(sa.String(16), default="public")
-    """``public``, or ``owner``: only ``user_id`` and the team see it."""
+    """``public``, or ``owner``: visible only to ``user_id`` and the team."""
     user_id: Mapped[str | None] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     policy_version_id: Mapped[str | None] = reference("policy_versions.id")

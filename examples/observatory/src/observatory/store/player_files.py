@@ -1,4 +1,4 @@
-"""Players that were uploaded as files: kept in the registry beside images, as an artifact of another kind."""
+"""Players uploaded as files: stored in the registry beside images, as artifacts of another type."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .models import Image, RegistryManifest, User
 __all__ = ["PLAYER_MEDIA", "keep_player", "read_player"]
 
 PLAYER_MEDIA = "application/vnd.coworld.player.v1+json"
-"""Media type of such an artifact, which tells it from an image: no engine runs it."""
+"""Media type of such an artifact; engines do not run it as an image."""
 
 
 async def keep_player(blobs: BlobStore, session: AsyncSession, user: User, player: PlayerFiles) -> Image:
-    """Keep a player's files; the same files again are there already."""
+    """Store a player's files, unless the same files are there already."""
     content = player.model_dump_json().encode()
     digest = await blobs.put(content)
     image = await session.scalar(
@@ -60,11 +60,11 @@ async def keep_player(blobs: BlobStore, session: AsyncSession, user: User, playe
 
 
 async def read_player(blobs: BlobStore, session: AsyncSession, image: Image) -> OwnPlayer | None:
-    """The player whose files an uploaded image stands for; None where it is an image.
+    """The player whose files an upload holds; None if it is an image.
 
     Raises:
-        FileNotFoundError: The files are gone from this directory.
-        ImageError: Something else was pushed under their media type.
+        FileNotFoundError: The files are missing from this directory.
+        ImageError: The content does not match their media type.
     """
     if image.digest is None:
         return None
@@ -72,7 +72,7 @@ async def read_player(blobs: BlobStore, session: AsyncSession, image: Image) -> 
     if manifest is None or manifest.media_type != PLAYER_MEDIA:
         return None
     try:
-        # checked again: the registry takes whatever is pushed
+        # Checked again, since the registry accepts any content.
         return of_wire(PlayerFiles.model_validate_json(await blobs.read(image.digest)))
     except ValidationError:
         raise ImageError(f"The image {image.name!r} ({image.id}) is no player.", hint="Upload it again.") from None

@@ -1,4 +1,4 @@
-"""How much is stored, by account and kind. Counted from the rows that there are: what is deleted counts no more."""
+"""Stored bytes by account and kind, computed from existing rows: deleted items no longer count."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ __all__ = ["stored", "stored_bytes"]
 
 
 def stored(user_id: str | None = None) -> sa.Subquery:
-    """What is stored: rows of ``user_id``, ``kind``, ``items``, ``size`` in bytes.
+    """Stored items: rows of ``user_id``, ``kind``, ``items``, ``size`` in bytes.
 
-    An image's layers count once for each account that has them. Artifacts are those of who asked for the episode.
+    An image's layers count once for each account that has them. Artifacts count for the account that requested the
+    episode.
 
     Args:
-        user_id: Only of this account.
+        user_id: Only this account.
     """
     places = sa.select(Image.user_id, Image.repository).distinct().subquery()
     parts: list[sa.Select[Any, Any, Any, Any]] = []
@@ -61,7 +62,7 @@ def stored(user_id: str | None = None) -> sa.Subquery:
 
 
 async def stored_bytes(session: AsyncSession, user_id: str) -> int:
-    """How many bytes an account has stored."""
+    """The number of bytes stored by an account."""
     return int(await session.scalar(sa.select(sa.func.sum(stored(user_id).c.size))) or 0)
 
 

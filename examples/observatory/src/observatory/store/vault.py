@@ -1,7 +1,8 @@
-"""Secrets: encrypted files that only the Observatory's own user can read, and no answer ever shows.
+"""Secrets: encrypted files that only the Observatory's own user can read, and that no response contains.
 
-The key is a file outside the directory, so that a copy of the directory, as a backup is, gives nothing away. It is
-made with the first secret's place; from then on it has to be there, and be the one the secrets were made with.
+The key is a file outside the directory, so that a copy of the directory, such as a backup, reveals nothing. It is
+created together with the directory; from then on it must exist, and must be the key that the secrets were encrypted
+with.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from ..settings import prepare_directory, write_private
 __all__ = ["Vault"]
 
 _MARK = b"\x00observatory secret 1\n"
-"""What an encrypted file begins with."""
+"""The first bytes of an encrypted file."""
 _CHECK = ".key-check"
-"""A file that the key opens; once it is there, no secret is unencrypted."""
+"""A file for checking the key; once it exists, all secrets are encrypted."""
 
 
 class Vault:
     """A directory of secrets, by id.
 
     Args:
-        directory: Where they are kept.
-        key: What encrypts them.
+        directory: Their directory.
+        key: The key that encrypts them.
     """
 
     def __init__(self, directory: Path, key: Fernet) -> None:
@@ -44,16 +45,16 @@ class Vault:
 
     @classmethod
     async def open(cls, directory: Path, key_file: Path) -> Vault:
-        """The vault of a directory; the first time its key is made, and what is there unencrypted is encrypted.
+        """Open the vault of a directory. The first time, create its key and encrypt existing secrets.
 
         Args:
-            directory: Where secrets are kept.
+            directory: The directory of the secrets.
             key_file: The key, mode 0600.
 
         Raises:
             UsageError: The directory cannot be used (code ``bad_directory``).
-            EnvironmentFault: The key is missing (code ``key_missing``), is not the one the secrets were made with
-                (``key_wrong``), or can be neither read nor made (``key_unusable``).
+            EnvironmentFault: The key is missing (code ``key_missing``), is not the key of the secrets
+                (``key_wrong``), or can be neither read nor created (``key_unusable``).
         """
         return await anyio.to_thread.run_sync(cls._open, directory, key_file)
 
@@ -80,35 +81,35 @@ class Vault:
         return vault
 
     async def put(self, kind: str, name: str, value: bytes) -> None:
-        """Keep a secret, in the place of one of the same name."""
+        """Store a secret, replacing one of the same name."""
         await anyio.to_thread.run_sync(lambda: write_private(self._path(kind, name), self._encrypted(value)))
 
     async def get(self, kind: str, name: str) -> bytes:
-        """The secret.
+        """Read a secret.
 
         Raises:
-            FileNotFoundError: When there is none.
-            EnvironmentFault: It was changed, or made with another key (code ``key_wrong``).
+            FileNotFoundError: It does not exist.
+            EnvironmentFault: It was changed, or encrypted with another key (code ``key_wrong``).
         """
         words = f"A secret ({kind}) was changed on the disk, or made with another key."
         return await anyio.to_thread.run_sync(self._decrypted, self._path(kind, name), words)
 
     async def delete(self, kind: str, name: str) -> None:
-        """Forget a secret; one that is not there is forgotten already."""
+        """Delete a secret, if it exists."""
         await anyio.Path(self._path(kind, name)).unlink(missing_ok=True)
 
     async def policy_env(self, secret_env_id: str) -> dict[str, str]:
-        """The secret environment variables of a policy version, for its own seat and nobody else.
+        """Read the secret environment variables of a policy version, which only its own seat may get.
 
         Raises:
-            FileNotFoundError: When they are not there.
-            EnvironmentFault: They were changed, or made with another key (code ``key_wrong``).
+            FileNotFoundError: They do not exist.
+            EnvironmentFault: They were changed, or encrypted with another key (code ``key_wrong``).
         """
         values: dict[str, str] = json.loads(await self.get("policy-env", secret_env_id))
         return values
 
     def _path(self, kind: str, name: str) -> Path:
-        # both are ours: a word of this program, and the id of a row
+        # Both come from this program: a fixed word, and the id of a row.
         return self._directory / kind / name
 
     def _encrypted(self, value: bytes) -> bytes:
@@ -128,7 +129,7 @@ class Vault:
             ) from error
 
     def _encrypt_all(self) -> None:
-        """Encrypt what an Observatory without keys has left."""
+        """Encrypt secrets stored by an earlier version without keys."""
         for path in sorted(self._directory.glob("*/*")):
             if path.is_file() and not path.name.startswith("."):
                 content = path.read_bytes()
@@ -137,7 +138,7 @@ class Vault:
 
 
 def _read_key(path: Path) -> Fernet:
-    """The key in a file, made when it is not there; of several who make it, one wins."""
+    """Read the key from a file, or create it; if several processes create it at once, one of them wins."""
     try:
         if not path.exists():
             _make_key(path)
@@ -175,7 +176,7 @@ def _make_key(path: Path) -> None:
 
 @contextmanager
 def _alone(directory: Path) -> Generator[None]:
-    """Let one process at a time begin."""
+    """Let one process at a time open the vault."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

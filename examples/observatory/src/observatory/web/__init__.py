@@ -16,7 +16,7 @@ __all__ = ["router"]
 
 
 def _shown(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """A page whose refusals are pages, too; a browser that shows the session of a disabled account is signed out."""
+    """Render refusals as pages; sign a browser out if its account is disabled."""
 
     @wraps(handler)
     async def answer(request: Request) -> Response:

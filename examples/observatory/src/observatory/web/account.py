@@ -1,4 +1,4 @@
-"""Signing in and out: a token is shown once, and traded for a cookie that is good for reading."""
+"""Signing in and out: a token is exchanged for a cookie that only allows reading."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def sign_in_page(request: Request) -> Response:
 
 
 async def sign_in(request: Request) -> Response:
-    """Trade a token for a cookie."""
+    """Exchange a token for a cookie."""
     services = cast("Services", request.app.state.services)
     if not is_same_origin(request):
         return trouble(request, ANONYMOUS, 403, "Not from here", "This form was sent by another site.")
@@ -71,7 +71,7 @@ async def sign_in(request: Request) -> Response:
 
 
 async def sign_out(request: Request) -> Response:
-    """Make the cookie worthless."""
+    """Revoke the cookie."""
     services = cast("Services", request.app.state.services)
     async with open_visit(request) as visit:
         token_id = visit.caller.token_id
@@ -87,6 +87,6 @@ async def sign_out(request: Request) -> Response:
 
 
 def _place(text: str) -> str:
-    """Where to go on: a page of ours, whatever the address said."""
+    """The page to continue with; other sites are refused."""
     ours = text.startswith("/") and not text.startswith("//") and "\\" not in text and text.isprintable()
     return text if ours and len(text) < 1000 else "/"

@@ -1,4 +1,4 @@
-"""Sign-in of a command line by way of the browser: a page that trades a token for a code, and sends the code back."""
+"""Sign-in of a command line in the browser: a page that exchanges a token for a code, and sends the code back."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _AWAY = "This sign-in leads away from your machine, so it ends here."
 _LOOSE = {
-    # a page of ours may send forms to us alone, also by way of a redirect; here that leads to the command line, and
-    # where it leads is checked below
+    # Forms of other pages may only be sent to this server, including redirects. Here the redirect leads to the command
+    # line; its target is checked below.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'",
     "Referrer-Policy": "no-referrer",
@@ -66,7 +66,7 @@ def _shown(request: Request, status: int = 200, **values: str) -> Response:
 
 
 def _is_loopback(callback: str) -> bool:
-    """Whether a code sent there stays on the machine of whoever sees the page."""
+    """Whether a code sent there stays on the visitor's own machine."""
     try:
         url = urlsplit(callback)
         return url.scheme == "http" and url.hostname in _LOOPBACK and url.username is None and url.port is not None

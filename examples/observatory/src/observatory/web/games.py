@@ -1,8 +1,8 @@
-"""The way to a game from a browser: through this server, as a stranger to it.
+"""Access to games from a browser, through this server as a proxy.
 
-A game's pages are anybody's code. They come from this server's address, so that one port is enough, but a browser is
-told to treat them as an origin of their own (``Content-Security-Policy: sandbox``): they see no cookie of ours, and
-nothing of ours answers them as the visitor. What is passed on, in either direction, is named here; the rest is not.
+A game's pages are untrusted code. They come from this server's address, so that one port is enough, but the browser
+treats them as an origin of their own (``Content-Security-Policy: sandbox``): they see no cookie of this server, and
+cannot act as the visitor. Only the requests and headers named here are passed on, in either direction.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ASK = ("accept", "accept-encoding", "accept-language", "content-type", "if-none
 _ANSWER = ("accept-ranges", "content-encoding", "content-range", "content-type", "etag", "last-modified")
 _SANDBOX = "sandbox allow-scripts allow-forms allow-pointer-lock; frame-ancestors 'self'"
 _CLOSED = ("admin", "client/admin", "clients/admin")
-"""Paths that are nobody's here."""
+"""Paths that are closed to all."""
 _BELOW_CLOSED = tuple(f"{path}/" for path in _CLOSED)
 _SEATS = ("player", "client/player", "clients/player")
-"""Paths of players, closed where everybody may only watch."""
+"""Paths of players, closed where visitors may only watch."""
 _VIEWERS = ("global", "client/global", "clients/global")
-"""Paths of those who only watch."""
+"""Paths of spectators."""
 _MESSAGE_LIMIT = 16 * 1024 * 1024
 _BODY_LIMIT = 1024 * 1024
 
@@ -50,16 +50,16 @@ class _Target:
     ) -> None:
         self.address = address
         self.path = path
-        """With the query, as the game is asked."""
+        """The path with the query, as sent to the game."""
         self.prefix = prefix
         self.counted = counted
         self.came = came
-        """Told that the game has let somebody in."""
+        """Called once the game has accepted a connection."""
 
 
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
-    """The connections to games, while the server runs."""
+    """Hold the connections to games while the server runs."""
     import httpx2
 
     timeout = httpx2.Timeout(30)
@@ -113,7 +113,7 @@ def _headers(given: Mapping[str, str], prefix: str) -> dict[str, str]:
         headers["Location"] = prefix + location
     return headers | {
         "Content-Security-Policy": _SANDBOX,
-        # its pages are an origin of their own, and its own files are all they can reach with this
+        # The pages are an origin of their own; this lets them reach only the game's own files.
         "Access-Control-Allow-Origin": "*",
         "Cache-Control": "no-store",
         "Referrer-Policy": "no-referrer",
@@ -163,7 +163,7 @@ async def _from_game(game: ClientConnection, socket: WebSocket, scope: anyio.Can
     except ConnectionClosed:
         await socket.close(1011)
     except (WebSocketDisconnect, RuntimeError):
-        # the browser left while something was on its way to it
+        # The browser disconnected during a message.
         pass
     scope.cancel()
 
@@ -176,13 +176,13 @@ async def _to_game(socket: WebSocket, game: ClientConnection, scope: anyio.Cance
             text = message.get("text")
             await game.send(text if text is not None else message.get("bytes") or b"")
     except (ConnectionClosed, RuntimeError):
-        # the game's end is told by the other direction
+        # The other direction reports the end of the game.
         return
     scope.cancel()
 
 
 async def _target(services: Services, request: HTTPConnection) -> _Target | None:
-    """The game that a path leads to."""
+    """Find the game of a path."""
     path = _plain(str(request.path_params["path"]))
     if path is None or path.casefold() in _CLOSED or path.casefold().startswith(_BELOW_CLOSED):
         return None
@@ -214,10 +214,10 @@ async def _target(services: Services, request: HTTPConnection) -> _Target | None
 
 
 def _plain(path: str) -> str | None:
-    """A path without anything that a game may read in another way than we do; None for one that is made of such.
+    """Normalise a path, so that a game cannot read it differently; None if that is impossible.
 
-    Games leave out empty parts and ``.``, take a backslash for a slash, cut off what follows a semicolon, and decode
-    once more: what is looked up among the closed paths is what the game is asked for.
+    Games may drop empty segments and ``.``, treat a backslash as a slash, cut off text after a semicolon, and decode
+    again. The normalised path is both checked against the closed paths and sent to the game.
     """
     if any(character in path for character in "\\;%") or not path.isprintable():
         return None
@@ -226,7 +226,7 @@ def _plain(path: str) -> str | None:
 
 
 def _asked(request: HTTPConnection, path: str) -> str:
-    """What the game is asked for; a slash at the end means a directory, and stays."""
+    """The path and query to send to the game; a trailing slash, for a directory, is kept."""
     end = "/" if path and str(request.path_params["path"]).endswith("/") else ""
     path = "/" + quote(path, safe="/:@!$&'()*+,=~-._") + end
     return f"{path}?{request.url.query}" if request.url.query else path

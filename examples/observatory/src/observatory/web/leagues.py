@@ -1,4 +1,4 @@
-"""The pages of leagues: how they stand, who has met whom, what is played, and seasons that are over."""
+"""The pages of leagues: standings, head to head, rounds, and finished seasons."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ from .visit import Visit, open_visit, page, trouble
 __all__ = ["league", "league_round"]
 
 _ROUNDS = 8
-"""How many rounds a league's page lists."""
+"""The number of rounds on a league's page."""
 _HISTORY = 30
-"""Over how many rounds a place is followed."""
+"""The number of rounds in the history of a rating."""
 _MET = 12
-"""How many of a division are in its table of who has met whom: the first."""
+"""The number of leading members in a division's head to head table."""
 _EPISODES = 200
-"""How many episodes a round's page lists."""
+"""The number of episodes on a round's page."""
 
 
 async def league(request: Request) -> Response:
-    """A league: standings, who has met whom, rounds, members, seasons that are over, and what was played last."""
+    """A league: standings, head to head, rounds, members, finished seasons, and the latest episodes."""
     async with open_visit(request) as visit:
         try:
             row = await find_league(visit.db, visit.caller, request.path_params["league_id"])
@@ -94,7 +94,7 @@ async def league(request: Request) -> Response:
 
 
 async def league_round(request: Request) -> Response:
-    """A round: how far it is, how it ended, and each of its episodes."""
+    """A round: its progress, its results, and its episodes."""
     async with open_visit(request) as visit:
         try:
             found = await find_round(visit.db, visit.caller, request.path_params["round_id"])
@@ -135,7 +135,7 @@ async def league_round(request: Request) -> Response:
 
 
 def _said(display: JsonObject | None) -> list[str]:
-    """What a commissioner wants shown of a round, line by line."""
+    """A commissioner's notes on a round, line by line."""
     lines = (
         f"{key}: {value if isinstance(value, str) else json.dumps(value)}" for key, value in (display or {}).items()
     )
@@ -158,7 +158,7 @@ async def _division(session: AsyncSession, division: Division, season: int) -> J
 
 
 async def _table(session: AsyncSession, division_id: str) -> list[dict[str, Any]]:
-    """A division's standings: who, with which policies, and whose they are."""
+    """A division's standings, with policies and owners."""
     lines = await standings(session, division_id)
     ids = {version for line in lines for version in line.policy_version_ids}
     found = await session.execute(
@@ -180,7 +180,7 @@ async def _table(session: AsyncSession, division_id: str) -> list[dict[str, Any]
 
 
 async def _history(session: AsyncSession, division_id: str, season: int) -> dict[str, list[float]]:
-    """Ratings after each of the last rounds, the oldest first, by subject."""
+    """Ratings after each of the last rounds, oldest first, by subject."""
     reports = await session.scalars(
         sa.select(Round.report)
         .where(Round.division_id == division_id, Round.season == season, Round.report.is_not(None))
@@ -205,7 +205,7 @@ def _line(ratings: Sequence[float]) -> str:
 
 
 def _met(table: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
-    """Who has met whom: one row for each of a table, one cell for each of them."""
+    """The head to head table: one row and one column for each member."""
     results: dict[tuple[str, str], JsonObject] = {}
     for pair in pairs:
         for first, second, won, lost in (("first", "second", "won", "lost"), ("second", "first", "lost", "won")):
@@ -230,7 +230,7 @@ def _met(table: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]])
 
 
 async def _rounds(session: AsyncSession, condition: sa.ColumnElement[bool]) -> list[JsonObject]:
-    """Rounds, the newest first, with how many of their episodes are over."""
+    """Rounds, newest first, with the number of finished episodes."""
     over = sa.func.count(EpisodeRequest.id).filter(EpisodeRequest.status.in_(OVER))
     rows = await session.execute(
         sa.select(Round, Division.name, over, sa.func.count(EpisodeRequest.id))

@@ -1,4 +1,4 @@
-"""The lobby of a game that people play: who is there, and a seat to take."""
+"""The lobby of a hosted game, where people take seats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["lobby", "take_seat"]
 
 
 async def lobby(request: Request) -> Response:
-    """Who is there, and what one can do."""
+    """Show the seats and the possible actions."""
     async with open_visit(request) as visit:
         session = _session(visit)
         if session is None:
@@ -41,7 +41,7 @@ async def lobby(request: Request) -> Response:
 
 
 async def take_seat(request: Request) -> Response:
-    """Take a seat, and go there."""
+    """Take a seat, and redirect to it."""
     async with open_visit(request) as visit:
         if not is_same_origin(request):
             return trouble(request, visit.caller, 403, "Not from here", "This form was sent by another site.")

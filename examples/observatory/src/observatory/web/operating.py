@@ -1,4 +1,4 @@
-"""The operator's page: accounts, queue, workers, disk and the audit log, with buttons to close and open again."""
+"""The operator's page: accounts, queue, workers, disk and the audit log, with buttons for closing and reopening."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LINES = 20
 
 
 async def operator(request: Request) -> Response:
-    """Everything at a glance, for members of the team."""
+    """The operator's page, for team members."""
     async with open_visit(request) as visit:
         if not visit.caller.is_team:
             return _nothing(visit)
@@ -43,7 +43,7 @@ async def operator(request: Request) -> Response:
 
 
 async def act(request: Request) -> Response:
-    """Do what a form says to an account (``user``), a ``policy`` or a ``league``; then show the page again."""
+    """Apply a form's action to an account (``user``), a ``policy`` or a ``league``; then show the page again."""
     async with open_visit(request) as visit:
         caller, services = visit.caller, visit.services
         if not caller.is_team:

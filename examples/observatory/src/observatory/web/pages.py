@@ -48,7 +48,7 @@ _LOGS = ("game_logs", "player_logs")
 
 
 async def home(request: Request) -> Response:
-    """Leagues, how busy it is, and what was played last."""
+    """Leagues, current activity, and the latest episodes."""
     async with open_visit(request) as visit:
         return page(
             request,
@@ -62,7 +62,7 @@ async def home(request: Request) -> Response:
 
 
 async def episodes(request: Request) -> Response:
-    """What was played, newest first."""
+    """Episodes, newest first."""
     text = request.query_params.get("offset", "0")
     offset = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     async with open_visit(request) as visit:
@@ -79,7 +79,7 @@ async def episodes(request: Request) -> Response:
 
 
 async def episode(request: Request) -> Response:
-    """An episode: how it stands, its replay, its scores, and the logs the visitor may see."""
+    """An episode: its state, replay, scores, and the logs that the visitor may see."""
     async with open_visit(request) as visit:
         row = await _episode(visit)
         if row is None:
@@ -120,7 +120,7 @@ async def file(request: Request) -> Response:
         answer = serve(visit.services.artifacts, request, artifact)
     except Refusal as refusal:
         return JSONResponse({"detail": refusal.detail}, status_code=refusal.status, headers=refusal.headers)
-    # whatever it is, it is no page of ours
+    # The content is not a page of this server.
     answer.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
     name = filename_of(artifact).removesuffix(".z")
     answer.headers["Content-Disposition"] = f'attachment; filename="{row.id if row else ""}-{name}"'
@@ -128,7 +128,7 @@ async def file(request: Request) -> Response:
 
 
 async def start_replay(request: Request) -> Response:
-    """Have the game show a replay, and say where."""
+    """Have the game show a replay; returns the address."""
     if not is_same_origin(request):
         return JSONResponse({"detail": "This was asked by another site."}, status_code=403)
     async with open_visit(request) as visit:
@@ -143,7 +143,7 @@ async def start_replay(request: Request) -> Response:
 
 
 async def policy_version(request: Request) -> Response:
-    """A policy version, and what it played."""
+    """A policy version and its episodes."""
     async with open_visit(request) as visit:
         version = await visit.db.scalar(
             sa.select(PolicyVersion).where(PolicyVersion.id == request.path_params["version_id"])
@@ -173,18 +173,18 @@ async def policy_version(request: Request) -> Response:
 
 
 async def deep_link(request: Request) -> Response:
-    """Addresses of the published platform's pages, whose place is behind the hash."""
+    """Support addresses of the published platform's pages, with the path behind the hash."""
     async with open_visit(request) as visit:
         return page(request, "deep_link.html", visit.caller)
 
 
 async def live(request: Request) -> Response:
-    """What has become of some episodes, for the pages' script."""
+    """Changes of episodes, for the pages' script."""
     ids = [item for item in request.query_params.get("ids", "").split(",") if item][:MAX_IDS]
     after, wait = (_number(request.query_params, name) for name in ("after", "wait"))
     async with open_visit(request) as visit:
         services, caller = visit.services, visit.caller
-    # waited for without a connection to the database
+    # Wait without a connection to the database.
     changes = await wait_for_changes(
         services, caller, ids, "ereq", after=after, limit=MAX_IDS, seconds=min(wait, LONGEST_WAIT)
     )
@@ -215,7 +215,7 @@ async def _episode(visit: Visit) -> EpisodeRequest | None:
 
 
 def _allowed(visit: Visit, row: EpisodeRequest) -> list[Artifact]:
-    """What the visitor may have of an episode."""
+    """The artifacts of an episode that the visitor may see."""
     slots = own_slots(visit.caller, row)
     return [item for item in row.artifacts if item.position < 0 or slots is None or item.position in slots]
 

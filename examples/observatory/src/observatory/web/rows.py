@@ -1,4 +1,4 @@
-"""What the pages show of episodes and leagues."""
+"""Values that the pages show of episodes and leagues."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from ..work.queue import OVER
 __all__ = ["EpisodeRow", "LogText", "SeatRow", "episode_rows", "read_log", "recent_episodes"]
 
 LOG_BYTES = 64 * 1024
-"""How much of a log a page shows: its end."""
+"""The number of last bytes of a log that a page shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeatRow:
-    """Who sits in a slot."""
+    """The occupant of a slot."""
 
     label: str
     owner: str | None
-    """Name of the player or the account that it plays for; None for a person, and for what came with the game."""
+    """Name of the player or the account that it plays for; None for a person, and for the game's own players."""
     score: float | None
     share: float | None
-    """Of the best score, 0 to 1; None where that means nothing."""
+    """Share of the best score, 0 to 1; None if that is meaningless."""
     mine: bool
     fault: str | None
-    """What its player did wrong."""
+    """The fault of its player."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeRow:
-    """An episode as the pages show it."""
+    """An episode on a page."""
 
     id: str
     status: str
@@ -75,7 +75,7 @@ async def recent_episodes(
     limit: int = 15,
     offset: int = 0,
 ) -> list[EpisodeRow]:
-    """The newest episodes that the visitor may see."""
+    """Read the newest episodes that the visitor may see."""
     rows = await session.scalars(
         sa.select(EpisodeRequest)
         .where(visible(caller, public=services.settings.public), *conditions)
@@ -87,7 +87,7 @@ async def recent_episodes(
 
 
 async def episode_rows(session: AsyncSession, caller: Caller, rows: Sequence[EpisodeRequest]) -> list[EpisodeRow]:
-    """Episodes as the pages show them."""
+    """Episodes for a page."""
     ids = {row.coworld_id for row in rows}
     found = await session.execute(sa.select(Coworld.id, Coworld.name, Coworld.version).where(Coworld.id.in_(ids)))
     coworlds = {row[0]: (row[1], row[2]) for row in found}
@@ -129,7 +129,7 @@ def _row(row: EpisodeRequest, caller: Caller, coworld: str, version: str) -> Epi
 
 
 async def read_log(services: Services, artifact: Artifact, *, title: str, href: str) -> LogText:
-    """A log's end, as text."""
+    """Read the end of a log as text."""
     start = max(0, artifact.size - LOG_BYTES)
     pieces = [piece async for piece in chunks(services.artifacts, artifact, start=start)]
     text = b"".join(pieces).decode("utf-8", "replace")
@@ -139,7 +139,7 @@ async def read_log(services: Services, artifact: Artifact, *, title: str, href: 
 
 
 def _printable(text: str) -> str:
-    """A log is anybody's bytes: what steers a terminal or turns the direction of text is shown as a dot."""
+    """Replace control characters and text direction marks by dots: logs are untrusted."""
     return "".join(_safe(text))
 
 

@@ -1,4 +1,4 @@
-"""The pages' own files, and the templates."""
+"""Static files and templates of the pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _files() -> dict[str, tuple[bytes, str]]:
 
 @cache
 def ASSETS() -> str:  # noqa: N802 - a constant that is read from the disk when first asked for
-    """Digest of all of them, which their addresses carry: what changes has another address."""
+    """Digest of all files, used in their addresses, so that a changed file has a new address."""
     digest = hashlib.sha256()
     for name in sorted(_files()):
         digest.update(_files()[name][0])
@@ -36,13 +36,13 @@ def ASSETS() -> str:  # noqa: N802 - a constant that is read from the disk when 
 
 
 async def icon(_: Request) -> Response:
-    """What browsers ask for when a page, such as a game's, names no icon."""
+    """The icon that browsers request if a page, such as a game's, names none."""
     content, media_type = _files()["observatory.svg"]
     return Response(content, media_type=media_type, headers={"Cache-Control": "public, max-age=86400"})
 
 
 async def asset(request: Request) -> Response:
-    """One of the files."""
+    """Serve a static file."""
     found = _files().get(request.path_params["name"])
     if found is None:
         raise HTTPException(404)
@@ -54,7 +54,7 @@ async def asset(request: Request) -> Response:
 
 @cache
 def templates() -> jinja2.Environment:
-    """The templates; whatever is put into them is text unless they say otherwise."""
+    """The templates, with automatic escaping."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("observatory.web"),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""A visit by a browser: who it is, and how a page is answered."""
+"""Requests of browsers: the visitor, and responses with pages."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _POLICY = (
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """One request of a browser."""
+    """A request of a browser."""
 
     request: Request
     services: Services
     caller: Caller
     db: AsyncSession
-    """For reading."""
+    """A session for reading."""
 
 
 @asynccontextmanager
 async def open_visit(request: Request) -> AsyncGenerator[Visit]:
-    """Find out who visits: whoever the cookie speaks for, else nobody."""
+    """Identify the visitor by the cookie; anonymous without one."""
     services = cast("Services", request.app.state.services)
     async with services.database.reading() as session:
         caller = None
@@ -49,7 +49,7 @@ async def open_visit(request: Request) -> AsyncGenerator[Visit]:
 def page(
     request: Request, template: str, caller: Caller, *, here: str = "", status: int = 200, **values: Any
 ) -> HTMLResponse:
-    """A page, with the headers that keep it to itself."""
+    """Respond with a page, with headers that isolate it from other sites."""
     viewer = None
     if caller.user is not None:
         viewer = caller.player.name if caller.player else caller.user.name
@@ -72,12 +72,12 @@ def page(
 
 
 def trouble(request: Request, caller: Caller, status: int, title: str, text: str) -> HTMLResponse:
-    """A page that says what is wrong."""
+    """Respond with an error page."""
     return page(request, "trouble.html", caller, status=status, title=title, text=text)
 
 
 def is_same_origin(request: Request) -> bool:
-    """Whether a page of ours sent a form, and no other site in the name of who visits it."""
+    """Whether a form was sent by a page of this server, not by another site."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")

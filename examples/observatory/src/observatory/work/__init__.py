@@ -1,1 +1,1 @@
-"""What plays episodes: what may run, who sits where, the queue, and the worker that takes from it."""
+"""Playing episodes: admission of programs, lineups, the queue, and the worker."""

@@ -1,9 +1,8 @@
-"""What may run here, and what its image is called: asked of everything that is to be started, before it is.
+"""Which programs may run here, and with which image. Every program passes this check before it starts.
 
-A manifest and a policy come over the wire, from whoever has an account. Where programs run in containers, what they
-name becomes a digest in our own registry. Local processes have no walls around them: there a manifest or a policy only
-chooses among the programs that the operator's own packages on this machine declare, unless the operator has said that
-players' files are trusted.
+Manifests and policies come over the wire, from any account. On backends with containers, the images that they name
+become digests in our own registry. Local processes are not isolated: there a manifest or a policy can only choose among
+programs that the operator's own packages on this machine declare, unless the operator trusts players' files.
 """
 
 from __future__ import annotations
@@ -31,20 +30,21 @@ __all__ = ["Admission", "Admitted", "OwnPackages"]
 
 @dataclass(frozen=True, kw_only=True)
 class Admitted:
-    """A program that may run, as the backend takes it."""
+    """A program that may run, in the form that the backend takes."""
 
     runnable: Runnable
     config_schema: JsonObject | None = None
-    """What a game's config has to satisfy here, in the place of what the uploaded manifest says; None: that."""
+    """The schema for a game's config that replaces the one of the uploaded manifest; None: no replacement."""
 
 
 class OwnPackages(Mapping[str, Path]):
-    """The packages of this machine whose programs its operator lets run as local processes.
+    """The operator's packages, whose programs may run as local processes.
 
-    As a mapping: the directory that an image's programs run in, by the last part of the image's name.
+    As a mapping: from the last part of an image's name to the directory in which its programs run.
 
     Args:
-        packages: Their directories, each with a manifest or its template; what its compose file builds may run.
+        packages: Their directories, each with a manifest or a template. Programs of the images that its compose file
+            builds may run.
 
     Raises:
         ManifestError: A manifest or a compose file has errors.
@@ -94,27 +94,27 @@ class OwnPackages(Mapping[str, Path]):
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """Decides what may run on one kind of backend."""
+    """Decides which programs may run on a backend."""
 
     registry: str | None
-    """Host and port of our registry as the backend reaches it; None: there are no images, but ``packages``."""
+    """Host and port of our registry as the backend reaches it; None: no images, only ``packages``."""
     packages: OwnPackages = field(default_factory=OwnPackages)
     trust_uploads: bool = False
-    """Whether players' files that were uploaded may run as local processes, because the operator said so."""
+    """Whether the operator lets uploaded players' files run as local processes."""
 
     async def admit_files(
         self, session: AsyncSession, own: OwnPlayer, manifest: Manifest, *, owner: str
     ) -> tuple[Runnable, OwnPlayer]:
-        """What is to be started for a player's own files: they run beside the game's own player image.
+        """The program for a player's uploaded files, which run in the game's own player image.
 
         Args:
             session: For reading.
             own: The files.
-            manifest: The game's, as it was uploaded.
-            owner: Whose files they are; the image must be that user's to see, too.
+            manifest: The game's manifest, as uploaded.
+            owner: The owner of the files, who must be allowed to see the image too.
 
         Raises:
-            ImageError: They may not run here (``not_declared``), or not beside that image.
+            ImageError: They may not run here (``not_declared``), or not in that image.
         """
         if self.registry is None and not self.trust_uploads:
             raise ImageError(
@@ -131,16 +131,16 @@ class Admission:
     async def admit(
         self, session: AsyncSession, runnable: Runnable, *, owner: str, secrets: Mapping[str, str] | None = None
     ) -> Admitted:
-        """What is to be started for something that came over the wire. Nothing is started that was not asked here.
+        """The program for a runnable that came over the wire. No program starts without this call.
 
         Args:
             session: For reading.
-            runnable: What a manifest or a policy version names.
-            owner: The user whose manifest or policy it is.
-            secrets: Further environment variables, which the owner of a policy gives it.
+            runnable: The runnable of a manifest or a policy version.
+            owner: The user who owns it.
+            secrets: Further environment variables from the owner of a policy.
 
         Raises:
-            ImageError: Its image was never completed, is not the owner's to use or not from here at all
+            ImageError: Its image was never completed, may not be used by this owner or is not in this registry
                 (``foreign_image``), or may not run here (``not_declared``).
         """
         image = runnable.image
@@ -153,7 +153,7 @@ class Admission:
             )
         if self.registry is None:
             return self._declared(runnable, row.name if row is not None else image, secrets or {})
-        # asked again, though the upload was: a Coworld whose image it is may have become private since
+        # Checked again after the upload: the Coworld that the image belongs to may have become private since.
         if row is None or not (row.public or row.user_id == owner):
             raise ImageError(
                 f"The image {row.name if row is not None else image!r} was not uploaded here by who names it, and no "
@@ -166,10 +166,10 @@ class Admission:
         return Admitted(runnable=runnable.model_copy(update={"image": reference}))
 
     def _declared(self, asked: Runnable, image: str, secrets: Mapping[str, str]) -> Admitted:
-        """The program of our own packages that is asked for, word for word.
+        """Find the requested program in the operator's packages; it must match exactly.
 
-        A variable in the environment of a process decides what an interpreter loads, so they are compared too. One that
-        a package declares as empty is for others to fill.
+        Environment variables are compared as well, since they can decide which code an interpreter loads. A variable
+        that a package declares as empty may have any value.
         """
         environment = {**asked.env, **secrets}
         for own in self.packages.programs(image):
@@ -177,7 +177,7 @@ class Admission:
             if (declared.type, declared.run) != (asked.type, asked.run) or not asked.run:
                 continue
             if all(declared.env.get(name) in ("", value) for name, value in environment.items()):
-                # what it may take of this machine is for its own package to say, too
+                # Its limits on this machine come from the operator's package as well.
                 update = {"image": _last_part(image), "resources": declared.resources}
                 return Admitted(runnable=asked.model_copy(update=update), config_schema=own.config_schema)
         words = f"The {asked.type} {image!r} with the command {' '.join(asked.run)[:200]!r}"

@@ -1,8 +1,7 @@
-"""A season whose rounds a commissioner decides: read from the database, and written to it event by event.
+"""A season whose rounds a commissioner decides: read from the database, and stored event by event.
 
-Its log has what the commissioner has said, as that of a tournament in a folder. Who competes, and what came of
-episodes, is read from their own tables. Rounds, divisions and memberships follow from the log, and are written in the
-transaction of the event that changes them.
+As in a tournament in a folder, the log holds the commissioner's decisions. Members and episodes have tables of their
+own. Rounds, divisions and memberships follow from the log, and change in the transaction that stores the event.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ __all__ = ["CommissionedSeason", "Member", "division_key", "living_members", "op
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """Somebody who competes: the champion of an owner."""
+    """A member that competes: its owner's champion."""
 
     membership_id: str
     division_id: str
@@ -65,37 +64,37 @@ class Member:
 
 @dataclass(kw_only=True)
 class CommissionedSeason:
-    """A season as it was read, and what has happened in it since."""
+    """A season as read from the database, with the events since then."""
 
     league_id: str
     number: int
     setup: GameSetup
     members: dict[str, Member]
-    """Who competes, by subject, in the order in which they came."""
+    """Members that compete, by subject, in the order in which they joined."""
     tournament: Tournament
     written: int
-    """How many events the database has."""
+    """The number of events in the database."""
     pending: list[LogEvent] = field(default_factory=list[LogEvent])
-    """Those that have happened since."""
+    """Events that are not in the database yet."""
     began: dict[int, dt.datetime] = field(default_factory=dict[int, dt.datetime])
-    """When rounds of which there is a row began, by number."""
+    """When each round that has a row began, by round number."""
     taken: set[int] = field(default_factory=set[int])
-    """Blocks whose episode is over and taken in."""
+    """Blocks whose finished episode the tournament already knows."""
 
     def happen(self, event: LogEvent) -> None:
-        """Have something happen; it is to be written."""
+        """Apply an event, and queue it for the database."""
         self.tournament.apply(event)
         self.pending.append(event)
 
     def view(self) -> CommissionView:
-        """The season as its commissioner sees it: under the ids that the platform has."""
+        """The season as its commissioner sees it, with the platform's ids."""
         setup = self.setup
         variant = VariantInfo(id=setup.variant, name=setup.variant, game_config=setup.config, num_agents=setup.seats)
         return CommissionView(self.tournament, variant, own_ids=self._own_id)
 
     @property
     def played(self) -> DueRound | None:
-        """The round that is under way."""
+        """The round in progress."""
         due = self.tournament.league.open
         return due if due is not None and due.round in self.began else None
 
@@ -120,13 +119,13 @@ def _bare(id: str) -> uuid.UUID:
 
 
 def division_key(id: str) -> str:
-    """The id of a division's row, by which its commissioner knows it as a bare UUID."""
+    """The id of a division's row; its commissioner knows the division by the bare UUID."""
     return f"div_{id}"
 
 
 async def living_members(session: AsyncSession, league_id: str) -> dict[str, Member]:
-    """Who competes in a league, by subject, in the order in which they came."""
-    # also those whom the commissioner has compete no more: it may change its mind
+    """The members that compete in a league, by subject, in the order in which they joined."""
+    # Includes members that the commissioner has excluded: it may change its mind.
     rows = await session.scalars(champions(Membership.league_id == league_id, Membership.status != QUALIFYING))
     return {
         row.player_id or row.user_id: Member(
@@ -139,13 +138,13 @@ async def living_members(session: AsyncSession, league_id: str) -> dict[str, Mem
 
 
 async def open_season(session: AsyncSession, league: League) -> CommissionedSeason | None:
-    """Read the season that a league is in; None: its Coworld is gone.
+    """Read a league's current season; None if its Coworld no longer exists.
 
-    What an operator has changed since the log was written is its first pending event.
+    Changes made by an operator since the log was written become its first pending event.
 
     Raises:
         ManifestError: The manifest can no longer be read.
-        UsageError: The league's variant is gone.
+        UsageError: The league's variant no longer exists.
     """
     coworld = await session.get(Coworld, league.game.coworld_id)
     if coworld is None:
@@ -206,7 +205,7 @@ def _names(event: LogEvent) -> Iterable[str]:
 
 
 def _align(season: CommissionedSeason, rows: Iterable[Division]) -> None:
-    """Have the log say which divisions there are, and who is in them, where others than the commissioner changed it."""
+    """Add an event to the log if an operator, not the commissioner, has changed divisions or their members."""
     league, there = season.tournament.league, {str(_bare(row.id)): row for row in rows}
     moves = [
         Move(name=name, division=str(_bare(member.division_id)), status=league.membership(name).status)
@@ -221,12 +220,12 @@ def _align(season: CommissionedSeason, rows: Iterable[Division]) -> None:
         league.divisions.get(id) or LeagueDivision(id=id, name=row.name, level=row.level, type=row.type)
         for id, row in there.items()
     )
-    # one that has never seen these divisions is asked which it wants
+    # Without a commissioner in the event, the commissioner is asked again which divisions it wants.
     season.happen(LeagueSet(commissioner=league.commissioner if known else "", divisions=divisions, moves=tuple(moves)))
 
 
 async def take_in_played(session: AsyncSession, season: CommissionedSeason) -> bool:
-    """Take in the episodes of the round under way that are over since; returns whether there were any."""
+    """Pass newly finished episodes of the current round to the tournament; returns whether there were any."""
     if season.played is None:
         return False
     number = season.played.round

@@ -1,4 +1,4 @@
-"""What follows from the events of a commissioner's season, written with them: rounds, episodes, divisions, members."""
+"""Stores events of a commissioner's season together with their effects: rounds, episodes, divisions and members."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ _MOST = 2**31 - 1
 
 
 class Overtaken(Exception):
-    """Another server speaks to the commissioner, or the league was changed: what was read is out of date."""
+    """Another server talks to the commissioner, or the league was changed: the season as read is out of date."""
 
 
 async def write_events(database: Database, season: CommissionedSeason, token: str) -> None:
-    """Write what has happened: all of it, or nothing.
+    """Store pending events and their effects in one transaction.
 
     Args:
         database: The database.
         season: The season.
-        token: Of the lease under which its commissioner is spoken to.
+        token: The token of the lease on the league.
 
     Raises:
-        Overtaken: The lease, or the season, is another's by now.
+        Overtaken: Another server holds the lease, or the season has changed.
         ManifestError: Episodes do not fit the game's schema.
     """
     if not season.pending:
@@ -82,7 +82,7 @@ class _Writing:
     league: League
 
     async def apply(self, event: LogEvent) -> None:
-        """Write what follows from an event."""
+        """Store the effects of an event."""
         if isinstance(event, LeagueSet):
             await self._divisions(event)
             await self._move(event.moves)
@@ -97,7 +97,7 @@ class _Writing:
     def _terms(self) -> LeagueTerms:
         return LeagueTerms.of(self.league.commissioner_config)
 
-    # --- divisions and who is in them
+    # --- divisions and members
 
     async def _divisions(self, event: LeagueSet) -> None:
         session, there = self.session, {division_key(one.id): one for one in event.divisions}
@@ -105,7 +105,7 @@ class _Writing:
             row.id: row
             for row in (await session.scalars(sa.select(Division).where(Division.league_id == self.league.id))).unique()
         }
-        # a level is one division's: those that are archived have none that counts
+        # Each level belongs to one division; the levels of archived divisions do not count.
         for number, row in enumerate(rows.values(), 1):
             row.level = -_MOST + number
         await session.flush()
@@ -120,7 +120,7 @@ class _Writing:
         for level, row in enumerate((row for id, row in rows.items() if id not in there), 1):
             row.archived_at, row.level = row.archived_at or now(), -level
         await session.flush()
-        # whoever the commissioner has not moved out of a division that is no more begins in the lowest
+        # Members of a removed division that the commissioner has not moved start in the lowest division.
         lowest = min(event.divisions, key=lambda division: division.level)
         await session.execute(
             sa.update(Membership)
@@ -133,7 +133,7 @@ class _Writing:
         )
 
     async def _move(self, moves: tuple[Move, ...]) -> list[str]:
-        """Move members; returns that in words."""
+        """Move members; returns a description of each move."""
         session, words = self.session, list[str]()
         for move in moves:
             if (member := self.season.members.get(move.name)) is None:
@@ -165,7 +165,7 @@ class _Writing:
     # --- rounds
 
     async def _row(self, number: int) -> Round:
-        """The row of a round; it begins with it."""
+        """The row of a round, created when the round begins."""
         session, season = self.session, self.season
         if (row := await session.get(Round, season.round_id(number))) is not None:
             return row
@@ -208,7 +208,7 @@ class _Writing:
         )
         order = Order(
             source="round",
-            # a league is nobody's: its episodes take the turns of whoever brought the game
+            # A league has no owner, so its episodes use the turns of the game's owner in the queue.
             user_id=season.setup.coworld.user_id,
             coworld_id=season.setup.coworld.id,
             variant_id=season.setup.variant,
@@ -232,7 +232,7 @@ class _Writing:
         await session.flush()
         row.round_config = {**row.round_config, "moves": await self._move(event.moves)}
         await keep_report(session, row, self._report(row.division_id))
-        # whoever comes to another division stands in its table at once, not after its next round
+        # A member that changes division appears in the new table at once, not after the next round.
         for division in {division_key(move.division) for move in event.moves} - {row.division_id}:
             await replace_report(session, division, season.number, self._report(division))
         if (most := self._terms.faults) is not None:
@@ -254,7 +254,7 @@ class _Writing:
             )
 
     def _report(self, division: str) -> dict[str, object]:
-        """How a division stands: in the order that the commissioner has given."""
+        """A division's standings, in the order given by the commissioner."""
         tournament = self.season.tournament
         here = [
             name for name in tournament.active if division_key(tournament.league.membership(name).division) == division
@@ -262,7 +262,7 @@ class _Writing:
         return report_of(tournament, among=here)
 
     async def _drop(self, event: RoundDropped) -> None:
-        """A round that came to nothing: what waits is cancelled, and what was played counts nowhere."""
+        """Drop a round: cancel its waiting episodes, and remove the scores of those that were played."""
         row = await self._row(event.round)
         row.status, row.completed_at, row.error = "failed", now(), _text(event.reason)
         await self.session.flush()
@@ -276,11 +276,11 @@ class _Writing:
 
 
 def _succeeds(event: LogEvent) -> bool:
-    """Whether a commissioner has done what it is for."""
+    """Whether an event shows that the commissioner works."""
     return isinstance(event, RoundDecided) or (isinstance(event, LeagueSet) and bool(event.commissioner))
 
 
 def _text(text: str | None) -> str:
-    """What a commissioner says, as it can be stored and shown on one line."""
+    """A commissioner's text, made fit to be stored and shown on one line."""
     plain = strip_controls(text or "").encode(errors="replace").decode()
     return " ".join(plain.split())[:250]

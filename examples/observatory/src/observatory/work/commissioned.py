@@ -1,8 +1,8 @@
-"""Leagues whose rounds a commissioner decides, played on while a server runs.
+"""Leagues whose rounds a commissioner decides, kept playing while a server runs.
 
-One server speaks to a league's commissioner, under a lease. Whatever ends that, the next one reads the log and goes on:
-a round that was open is begun anew with the commissioner, and what it asks for is answered by what was played already
-(``coworld_runner.tournament.commissioning``).
+One server at a time talks to a league's commissioner, under a lease. When that server stops or dies, the next one reads
+the log and continues: it starts the open round again with the commissioner, and answers its requests with the episodes
+that have already been played (``coworld_runner.tournament.commissioning``).
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ __all__ = ["lifespan"]
 
 _LOOK_SECONDS = 1.0
 _KEEP_SECONDS = 20.0
-"""How long a commissioner's program is kept while there is nothing to say to it."""
+"""How long to keep a commissioner's program running with nothing to send to it."""
 _RETREAT_SECONDS = 5.0
 _MOST_RETREAT = 600.0
-"""How long a commissioner that has failed is left alone: the double after each failure, up to this."""
+"""The longest pause after a failure of a commissioner; the pause doubles with each failure up to this."""
 _log = logging.getLogger("observatory.work.commissioned")
 _endurance = Endurance(_log)
 
 
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
-    """Have commissioners decide rounds while the server runs, where it runs programs."""
+    """Have commissioners decide rounds while the server runs, if it has a backend."""
     async with anyio.create_task_group() as group:
         if services.runtime.place is not None:
             group.start_soon(_Office(services, services.runtime.place).look_after, group)
@@ -64,7 +64,7 @@ class _Failures:
     until: float = 0.0
 
     def another(self, least: float) -> None:
-        """One more: leave it alone for a while."""
+        """Record a failure and wait before the next attempt, for at least ``least`` seconds."""
         retreat = min(_MOST_RETREAT, _RETREAT_SECONDS * 2**self.count)
         self.count, self.until = self.count + 1, anyio.current_time() + max(least, retreat)
 
@@ -79,7 +79,7 @@ class _Office:
     failures: dict[str, _Failures] = field(default_factory=dict[str, _Failures])
 
     async def look_after(self, group: TaskGroup) -> None:
-        """Play leagues on that nobody else does."""
+        """Play the leagues that no other server plays."""
 
         async def look() -> None:
             async with self.services.database.reading() as session:
@@ -126,14 +126,14 @@ class _Office:
 
 
 def _reason(error: Exception) -> str:
-    """What a league's pages say of an error; a server's own is for its operator's log."""
+    """What a league's pages say about an error; details of an unexpected one stay in the operator's log."""
     if isinstance(error, CoworldError):
         return error.message
     return f"The server failed ({type(error).__name__}); its log says how."
 
 
 class _Lease:
-    """The right to speak to a league's commissioner."""
+    """The right to talk to a league's commissioner."""
 
     def __init__(self, services: Services, league: str) -> None:
         self._database = services.database
@@ -142,12 +142,12 @@ class _Lease:
         self.league = league
         self.token = new_id()
         self.run_id = new_run_id()
-        """The label of the commissioner's program."""
+        """The run label of the commissioner's program."""
         self.left = ""
-        """That of the program of a server that had the lease, and was killed."""
+        """The run label of a program left by a server that was killed while it held the lease."""
 
     async def take(self) -> bool:
-        """Take it, unless another server has it. What this one had before it was killed is its own."""
+        """Take the lease unless another server holds it; one that this server held before it was killed is free."""
         async with self._database.writing() as session:
             await session.get_one(League, self.league, with_for_update={"of": League})
             row = await session.get(Commission, self.league)
@@ -162,7 +162,7 @@ class _Lease:
             return True
 
     async def keep(self, scope: anyio.CancelScope) -> None:
-        """Renew it; cancels the scope when it is lost."""
+        """Renew the lease regularly; cancel the scope once it is lost."""
 
         async def renew() -> None:
             if not await self._set(expires_at=self._deadline()):
@@ -173,11 +173,11 @@ class _Lease:
         await _endurance.repeat(renew, what, seconds=self._seconds / 3)
 
     async def note(self, trouble: str | None) -> None:
-        """Say why no round goes on; None: nothing is wrong."""
+        """Store why no round is played; None clears it."""
         await self._set(trouble=trouble, trouble_at=now() if trouble is not None else None)
 
     async def give_back(self) -> None:
-        """Let others have it."""
+        """Release the lease."""
         await self._set(owner=None, token=None, run_id=None)
 
     async def _set(self, **values: object) -> bool:
@@ -195,7 +195,7 @@ class _Lease:
 
 
 class _League:
-    """A league with its commissioner, for as long as this server has the lease."""
+    """A league with its commissioner, while this server holds the lease."""
 
     def __init__(self, services: Services, place: Place, lease: _Lease, failures: _Failures) -> None:
         self._database = services.database
@@ -209,11 +209,11 @@ class _League:
         self._terms = LeagueTerms()
 
     async def play(self) -> None:
-        """Play on until it is this server's no more.
+        """Play until the league is no longer this server's.
 
         Raises:
-            Overtaken: It is another's, or plays otherwise.
-            CommissionerError: The commissioner failed; a round that was open has failed with it.
+            Overtaken: Another server plays the league, or it is played in another way now.
+            CommissionerError: The commissioner failed, and the open round with it.
         """
         while True:
             async with self._database.reading() as session:
@@ -237,12 +237,12 @@ class _League:
             try:
                 await self._play(season, chair, found.name)
             finally:
-                # it shields its own clean-up; what it opened here cannot be left from within another scope
+                # The chair shields its own clean-up. What it opened in this task must be closed in this task.
                 await chair.close()
 
     @property
     def every(self) -> float:
-        """Seconds between two questions for rounds, at least."""
+        """The least number of seconds between two requests for rounds."""
         return self._terms.every_seconds
 
     def _look_at(self, league: League) -> None:
@@ -252,14 +252,14 @@ class _League:
         self._terms = terms
 
     async def _find(self, session: AsyncSession, season: CommissionedSeason) -> FoundCommissioner:
-        """Its commissioner, as it may run here."""
+        """The league's commissioner, as this server may run it."""
         found = declared_commissioner(season.setup.manifest, self._terms.commissioner_runnable_id or "")
         admission = self._place.admission
         admitted = await admission.admit(session, found.runnable, owner=season.setup.coworld.user_id)
         return replace(found, runnable=admitted.runnable)
 
     async def _play(self, season: CommissionedSeason, chair: Chair, asked: str) -> None:
-        """Play a season on until somebody comes, goes or changes what is played between two rounds."""
+        """Play a season until, between two rounds, its members or its game change."""
         while True:
             async with self._database.reading() as session:
                 league = await session.get_one(League, self._league)
@@ -280,7 +280,7 @@ class _League:
                 await self._step(season, chair)
 
     def _wait(self, season: CommissionedSeason) -> float:
-        """Seconds until a round may begin; 0 while one is played."""
+        """Seconds until a round may begin; 0 during a round."""
         if season.played is not None:
             return 0.0
         if self._paused or not season.members:
@@ -293,20 +293,20 @@ class _League:
         return max(0.0, early, self._asked + max(self.every, _LOOK_SECONDS) - anyio.current_time())
 
     def _overtime(self, season: CommissionedSeason) -> CommissionerError | None:
-        """The failure of a round that takes too long."""
+        """The error for a round that takes too long; None while there is time."""
         due, most = season.played, self._terms.lifetime_seconds
         if due is None or now() < season.began[due.round] + dt.timedelta(seconds=most):
             return None
         return CommissionerError(f"The round was not complete after {most:g} s.", code="commissioner_overtime")
 
     async def _step(self, season: CommissionedSeason, chair: Chair) -> None:
-        """Have one more thing said, and write what comes of it."""
+        """Exchange one message with the commissioner, and store what follows from it."""
         league = season.tournament.league
         asks = league.open is None and bool(league.commissioner)
         if asks:
             self._asked = anyio.current_time()
             chair.ask_again()
-        # blocks that the game has spoiled stop no league: its commissioner is told of them
+        # Void blocks do not stop a league: the commissioner is told about them.
         season.tournament.stopped = ""
         try:
             if (error := self._overtime(season)) is not None and season.played is not None:
@@ -327,7 +327,7 @@ class _League:
 
 
 async def _has_changed(session: AsyncSession, season: CommissionedSeason, league: League) -> bool:
-    """Whether others compete by now, or elsewhere, or something else is played."""
+    """Whether the members, their divisions or the game have changed."""
     setup = season.setup
     if (league.game.coworld_id, league.variant_id or setup.manifest.variants[0].id) != (
         setup.coworld.id,

@@ -1,4 +1,4 @@
-"""Whether there is room on the disk to play: an episode that cannot be written down is not begun."""
+"""Free space for episodes: an episode that could not be stored is not started."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class Disk:
     """The disk that episodes are written to.
 
     Args:
-        directory: Where they are.
-        spare: Bytes that must be free.
+        directory: The directory of the episodes.
+        spare: The number of bytes that must stay free.
     """
 
     def __init__(self, directory: Path, *, spare: int) -> None:
         self._directory = directory
         self._spare = spare
         self.trouble: str | None = None
-        """Why nothing can be played, as it was found last; None: there is room."""
+        """Why no episode can be played, as of the last check; None if there is room."""
 
     async def has_room(self) -> bool:
-        """Whether there is room for another episode. When that has changed, the log says so."""
+        """Whether there is room for another episode. Changes are logged."""
         try:
             free = (await anyio.to_thread.run_sync(shutil.disk_usage, self._directory)).free
         except OSError:
-            return True  # whatever is wrong there, writing to it says it better
+            return True  # The error of a write will say more.
         if free >= self._spare:
             if self.trouble is not None:
                 _log.warning("There is room on the disk again: episodes go on.")
@@ -48,7 +48,7 @@ class Disk:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether an error, or one that led to it, is that of a disk without room."""
+    """Whether an error or one of its causes is that of a full disk."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True

@@ -1,4 +1,4 @@
-"""What nobody needs any more is thrown away, once an hour."""
+"""Removes expired rows and stale uploads once an hour."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["lifespan", "tidy"]
 EVERY_SECONDS = 3600.0
 
 KEPT = dt.timedelta(days=7)
-"""How long after its end something may still be asked for: an answer under a key, a token that has expired."""
+"""How long expired tokens, and answers stored under an idempotency key, are kept."""
 
 _log = logging.getLogger("observatory")
 
 
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
-    """Tidy up now and then while the server runs."""
+    """Tidy up regularly while the server runs."""
     tidying = partial(Endurance(_log).repeat, partial(tidy, services), "Tidying up has to wait", seconds=EVERY_SECONDS)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tidying)
@@ -38,7 +38,7 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 
 async def tidy(services: Services) -> None:
-    """Throw away stale uploads of the registry, old answers under keys, and tokens and codes long expired."""
+    """Remove stale uploads to the registry, old stored answers, and long expired tokens and codes."""
     await anyio.to_thread.run_sync(services.blobs.sweep)
     before = now() - KEPT
     async with services.database.writing() as session:

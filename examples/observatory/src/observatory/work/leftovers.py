@@ -1,4 +1,4 @@
-"""What runs of a process that was killed have left on this machine."""
+"""Leftovers of killed processes on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger("observatory.work.worker")
 
 
 async def remove_leftovers(backend: Backend, run_id: str) -> bool:
-    """Remove what a run has left, by its label; returns False, and does nothing, where it still runs."""
+    """Remove everything with a run's label; returns False, and removes nothing, if the run is still alive."""
     if not run_id or await anyio.to_thread.run_sync(run_is_alive, run_id):
         return False
     try:

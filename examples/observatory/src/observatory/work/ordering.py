@@ -1,4 +1,4 @@
-"""Episodes put into the queue, whoever asks for them."""
+"""Adding episodes to the queue."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Order", "add_episodes"]
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What the episodes that are asked for together have in common."""
+    """What episodes of one request have in common."""
 
     source: str
     """``EpisodeRequest.source``."""
     user_id: str
-    """Whose turn in the queue they take."""
+    """The account whose turns in the queue they use."""
     player_id: str | None = None
     coworld_id: str
     variant_id: str | None
@@ -42,16 +42,16 @@ async def add_episodes(
     round_id: str | None = None,
     first: int = 0,
 ) -> list[str]:
-    """Put episodes into the queue; returns their ids.
+    """Add episodes to the queue; returns their ids.
 
     Args:
         session: A writing session.
         order: What they have in common.
-        drawn: Who sits where, by slot, one sequence an episode.
-        configs: The config of each, without tokens.
-        request_id: The experience request that they are of.
-        round_id: The league's own round that they are of.
-        first: The index of the first of them.
+        drawn: The lineup of each episode, by slot.
+        configs: The config of each episode, without tokens.
+        request_id: Their experience request.
+        round_id: Their round, if the league itself scheduled them.
+        first: The index of the first episode.
     """
     moment = now()
     shared = await _share(session, configs)
@@ -75,7 +75,7 @@ async def add_episodes(
             if shared is None
             else {key: config[key] for key in config.keys() - shared.config.keys()},
             seed=_seed(config),
-            # each has a number of its own, so that readers can stop after any of them
+            # Each has its own number, so that a reader can stop after any of them.
             revision=await next_revision(session),
             created_at=moment,
         )
@@ -102,7 +102,7 @@ async def add_episodes(
 
 
 async def _share(session: AsyncSession, configs: Sequence[Mapping[str, Any]]) -> GameConfig | None:
-    """Keep once what all configs have in common: a hundred episodes of a large config are no hundred of them."""
+    """Store the keys that all configs share only once, so that a hundred episodes do not store a large config each."""
     first, *others = configs
     if not others:
         return None

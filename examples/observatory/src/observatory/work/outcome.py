@@ -1,4 +1,4 @@
-"""What an episode's workspace becomes on the platform: a verdict, and artifacts in the store."""
+"""From an episode's workspace to its outcome on the platform: a verdict, and artifacts in the store."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from .queue import Outcome, StoredArtifact
 __all__ = ["MESSAGE_LIMIT", "POLICY", "outcome_of", "store_outcome"]
 
 MESSAGE_LIMIT = 2000
-"""Characters of an error's message that are kept."""
+"""The number of characters of an error message to keep."""
 LOG_LINES = 10_000
-"""Lines of a player's log that are kept: the last ones."""
+"""The number of last lines of a player's log to keep."""
 _PIECE = 1 << 18
 
 
 POLICY = VerdictPolicy(players_end_it=False)
-"""What the platform asks of an episode: games here go on without a player that fails."""
+"""The platform's policy: games continue without a player that fails."""
 
 
 def outcome_of(verdict: Verdict) -> Outcome:
-    """The outcome of an episode of which there is nothing but the reason why it does not count."""
+    """The outcome of an episode that left nothing but the reason why it does not count."""
     return Outcome(
         status="failed",
         error_type=verdict.published_type,
@@ -52,15 +52,15 @@ async def store_outcome(
     store: ArtifactStore,
     prefix: str,
 ) -> Outcome:
-    """Put what a run has left into the store, and say how it ended.
+    """Move a run's artifacts into the store, and return its outcome.
 
     Args:
         record: The run's record.
         layout: Its workspace.
-        verdict: How it went.
-        seats: Who sat where.
+        verdict: The verdict on the run.
+        seats: The seats of the episode.
         store: The store.
-        prefix: Where in the store; its own for every attempt, so that none overwrites another's.
+        prefix: The place in the store; different for each attempt, so that none overwrites another's artifacts.
 
     Raises:
         OSError: The store cannot be written to.
@@ -105,7 +105,7 @@ class _Packed:
 
 
 def _pack(layout: EpisodeLayout, verdict: Verdict, seats: int) -> list[_Packed]:
-    """Make files of the workspace into what is kept, in a directory of their own beside them."""
+    """Prepare the files to keep, in a directory of their own within the workspace."""
     place = layout.workspace / ".kept"
     place.mkdir()
     packed: list[_Packed] = []
@@ -161,7 +161,7 @@ def _error_info(verdict: Verdict) -> dict[str, Any]:
 
 
 def _said(verdict: Verdict) -> str:
-    # the log's tail stays out, since a player's is its owner's alone, and so do hints at files of the workspace
+    # Without the log's tail, since a player's log is private to its owner, and without hints at files of the workspace.
     hint = verdict.hint if verdict.hint and "logs/" not in verdict.hint else None
     return f"{verdict.published_message} {hint}" if hint else verdict.published_message
 
@@ -180,7 +180,7 @@ def _last_lines(source: Path, target: Path, count: int) -> None:
     with source.open("rb") as file:
         for line in file:
             starts.append(starts[-1] + len(line))
-        # the last of them is the end of the file
+        # The last entry is the end of the file.
         file.seek(starts[0])
         with target.open("xb") as kept:
             while piece := file.read(_PIECE):

@@ -1,4 +1,4 @@
-"""Who competes in a league: placement, the check of who is new, champions, and who is put out."""
+"""Members of a league: placement, checks of newcomers, champions and disqualification."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from .terms import LeagueTerms
 __all__ = ["CHECK", "QUALIFYING", "champions", "check_newcomers", "crown", "place", "put_out"]
 
 CHECK = "qualification"
-"""``EpisodeRequest.source`` of the episode that somebody new plays with itself."""
+"""``EpisodeRequest.source`` of the episode in which a newcomer plays against itself."""
 QUALIFYING = "qualifying"
-"""``Membership.status`` until that is over."""
+"""``Membership.status`` until that check is over."""
 _TRIES = 3
-"""How often the check is begun again where something else than the policy failed."""
+"""How many checks to play at most when something other than the policy fails."""
 
 
 def champions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """The champions of their owners that may play, in the order in which they came.
+    """Select each owner's champion, in the order in which they joined. Closed policies and accounts are left out.
 
     Args:
-        conditions: Further ones, on ``Membership``.
+        conditions: Further conditions on ``Membership``.
     """
     return (
         sa.select(Membership)
@@ -57,10 +57,10 @@ def champions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 async def place(session: AsyncSession, submission: Submission, version: PolicyVersion) -> None:
-    """Put a submission into a division, or say why it cannot be.
+    """Place a submission in a division, or reject it with a reason.
 
-    That is the one in which its owner plays already, and for others the lowest. Where the league checks who is new, it
-    competes once that is passed.
+    It goes where its owner already plays, else into the lowest division. If the league checks newcomers, it competes
+    once it has passed the check.
     """
     already = await session.scalar(
         sa.select(Membership).where(
@@ -133,7 +133,7 @@ async def _division_of(session: AsyncSession, submission: Submission) -> Divisio
 
 
 async def _full(session: AsyncSession, submission: Submission) -> str | None:
-    """Why the owner may have no more members there, or None."""
+    """Why the owner may have no more members in the league, or None."""
     manifest = await session.scalar(
         sa.select(Coworld.manifest)
         .join(Game, Game.coworld_id == Coworld.id)
@@ -191,11 +191,11 @@ def _same_owner(row: Submission | Membership) -> sa.ColumnElement[bool]:
     return sa.and_(Membership.user_id == row.user_id, player, Membership.league_id == row.league_id)
 
 
-# --- who is new
+# --- newcomers
 
 
 async def check_newcomers(database: Database) -> None:
-    """Order the check of who is new, and let in, or send away, those whose check is over."""
+    """Order checks of newcomers, and admit or reject those whose check is over."""
     waiting = (
         sa.select(Membership.id)
         .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)
@@ -206,7 +206,7 @@ async def check_newcomers(database: Database) -> None:
         due = [found for found in await session.scalars(waiting) if await _is_due(session, found)]
     for membership_id in due:
         async with database.writing() as session:
-            # asked again: another server may have been quicker, or its owner has retired it
+            # Read again: another server may have been faster, or the owner may have retired it.
             membership = await session.get_one(Membership, membership_id, with_for_update={"of": Membership})
             if membership.status == QUALIFYING and await _is_due(session, membership_id):
                 await _check(session, membership)
@@ -280,16 +280,16 @@ async def _order_check(session: AsyncSession, membership: Membership) -> None:
     await add_episodes(session, order, [lineup], configs)
 
 
-# --- who is put out
+# --- disqualification
 
 
 async def put_out(session: AsyncSession, membership: Membership, *, most: int) -> bool:
-    """Disqualify a member of whose last episodes in the league's rounds each had a fault of its own.
+    """Disqualify a member if it was at fault in each of its last episodes in the league's rounds.
 
     Args:
         session: A writing session.
         membership: The member.
-        most: So many episodes in a row.
+        most: The number of such episodes in a row that disqualifies.
     """
     mine = Participant.policy_version_id == membership.policy_version_id
     last = (

@@ -1,4 +1,4 @@
-"""From an episode's row to what the runner plays: manifest, config, seats, secrets."""
+"""From an episode's row to the runner's plan: manifest, config, seats and secrets."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Job:
 
 
 async def load_job(services: Services, episode_id: str, admission: Admission) -> Job:
-    """Read what an episode is.
+    """Load an episode as a job for the runner.
 
     Raises:
         ManifestError: The manifest can no longer be read.
-        ImageError: A program may not run here, or its image is not to be had.
-        UsageError: A seat names nobody that exists, or the manifest a secret that does not.
-        EnvironmentFault: Secrets are gone (code ``secrets_missing``).
+        ImageError: A program may not run here, or its image is not available.
+        UsageError: A seat names a player that does not exist, or the manifest names such a secret.
+        EnvironmentFault: Secrets are missing on this machine (code ``secrets_missing``).
     """
     async with services.database.reading() as session:
         row = await session.get_one(EpisodeRequest, episode_id)
@@ -65,11 +65,11 @@ async def load_job(services: Services, episode_id: str, admission: Admission) ->
 
 
 async def runnable_manifest(session: AsyncSession, coworld: Coworld, admission: Admission) -> Manifest:
-    """The manifest of a Coworld with its game as it may run here.
+    """The manifest of a Coworld, with its game replaced by the program that may run here.
 
     Raises:
         ManifestError: It can no longer be read.
-        ImageError: The game may not run here, or its image is not to be had.
+        ImageError: The game may not run here, or its image is not available.
     """
     manifest = load_manifest(dict(coworld.manifest), template=True).manifest
     admitted = await admission.admit(session, manifest.game.runnable, owner=coworld.user_id)

@@ -1,4 +1,4 @@
-"""Episodes of rounds as values: what came of them, without what they are made of."""
+"""Finished episodes of rounds as plain values: only their outcome."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["played_episodes"]
 
 
 async def played_episodes(session: AsyncSession, condition: sa.ColumnElement[bool]) -> dict[str, list[PlayedEpisode]]:
-    """The episodes of rounds, by the id of the round.
+    """Read the episodes of rounds, by round id.
 
     Args:
         session: A session.
-        condition: On ``EpisodeRequest``.
+        condition: A condition on ``EpisodeRequest``.
     """
     scores: dict[str, list[float]] = {}
     for episode, score in await session.execute(

@@ -1,8 +1,8 @@
 """The queue of episodes: claimed under a lease, kept by renewing it, finished once.
 
-A claim writes a token into the row. Whoever renews or finishes asks for that token, so a worker that was thought dead
-and is not changes nothing any more: a request never has two results. Locks are taken in one order everywhere, the
-experience request before its episodes before their account before the counter of changes.
+A claim writes a token into the row. Renewing and finishing require that token, so a worker that was wrongly taken for
+dead can change nothing: a request never has two results. Locks are always taken in the same order: the experience
+request, its episodes, their account, the counter of changes.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .scores import add_scores
 __all__ = ["MAX_ATTEMPTS", "OVER", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request", "write_outcome"]
 
 MAX_ATTEMPTS = 3
-"""How often an episode is begun before it counts as failed."""
+"""How many times an episode is started before it counts as failed."""
 
 OVER = ("completed", "failed", "cancelled")
-"""States that nothing follows."""
+"""Final states."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One episode that is this worker's to play, as long as the lease lasts."""
+    """An episode that this worker may play while its lease lasts."""
 
     episode_id: str
     token: str
@@ -74,7 +74,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Expired:
-    """A claim whose worker is gone."""
+    """A claim whose worker has died."""
 
     episode_id: str
     run_id: str
@@ -84,9 +84,9 @@ class Queue:
     """The queue as one worker sees it.
 
     Args:
-        database: Where it is.
+        database: The database.
         owner: The worker's name in the rows it claims.
-        lease: Seconds a claim is good for without being renewed. Clocks of several machines must agree to well within.
+        lease: Seconds until a claim expires unless renewed. The clocks of all machines must agree far better.
     """
 
     def __init__(self, database: Database, *, owner: str, lease: float = 30.0) -> None:
@@ -95,9 +95,9 @@ class Queue:
         self.lease = lease
 
     async def claim(self) -> Claim | None:
-        """Take the next episode that waits, or None."""
+        """Claim the next waiting episode, if there is one."""
         async with self._database.reading() as session:
-            # asked without a lock first: an idle queue costs no writer anything
+            # Look without a lock first, so that polling an idle queue does not block writers.
             waiting = await session.scalar(
                 sa.select(EpisodeRequest.id).where(EpisodeRequest.status == "pending").limit(1)
             )
@@ -135,7 +135,7 @@ class Queue:
                 row.revision = await next_revision(session)
 
     async def renew(self, tokens: Collection[str]) -> set[str]:
-        """Renew the leases under these tokens; returns those that are still ours."""
+        """Renew the leases of these tokens; returns the tokens that are still valid."""
         if not tokens:
             return set()
         async with self._database.writing() as session:
@@ -149,7 +149,7 @@ class Queue:
             return {token for token in kept if token is not None}
 
     async def watchable(self, claim: Claim, url: str) -> bool:
-        """Say where the running episode can be watched; False when the lease was lost."""
+        """Store where the running episode can be watched; returns False if the lease was lost."""
         async with self._database.writing() as session:
             row = await _held(session, claim)
             if row is None:
@@ -159,10 +159,10 @@ class Queue:
             return True
 
     async def finish(self, claim: Claim, outcome: Outcome) -> bool:
-        """Write how an episode ended, all of it or nothing.
+        """Store how an episode ended, in one transaction.
 
         Returns:
-            False when the lease was lost meanwhile: then somebody else plays it, and nothing was written.
+            False if the lease was lost: another worker plays the episode, and nothing was stored.
         """
         async with self._database.writing() as session:
             parent = await session.scalar(
@@ -172,7 +172,7 @@ class Queue:
                 await _locked(session, parent)
             row = await _held(session, claim)
             if row is None:
-                # perhaps it was written, and only the word of it was lost
+                # The write may have succeeded although its confirmation was lost.
                 return await _is_over(session, claim)
             await write_outcome(session, row, outcome)
             _let_go(row)
@@ -183,14 +183,14 @@ class Queue:
             return True
 
     async def release(self, claim: Claim, *, counts: bool) -> bool:
-        """Give an episode back.
+        """Return an episode to the queue.
 
         Args:
-            claim: What was claimed.
-            counts: Whether this was an attempt; one that an orderly stop interrupted is none.
+            claim: The claim.
+            counts: Whether this counts as an attempt; an interruption by an orderly stop does not.
 
         Returns:
-            False when the lease was lost meanwhile.
+            False if the lease was lost.
         """
         async with self._database.writing() as session:
             row = await _held(session, claim)
@@ -205,17 +205,17 @@ class Queue:
             return True
 
     async def live_runs(self) -> frozenset[str]:
-        """Labels of the runs that somebody holds."""
+        """Labels of the runs under a lease."""
         async with self._database.reading() as session:
             found = await session.scalars(sa.select(EpisodeRequest.run_id).where(EpisodeRequest.status == "running"))
             return frozenset(run_id for run_id in found if run_id is not None)
 
     async def expire(self, *, owned_by: str | None = None, held: Collection[str] = ()) -> tuple[Expired, ...]:
-        """Give back the episodes of workers that are gone; those begun too often have failed.
+        """Return the episodes of dead workers to the queue, or fail those with too many attempts.
 
         Args:
-            owned_by: Take from this worker at once, whatever its leases say: for one that is known to be dead.
-            held: Tokens of the caller's own claims: late as they may be, nobody knows better that they are alive.
+            owned_by: Take back this worker's episodes at once, even under a valid lease: it is known to be dead.
+            held: Tokens of the caller's own claims, which are alive even if their leases have expired.
         """
         gone = (
             EpisodeRequest.lease_owner == owned_by if owned_by is not None else EpisodeRequest.lease_expires_at < now()
@@ -238,7 +238,7 @@ class Queue:
                     .with_for_update(of=EpisodeRequest)
                 )
                 if row is None:
-                    continue  # its worker lives after all, or another was quicker
+                    continue  # Its worker is alive after all, or another worker was faster.
                 expired.append(Expired(episode_id=row.id, run_id=row.run_id or ""))
                 row.started_at = row.run_id = None
                 if row.attempts < MAX_ATTEMPTS:
@@ -267,7 +267,7 @@ _BARE = (
 
 
 async def settle_request(session: AsyncSession, request_id: str) -> None:
-    """Close an experience request whose last episode is over; its row must be locked."""
+    """Close an experience request if its last episode is over; its row must be locked."""
     row = await session.get(ExperienceRequest, request_id)
     if row is None:
         return
@@ -287,10 +287,10 @@ async def settle_request(session: AsyncSession, request_id: str) -> None:
 
 
 async def _next(session: AsyncSession) -> EpisodeRequest | None:
-    """The episode whose turn it is, locked.
+    """Lock the next episode to play.
 
-    What was asked for in the moment in which somebody was closed is still there for a second, until it is swept; each
-    is found by itself, since looking at all that wait would cost more than a claim.
+    Episodes of an account that has just been closed remain in the queue for up to a second, until they are swept. They
+    are checked one at a time, since checking all waiting episodes would cost more than a claim.
     """
     closed: list[str] = []
     while True:
@@ -298,7 +298,7 @@ async def _next(session: AsyncSession) -> EpisodeRequest | None:
             sa.select(EpisodeRequest)
             .join(User, User.id == EpisodeRequest.user_id)
             .where(EpisodeRequest.status == "pending", EpisodeRequest.id.not_in(closed))
-            # accounts take turns: a thousand episodes of one hold up no other's first
+            # Accounts take turns: a thousand episodes of one account do not delay the first episode of another.
             .order_by(
                 EpisodeRequest.priority,
                 User.served_at.asc().nulls_first(),
@@ -340,7 +340,7 @@ async def _is_over(session: AsyncSession, claim: Claim) -> bool:
 
 
 async def write_outcome(session: AsyncSession, row: EpisodeRequest, outcome: Outcome) -> None:
-    """Write into an episode's row how it ended, with scores and artifacts; who sits where must be there already."""
+    """Store the outcome, scores and artifacts of an episode whose participants are already stored."""
     moment = now()
     row.status = outcome.status
     row.episode_id = new_id()

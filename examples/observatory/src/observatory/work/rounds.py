@@ -1,6 +1,6 @@
-"""Rounds that a league plays by itself, one after another, for as long as a server runs.
+"""Rounds that a league plays by itself, one after another, while a server runs.
 
-Who meets whom is for a pairing to say, the same as in a tournament in a folder (``work.table``).
+A pairing decides who meets, as in a tournament in a folder (``work.table``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _log = logging.getLogger("observatory.work.rounds")
 
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
-    """Have leagues play on while the server runs."""
+    """Keep leagues playing while the server runs."""
     async with anyio.create_task_group() as group:
         group.start_soon(_play_on, services)
         yield
@@ -88,49 +88,49 @@ async def _divisions(database: Database) -> Sequence[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Due:
-    """What a division's next step is made of, as it was read."""
+    """What a division's next step needs, as read from the database."""
 
     last: str | None
-    """Id of the season's last round."""
+    """Id of the division's last round."""
     season: int
     closes: bool
-    """Whether that round is over, and has to be closed."""
+    """Whether that round is over and has to be closed."""
     begins: bool
-    """Whether it is time for another."""
+    """Whether it is time for another round."""
     terms: LeagueTerms
     setup: GameSetup
     entrants: Mapping[str, Candidate]
-    """Who competes, by subject, in the order in which they came."""
+    """The members that compete, by subject, in the order in which they joined."""
     rules: TournamentRules
     state: TournamentState | None
-    """What was stored when the round before was closed."""
+    """The state stored with the last closed round."""
     rounds: Sequence[PlayedRound]
-    """Those that are over since; without such a state, all of the season."""
+    """The rounds that have ended since; without a stored state, all rounds of the season."""
 
 
 async def advance(database: Database, division_id: str) -> str | None:
-    """Close a division's round once all its episodes are over, and begin the next when it is time.
+    """Close a division's round once all its episodes are over, and begin the next one when it is due.
 
-    A season that has no more rounds in any division ends with it.
+    When no division has another round, the season ends.
 
     Returns:
-        The id of a round that was begun.
+        The id of the round that began, if one did.
 
     Raises:
         ManifestError: The league's config does not fit its game.
-        UsageError: The league's variant, or its pairing, is gone.
+        UsageError: The league's variant or its pairing no longer exists.
     """
     async with database.reading() as session:
         due = await _look(session, division_id)
     if due is None:
         return None
     pairing = find_pairing(due.terms.pairing)
-    # without a connection, and beside the event loop: it may be a whole season
+    # In a thread and without a connection, since the computation may cover a whole season.
     table = await anyio.to_thread.run_sync(
         partial(make_table, due.rounds, list(due.entrants), rules=due.rules, pairing=pairing, state=due.state)
     )
     async with database.writing() as session:
-        # asked again: another server may have been quicker, and whoever plays may have been closed
+        # Read again: another server may have been faster, or a player's account may have been closed.
         division = await session.get_one(Division, division_id, with_for_update={"of": Division})
         again = await _look(session, division_id, rounds=False)
         if again is None or (again.last, again.season, again.entrants) != (due.last, due.season, due.entrants):
@@ -146,7 +146,7 @@ async def advance(database: Database, division_id: str) -> str | None:
 
 
 async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True) -> _Due | None:
-    """Whether there is something to do, a round to close, or one to begin, and with what."""
+    """Read what the next step needs; None if there is no round to close and none to begin."""
     division = await session.get_one(Division, division_id)
     league = division.league
     last = await session.scalar(
@@ -195,7 +195,7 @@ def _competing(division_id: str) -> sa.Select[Any]:
 async def _stored(
     session: AsyncSession, division_id: str, season: int, rules: TournamentRules
 ) -> tuple[int, TournamentState | None]:
-    """What the season's table goes on from, and the number of the round that it was stored with."""
+    """The last stored state of the season's table, and the number of the round that it was stored with."""
     found = await session.execute(
         sa.select(Round.round_number, Round.state)
         .where(Round.division_id == division_id, Round.season == season, Round.state.is_not(None))
@@ -208,7 +208,7 @@ async def _stored(
 
 
 async def _played(session: AsyncSession, division_id: str, season: int, since: int) -> list[PlayedRound]:
-    """The rounds of a season after one, with their episodes, in their order; the one to be closed is the last."""
+    """The rounds of a season after a given one, with their episodes, in order; the round to close is the last."""
     of_season = (Round.division_id == division_id, Round.season == season, Round.round_number > since)
     rounds = (
         await session.execute(sa.select(Round.id, Round.round_config).where(*of_season).order_by(Round.round_number))
@@ -219,7 +219,7 @@ async def _played(session: AsyncSession, division_id: str, season: int, since: i
 
 
 async def _begin(session: AsyncSession, division: Division, due: _Due, table: Table) -> str:
-    """Write a round and its episodes down, which whoever plays episodes finds in the queue."""
+    """Store a round and its episodes; workers find the episodes in the queue."""
     assert table.config is not None
     league, setup, moment = division.league, due.setup, now()
     drawn = [tuple(due.entrants[name] for name in lineup if name is not None) for _, lineup in table.lineups]
@@ -242,7 +242,7 @@ async def _begin(session: AsyncSession, division: Division, due: _Due, table: Ta
     await session.flush()
     order = Order(
         source="round",
-        # a league is nobody's: its episodes take the turns of whoever brought the game
+        # A league has no owner, so its episodes count as those of the game's owner when accounts take turns.
         user_id=setup.coworld.user_id,
         coworld_id=setup.coworld.id,
         variant_id=setup.variant,
@@ -254,12 +254,12 @@ async def _begin(session: AsyncSession, division: Division, due: _Due, table: Ta
 
 
 async def _close(session: AsyncSession, row: Round, table: Table, terms: LeagueTerms) -> bool:
-    """Write down how a round ended, how its division stands now, and put out who fails again and again.
+    """Store how a round ended and how its division now stands, and disqualify members that fail repeatedly.
 
-    A round's own results are the mean score of each policy version over its seats.
+    A round's result for a policy version is its mean score over all its seats.
 
     Returns:
-        Whether somebody was put out.
+        Whether a member was disqualified.
     """
     mean = sa.func.avg(EpisodeScore.score)
     scores = await session.execute(
@@ -288,7 +288,7 @@ async def _close(session: AsyncSession, row: Round, table: Table, terms: LeagueT
 
 
 async def _end_season(session: AsyncSession, over: Division) -> None:
-    """End the season where no other division that plays has another round either."""
+    """End the season, unless another division still has a round to play."""
     league = await session.get_one(League, over.league_id, with_for_update={"of": League})
     others = await session.scalars(
         sa.select(Division.id).where(

@@ -1,6 +1,6 @@
-"""Who sits where, and with which config: from the roster of an experience request to the seats of its episodes.
+"""Lineups and configs: from the roster of an experience request to the seats of its episodes.
 
-Values only. The database is asked beforehand who the candidates are, and told afterwards who plays.
+Pure values: callers read the candidates from the database before, and store the lineups afterwards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SEEDS_A_SEASON = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A policy version that can be seated."""
+    """A policy version that can take a seat."""
 
     policy_version_id: str
     policy_id: str
@@ -38,11 +38,11 @@ class Candidate:
     owner_user_id: str
     player_id: str | None = None
     player_name: str | None = None
-    """Of the player, or of the account that plays without one."""
+    """Name of the player, or of the account if it plays without one."""
 
     @classmethod
     def of(cls, version: PolicyVersion, player: Player | None = None) -> Candidate:
-        """A version, seated for a player or for the one that it was uploaded as."""
+        """A version that plays for a player; by default the player that uploaded it."""
         player = player or version.player
         return cls(
             policy_version_id=version.id,
@@ -62,13 +62,13 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """One entry of a roster: who is to sit there, and in which seat. Exactly one of the first three is given."""
+    """One entry of a roster: the policy, and optionally its seat. Exactly one of the first three fields is set."""
 
     policy: Candidate | None = None
     top_n: int | None = None
     random: bool = False
     slot: int | None = None
-    """The seat it is pinned to; None shares the seats that are left, turn by turn."""
+    """The seat it is pinned to; None: it rotates through the remaining seats."""
 
 
 def draw_seats(
@@ -81,23 +81,23 @@ def draw_seats(
 ) -> list[tuple[Candidate, ...]]:
     """Seat every episode of a request.
 
-    Entries without a seat take turns: from episode to episode each moves on by one of the seats that are left, so that
-    over a whole round nobody owes a result to where they sat. ``top_n`` takes the first N of the ladder in turn,
-    ``random`` draws from the pool with replacement.
+    Entries without a seat rotate: with each episode they move on by one of the remaining seats, so that seats are
+    balanced over a full rotation. ``top_n`` takes the first N of the ladder in turn, ``random`` draws from the pool
+    with replacement.
 
     Args:
-        wishes: The roster, one entry a seat.
-        episodes: How many.
-        ladder: The champions, the best first.
-        pool: Whom ``random`` may draw.
+        wishes: The roster, one entry for each seat.
+        episodes: The number of episodes.
+        ladder: The champions, best first.
+        pool: The candidates for ``random``.
         seed: Makes the draw repeatable.
 
     Returns:
-        One tuple an episode, by slot.
+        One tuple for each episode, by slot.
 
     Raises:
-        UsageError: ``bad_slot``: a seat that does not exist, or is taken; ``no_champions`` or ``no_members``: nobody
-            to draw from.
+        UsageError: ``bad_slot``: a seat that does not exist or is taken; ``no_champions`` or ``no_members``: no
+            candidates to draw from.
     """
     count = len(wishes)
     pinned: dict[int, Wish] = {}
@@ -141,17 +141,17 @@ def draw_seats(
 
 
 def plan_config(manifest: Manifest, variant: str | None, overrides: Mapping[str, Any], *, seats: int) -> dict[str, Any]:
-    """The config that a request's episodes share: the variant's, the overrides laid over its keys.
+    """The config that a request's episodes share: the variant's config with overrides.
 
     Args:
         manifest: The Coworld.
         variant: A variant's id; None is the first variant.
         overrides: Keys that replace the variant's.
-        seats: How many seats the roster has.
+        seats: The number of seats in the roster.
 
     Raises:
         UsageError: There is no such variant.
-        ManifestError: It does not fit the game's schema, or the roster does not fit the game.
+        ManifestError: The config does not fit the game's schema, or the roster does not fit the game.
     """
     chosen = variant if variant is not None else manifest.variants[0].id if manifest.variants else None
     config = {**game_config_for(manifest, chosen), **overrides}
@@ -169,16 +169,16 @@ def plan_config(manifest: Manifest, variant: str | None, overrides: Mapping[str,
 def episode_configs(
     manifest: Manifest, config: Mapping[str, Any], seats: Sequence[Sequence[str]], *, seed_pinned: bool
 ) -> list[dict[str, Any]]:
-    """One config an episode: the players called by their names, and a seed by the episode's index unless it is pinned.
+    """One config for each episode, with the players' names, and with a seed by the episode's index unless it is pinned.
 
-    A config without a seed gets one where the game's schema knows ``seed``, counted from 0; where the last of the seeds
-    would break the schema, every episode keeps the config's own.
+    If the game's schema has ``seed``, seeds count up from the config's seed, or from 0. If the last of them would
+    violate the schema, every episode keeps the config's own.
 
     Args:
         manifest: The Coworld.
-        config: What ``plan_config`` gave.
-        seats: The names by slot, one list an episode.
-        seed_pinned: Whether the request itself names the seed.
+        config: The result of ``plan_config``.
+        seats: The names by slot, one list for each episode.
+        seed_pinned: Whether the request sets the seed.
 
     Raises:
         ManifestError: A config with these names does not fit the game's schema.
@@ -200,7 +200,7 @@ def episode_configs(
 
 
 def block_seed(season: int, block: int) -> int:
-    """The seed of a block of a league: the same chances in every seat, and others in other blocks."""
+    """The seed of a league's block: equal for all lineups of the block, different between blocks."""
     return season * _SEEDS_A_SEASON + block
 
 
@@ -211,9 +211,9 @@ def round_configs(
 
     Args:
         manifest: The Coworld.
-        variant: What is played.
-        episodes: The seed of each, which it has where the game takes one, and the names by slot.
-        seats: How many the game has.
+        variant: The variant's id.
+        episodes: For each episode its seed, used if the game takes one, and the names by slot.
+        seats: The number of seats.
 
     Raises:
         UsageError: There is no such variant.

@@ -1,4 +1,4 @@
-"""What an episode's scores are written into: its own rows, and the sums of its division's table."""
+"""Scores of an episode: in rows of its own, and in the sums of its division's table."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ __all__ = ["add_scores", "discount"]
 
 
 async def add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequence[float], moment: dt.datetime) -> None:
-    """Write the scores of an episode that has finished; who sits where must be there already.
+    """Store the scores of a finished episode whose participants are already stored.
 
-    Only an episode that the league has scheduled counts in its division's table: one that somebody asked for may be
-    like it, and is none of the league's own. Nor does one whose season was closed while it was played, or whose round
-    came to nothing.
+    Only episodes that the league itself scheduled count in its division's table, never requested ones. An episode does
+    not count either if its season was closed while it ran, or if its round was dropped.
     """
     division = row.division_id if row.round_id is not None else None
     if division is not None:
@@ -47,13 +46,13 @@ async def add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequenc
         )
         if division and seat and seat.user_id and seat.policy_version_id:
             counted.append((seat, score))
-    # two episodes with the same policies in other seats would wait for each other's rows for ever
+    # Always in the same order: episodes with the same policies in other seats would deadlock on each other's rows.
     for seat, score in sorted(counted, key=lambda pair: (pair[0].policy_version_id or "", _subject(pair[0]))):
         await _count(session, division or "", seat, score)
 
 
 async def discount(session: AsyncSession, round_id: str) -> None:
-    """Take what a round has brought out of its division's table."""
+    """Remove a round's scores from its division's table."""
     of_round = EpisodeScore.episode_request_id.in_(
         sa.select(EpisodeRequest.id).where(EpisodeRequest.round_id == round_id)
     )

@@ -1,4 +1,4 @@
-"""Seasons of a league: how one ends, who rises and who falls with it, and the pauses between rounds."""
+"""Seasons of a league: closing one, promotion and relegation, and pausing."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ __all__ = [
 ]
 
 CONTINUOUS = "continuous"
-"""``League.commissioner_key`` of a league that plays on: its champions meet in one round after another."""
+"""``League.commissioner_key`` of a league whose champions meet in one round after another."""
 COMMISSIONED = "container"
-"""The same of one whose rounds a commissioner decides; the word is that of the protocol."""
+"""``League.commissioner_key`` of a league whose rounds a commissioner decides; the protocol's word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MovedSubject:
-    """Somebody who changes division."""
+    """A subject that changes division."""
 
     subject: str
     frm: int
-    """Place of the division, 0 is the highest."""
+    """Index of the division; 0 is the highest."""
     to: int
 
 
 def risers(ladder: Sequence[Sequence[str]], *, moves: int, size: int) -> list[MovedSubject]:
-    """Who rises and who falls between neighbouring divisions.
+    """Decide promotion and relegation between neighbouring divisions.
 
-    The last of the upper division change places with the first of the lower. Where there is room above, more rise, as
-    long as two are left to play each other; where there are too many above, more fall.
+    The last of the upper division change places with the first of the lower one. If the upper division has room, more
+    rise, as long as two remain below to play each other; if it has too many members, more fall.
 
     Args:
-        ladder: Who is in each division, the highest first, each in the order of its table.
-        moves: How many change places between two.
-        size: How many a division above the lowest has.
+        ladder: The subjects of each division in the order of its table, highest division first.
+        moves: How many change places between two divisions.
+        size: How many members a division above the lowest has.
     """
     if moves < 1:
         return []
@@ -75,7 +75,7 @@ def risers(ladder: Sequence[Sequence[str]], *, moves: int, size: int) -> list[Mo
 
 
 async def last_report(session: AsyncSession, division_id: str, season: int) -> JsonObject | None:
-    """How a division stood after the last round of a season; None before the first."""
+    """A division's report after the last round of a season; None before the first."""
     return await session.scalar(
         sa.select(Round.report)
         .where(Round.division_id == division_id, Round.season == season, Round.report.is_not(None))
@@ -85,10 +85,9 @@ async def last_report(session: AsyncSession, division_id: str, season: int) -> J
 
 
 async def keep_report(session: AsyncSession, row: Round, report: JsonObject, state: JsonObject | None = None) -> None:
-    """Keep how a division stood after a round, and what its next table goes on from.
+    """Store a division's report after a round, and the state that its next table continues from.
 
-    How pairs did, and that state, are of interest as they are now; all of them after every round would be more than
-    all scores.
+    Only the newest pair results and state are kept: together those of all rounds would take more space than all scores.
     """
     before = await last_report(session, row.division_id, row.season)
     if before is not None:
@@ -98,7 +97,7 @@ async def keep_report(session: AsyncSession, row: Round, report: JsonObject, sta
 
 
 async def replace_report(session: AsyncSession, division_id: str, season: int, report: JsonObject) -> None:
-    """Have the last report of a division say something else, if there is one; no table goes on from it then."""
+    """Replace a division's last report, if there is one. No table continues from it afterwards."""
     last = (
         sa.select(Round.id)
         .where(Round.division_id == division_id, Round.season == season, Round.report.is_not(None))
@@ -109,12 +108,12 @@ async def replace_report(session: AsyncSession, division_id: str, season: int, r
 
 
 async def close_season(session: AsyncSession, league: League) -> Season:
-    """End a league's season: its tables are archived, who has earned it changes division, and the next one begins.
+    """End a league's season: archive its tables, promote and relegate members, and begin the next season.
 
-    Episodes of its rounds that wait are cancelled; those that are played go on, and count nowhere.
+    Waiting episodes of its rounds are cancelled; running ones finish but do not count.
 
     Args:
-        session: A writing session, which holds the league's row.
+        session: A writing session that has locked the league's row.
         league: The league.
     """
     divisions = (
@@ -152,7 +151,7 @@ async def close_season(session: AsyncSession, league: League) -> Season:
             }
         )
     terms = LeagueTerms.of(league.commissioner_config)
-    # a commissioner has moved whom it wanted to
+    # A commissioner has already moved the members that it wanted to move.
     moves = 0 if league.commissioner_key == COMMISSIONED else terms.moves
     moved = risers(ladder, moves=moves, size=terms.size)
     names = await names_of(session, [one.subject for one in moved])
@@ -189,7 +188,7 @@ async def close_season(session: AsyncSession, league: League) -> Season:
 
 
 async def locked_league(session: AsyncSession, reference: str) -> League:
-    """The league of that name or id, which nobody else changes until the session ends.
+    """Find a league by name or id, and lock it until the session ends.
 
     Raises:
         AccountError: There is no such league (code ``unknown_league``).
@@ -204,12 +203,12 @@ async def locked_league(session: AsyncSession, reference: str) -> League:
 
 
 async def change_league(session: AsyncSession, reference: str, action: str) -> JsonObject:
-    """Do what an operator wants done with a league.
+    """Pause or resume a league, or close its season.
 
     Args:
         session: A writing session.
-        reference: Its name or its id.
-        action: ``pause`` (it begins no more rounds; one that is played goes on to its end), ``resume``, or ``season``
+        reference: The league's name or id.
+        action: ``pause`` (begin no more rounds; the current one finishes), ``resume``, or ``season``
             (``close_season``).
 
     Returns:
@@ -238,14 +237,14 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
 
 
 def state_of(league: League) -> str:
-    """``plays``, ``paused``, or ``stands still`` where it has no rounds of its own."""
+    """``plays``, ``paused``, or ``stands still`` if the league has no rounds of its own."""
     if league.commissioner_key not in (CONTINUOUS, COMMISSIONED):
         return "stands still"
     return "paused" if league.paused_at is not None else "plays"
 
 
 def who_decides(league: League) -> str:
-    """Who says who meets whom: the name of a pairing, or which commissioner."""
+    """The pairing or the commissioner that decides the league's rounds."""
     terms = LeagueTerms.of(league.commissioner_config)
     return (
         f"commissioner {terms.commissioner_runnable_id}" if league.commissioner_key == COMMISSIONED else terms.pairing
@@ -253,10 +252,10 @@ def who_decides(league: League) -> str:
 
 
 def why_stopped(report: JsonObject | None) -> str | None:
-    """Why a division plays no more rounds of a season that is not over; None: it does, or has not begun.
+    """Why a division cannot play the rest of its season; None if it can, or if it has not begun.
 
     Args:
-        report: Of its last round (``last_report``).
+        report: The report of its last round (``last_report``).
     """
     match (report or {}).get("over"):
         case None | "":
@@ -269,7 +268,7 @@ def why_stopped(report: JsonObject | None) -> str | None:
 
 
 async def names_of(session: AsyncSession, subjects: Sequence[str]) -> dict[str, str]:
-    """What players, and users who play without one, are called."""
+    """Names of subjects: players, and users who play without one."""
     found: dict[str, str] = {}
     for table in (Player, User):
         for id, name in await session.execute(sa.select(table.id, table.name).where(table.id.in_(subjects))):
@@ -278,7 +277,7 @@ async def names_of(session: AsyncSession, subjects: Sequence[str]) -> dict[str, 
 
 
 async def subjects_in(session: AsyncSession, division_id: str) -> list[str]:
-    """Who competes in a division, in the order in which they came."""
+    """Subjects that compete in a division, in the order in which they joined."""
     found = await session.scalars(
         sa.select(sa.func.coalesce(Membership.player_id, Membership.user_id))
         .where(Membership.division_id == division_id, Membership.end_time.is_(None), Membership.is_champion)

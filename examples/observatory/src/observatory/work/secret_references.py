@@ -1,8 +1,8 @@
 """Secrets that a manifest's environment refers to, as ``secret://coworld/<coworld>/<secret>``.
 
-A manifest is for everybody to read, so it holds the name and the Observatory the value. A Coworld gets its own secrets
-and nobody else's, whatever its manifest names. What a program finds in its variable is a URI, as from the hosted
-platform: here of a file in its own directory, which is there before it starts and gone after the episode.
+Anyone can read a manifest, so it holds only the name; the Observatory holds the value. A Coworld gets only its own
+secrets, whatever its manifest names. As on the hosted platform, the program's variable holds a URI: here of a file in
+the program's own directory, which exists from before its start until the end of the episode.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ async def resolve_secrets(
 
     Args:
         session: For reading.
-        vault: Where the values are.
-        coworld: Whose manifest it is.
-        environment: Variables as the manifest has them.
-        of: Whose environment it is, for messages.
+        vault: The store of the values.
+        coworld: The Coworld of the manifest.
+        environment: The variables in the manifest.
+        of: The program's name, for messages.
 
     Raises:
-        UsageError: It refers to none there is (code ``secret_missing``), to another Coworld's (``secret_foreign``), or
-            to nothing that can be understood (``bad_secret_reference``).
+        UsageError: A reference names a secret that does not exist (code ``secret_missing``) or belongs to another
+            Coworld (``secret_foreign``), or it cannot be parsed (``bad_secret_reference``).
         EnvironmentFault: The value is not on this machine (code ``secrets_missing``).
     """
     found: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""The hosted check of a Coworld: after its upload, its own players play the certification episode here."""
+"""The hosted check of a Coworld: after the upload, its own players play the certification episode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STATES = {"pending": "queued", "running": "certifying", "completed": "certified
 
 
 async def order_check(session: AsyncSession, coworld: Coworld, user_id: str) -> EpisodeRequest:
-    """Ask for the certification episode of a Coworld, played by the players it brings along."""
+    """Order the certification episode of a Coworld, played by its own players."""
     manifest = load_manifest(dict(coworld.manifest)).manifest
     before = await session.scalar(
         sa.select(sa.func.count()).where(EpisodeRequest.coworld_id == coworld.id, EpisodeRequest.source == SOURCE)
@@ -51,7 +51,7 @@ async def order_check(session: AsyncSession, coworld: Coworld, user_id: str) -> 
 
 
 async def check_state(session: AsyncSession, coworld: Coworld) -> JsonObject:
-    """How the last check of a Coworld stands, as the API gives it."""
+    """The state of a Coworld's last check, as in the API."""
     episode = await session.scalar(
         sa.select(EpisodeRequest)
         .where(EpisodeRequest.coworld_id == coworld.id, EpisodeRequest.source == SOURCE)

@@ -1,8 +1,8 @@
-"""A division's season as the tournament that it is: ``coworld_core.tournament``, over what the database has.
+"""A division's season as a tournament (``coworld_core.tournament``), computed from rows of the database.
 
-Values only. The log that a tournament in a folder has on disk is made here of the season's rounds and their episodes,
-so that the same pairings say who meets whom, and the same functions how everybody stands. It goes on from what was
-stored when the last round was closed, so that a round costs the same however long the season is.
+Pure values. A tournament in a folder has its log on disk; here the log is made from the season's rounds and episodes,
+so the same pairings and the same standings apply. The computation continues from the state stored when the last round
+was closed, so a round costs the same however long the season is.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ __all__ = [
 ]
 
 _NO_END = 10**9
-"""More rounds, and blocks, than anybody plays."""
+"""More rounds and blocks than any season has."""
 _REMARKS = {"game_faults": "game_faults", "spoiled": "spoiled_blocks"}
-"""Which remark of a tournament says why it was stopped, by the reason."""
+"""The tournament remark that explains a stop, by reason."""
 _PLATFORM = "crash"
 """The ``error_type`` of episodes that the platform spoiled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedEpisode:
-    """An episode of a round that is over."""
+    """An episode of a finished round."""
 
     id: str
     index: int
@@ -66,7 +66,7 @@ class PlayedEpisode:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedRound:
-    """A round of the season that is over, with ``Round.round_config``."""
+    """A finished round of the season, with ``Round.round_config``."""
 
     config: JsonObject
     episodes: tuple[PlayedEpisode, ...] = ()
@@ -74,28 +74,28 @@ class PlayedRound:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """How a division stands, and what comes next in it."""
+    """A division's standings, and its next round."""
 
     report: JsonObject
-    """``standings``, the first one first (``subject``, ``place``, ``rating``, ``low``, ``high``, ``won``, ``played``,
-    ``rounds``), ``pairs``, ``over``, and ``why`` in words where the season cannot go on."""
+    """``standings``, best first (``subject``, ``place``, ``rating``, ``low``, ``high``, ``won``, ``played``,
+    ``rounds``), ``pairs``, ``over``, and ``why`` in words if the season cannot continue."""
     state: JsonObject | None
-    """What the next table goes on from (``coworld_core.tournament.standings.TournamentState``); None where the pairing
-    looks back at all rounds."""
+    """What the next table continues from (``coworld_core.tournament.standings.TournamentState``); None if the pairing
+    needs all earlier rounds."""
     over: str
-    """Why no round follows; empty: one does, or there is nobody to play it."""
+    """Why no round follows; empty if one does, or if there are too few members."""
     config: JsonObject | None = None
     """The next round's ``Round.round_config``."""
     lineups: tuple[tuple[int, Lineup], ...] = field(default=())
-    """The next round's episodes in their order: which block of the season, and who sits where."""
+    """The next round's episodes in order: the number of the block in the season, and the lineup."""
 
 
 def table_rules(terms: LeagueTerms, setup: GameSetup) -> TournamentRules:
     """The rules of a season.
 
     Args:
-        terms: The league's.
-        setup: What is played.
+        terms: The league's terms.
+        setup: The game.
     """
     return TournamentRules(
         coworld=setup.coworld.name,
@@ -113,18 +113,18 @@ def table_rules(terms: LeagueTerms, setup: GameSetup) -> TournamentRules:
 
 
 def stored_state(stored: JsonObject | None, rules: TournamentRules) -> TournamentState | None:
-    """What a table was stored with, where one by these rules can go on from it.
+    """The stored state of a table, if a table with these rules can continue from it.
 
     Args:
         stored: ``Table.state``.
-        rules: Of the season as it is now.
+        rules: The season's current rules.
     """
     if stored is None:
         return None
     try:
         state = TournamentState.model_validate(stored, context=READING)
     except ValidationError:
-        # another version of this program wrote it: the rounds themselves say the same
+        # Written by another version of this program. The rounds hold the same information.
         return None
     return state if state.fits(rules) else None
 
@@ -137,14 +137,14 @@ def make_table(
     pairing: PairingRule,
     state: TournamentState | None = None,
 ) -> Table:
-    """Replay a season, or what of it came after a state was stored.
+    """Replay a season, or the part of it since a stored state.
 
     Args:
-        rounds: Those that are over, in their order; with a state, only those since.
-        entrants: Who competes now, as subjects, in the order in which they came.
-        rules: The season's.
-        pairing: Who meets whom.
-        state: What to go on from.
+        rounds: Finished rounds in order; with a state, only those since.
+        entrants: Subjects that compete now, in the order in which they joined.
+        rules: The season's rules.
+        pairing: Decides who meets.
+        state: A stored state to continue from.
     """
     tournament = Tournament.resumed(rules, pairing, state) if state is not None else Tournament(rules, pairing)
     entered = [entrant.name for entrant in tournament.plan.entrants]
@@ -156,7 +156,7 @@ def make_table(
                 tournament.apply(EntrantAdded(name=name, player=SeatRow(name=name, image=name)))
 
     for one in rounds:
-        # rounds of an older version of this program say nothing of who was to meet, others had other seats
+        # Skip rounds stored by older versions without their blocks, and rounds of a game with another number of seats.
         if one.config.get("blocks") and one.config.get("seats", rules.seats) == rules.seats:
             enter(one.config["entrants"])
             _take_in(tournament, one)
@@ -202,7 +202,7 @@ def _take_in(tournament: Tournament, one: PlayedRound) -> None:
 def _by_block(
     tournament: Tournament, blocks: Sequence[ScheduledBlock], episodes: Iterable[PlayedEpisode]
 ) -> Iterator[tuple[int, list[PlayedEpisode | None]]]:
-    """The episodes of a round, which were put into the queue block by block and lineup by lineup."""
+    """The episodes of a round by block; they were queued block by block, lineup by lineup."""
     known: Mapping[int, PlayedEpisode] = {episode.index: episode for episode in episodes}
     index = 0
     for one in blocks:
@@ -212,13 +212,13 @@ def _by_block(
 
 
 def take_in(tournament: Tournament, played: Iterable[tuple[int, Sequence[PlayedEpisode | None]]]) -> None:
-    """Take in blocks that are over.
+    """Add finished blocks to a tournament.
 
-    One that could not be played (spoiled more often than the queue tries, or cancelled) is withdrawn.
+    A block that could not be played (spoiled in every attempt, or cancelled) is withdrawn.
 
     Args:
         tournament: The tournament.
-        played: Numbers of blocks, each with its episodes by lineup; None for one that is gone.
+        played: Block numbers, each with its episodes by lineup; None for a missing episode.
     """
     for block, episodes in played:
         for lineup, episode in enumerate(episodes, 1):
@@ -249,12 +249,12 @@ def _row(episode: PlayedEpisode, key: str) -> EpisodeRow:
 
 
 def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] | None = None) -> JsonObject:
-    """How a tournament stands, as ``Table.report``.
+    """A tournament's standings, as ``Table.report``.
 
     Args:
         tournament: The tournament.
         over: Why no round follows.
-        among: Only these; by default everybody.
+        among: The entrants to include; by default all.
     """
     standings = tuple(tournament.standings())
     shown = {one.name for one in standings} if among is None else set(among)

@@ -1,4 +1,4 @@
-"""What an operator has said of how a league plays, as ``League.commissioner_config`` has it."""
+"""An operator's settings of a league, as stored in ``League.commissioner_config``."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ __all__ = ["LeagueTerms", "describe_division"]
 
 
 class LeagueTerms(BaseModel):
-    """How a league plays. Keys that are not known here are left alone."""
+    """How a league plays. Unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     every_seconds: float = Field(default=60.0, ge=0)
-    """Between the beginnings of two rounds, at least."""
+    """The least number of seconds between the starts of two rounds."""
     pairing: str = "free-play"
-    """Who meets whom: a name of the entry point group ``coworld.pairings``."""
+    """The pairing: a name in the entry point group ``coworld.pairings``."""
     rounds: int | None = Field(default=None, ge=1)
-    """Of a season; None: until the pairing has no more, or an operator closes it."""
+    """The number of rounds in a season; None: until the pairing ends, or an operator closes the season."""
     blocks: int = Field(default=1, ge=1, le=100)
-    """How often two that meet play a block, in which everybody sits in every seat."""
+    """How many blocks each match has; in a block, each entrant sits in every seat."""
     moves: int = Field(default=0, ge=0)
     """How many change places between neighbouring divisions at the end of a season."""
     size: int = Field(default=8, ge=1)
-    """How many a division above the lowest has before somebody must leave it."""
+    """The number of members of each division but the lowest, above which members must leave."""
     check: bool = False
-    """Whether what is submitted plays an episode with itself before it competes."""
+    """Whether a submission plays an episode against itself before it competes."""
     faults: int | None = Field(default=None, ge=1)
-    """After how many episodes in a row with a fault of its own a policy is disqualified; None: never."""
+    """The number of consecutive episodes with its own fault after which a policy is disqualified; None: never."""
 
     commissioner_runnable_id: str | None = None
-    """Which commissioner of the Coworld's manifest decides its rounds; None: the pairing does."""
+    """The commissioner in the Coworld's manifest that decides the rounds; None: the pairing does."""
     lifetime_seconds: float = Field(default=3600.0, gt=0)
-    """How long a commissioner's round may take, its episodes included."""
+    """How long a commissioner's round may take, including its episodes."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | None) -> LeagueTerms:
@@ -46,11 +46,11 @@ class LeagueTerms(BaseModel):
 
 
 def describe_division(terms: LeagueTerms, *, plays: bool) -> JsonObject:
-    """How a division is played, in words.
+    """Describe in words how a division is played.
 
     Args:
-        terms: The league's.
-        plays: Whether it has rounds of its own.
+        terms: The league's terms.
+        plays: Whether the league has rounds of its own.
     """
     if not plays:
         return {

@@ -1,8 +1,8 @@
-"""The worker: takes episodes from the queue, plays them on a backend, and writes down how they ended.
+"""The worker: takes episodes from the queue, plays them on a backend, and stores how they ended.
 
-A worker may share a process with the server or run by itself, on this machine or another that reaches the same
-database, artifacts and data directory. It may be killed at any moment: its leases run out, whoever notices gives the
-episodes back, and what the dead run has left on this machine is removed by its label.
+A worker may share a process with the server or run by itself, on this machine or on another that reaches the same
+database, artifacts and data directory. It may be killed at any moment: its leases expire, another worker returns its
+episodes to the queue, and leftovers of its runs on this machine are removed by label.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ class WorkerOptions:
     parallel: int = 1
     """Episodes at a time."""
     lease: float = 30.0
-    """How long a claim is good for without being renewed; how long the episodes of a killed worker wait."""
+    """How long a claim lasts without renewal, and so how long the episodes of a killed worker wait."""
     idle: float = 0.5
-    """How long to wait before asking again, when there was nothing to do."""
+    """How long to wait before looking into an empty queue again."""
     grace: float = 10.0
-    """How long running episodes may go on when the worker is told to stop; then they are given back."""
+    """How long running episodes may continue once the worker is told to stop; then they return to the queue."""
     retreat: float = 5.0
-    """How long to leave a backend alone that cannot be reached, or a disk that is full."""
+    """How long to wait after a backend could not be reached, or a disk was full."""
     spare: int = 256 * 1024 * 1024
-    """Bytes that must be free on the disk before an episode begins."""
+    """The number of bytes that must be free on the disk before an episode starts."""
     episode: EpisodeOptions = field(default_factory=lambda: EpisodeOptions(on_player_failure="continue"))
 
 
 class _TryAgain(Exception):
-    """The machine failed, not the game or a player: another attempt may go better."""
+    """The machine failed, not the game or a player: another attempt may succeed."""
 
     def __init__(self, error: CoworldError | Exception, *, counts: bool, pause: float = 0.0) -> None:
         super().__init__(str(error))
@@ -78,10 +78,10 @@ class Worker:
     Args:
         services: The Observatory's stores.
         backend: An entered backend.
-        admission: What may run there.
-        owner: A name that no other living worker has. A worker that starts under the name of a dead one takes its
-            episodes back at once.
-        options: How to work.
+        admission: Decides which programs may run there.
+        owner: A name that no other living worker has. A worker that starts with the name of a dead one takes over its
+            episodes at once.
+        options: Settings.
     """
 
     def __init__(
@@ -103,18 +103,18 @@ class Worker:
         self._stopping = anyio.Event()
         self._stopped = anyio.Event()
         self.finished = 0
-        """Episodes whose end this worker has written."""
+        """The number of episodes whose outcome this worker has stored."""
         self.disk = Disk(self._workspaces, spare=self.options.spare)
         """Whether there is room to play."""
 
     @property
     def busy(self) -> int:
-        """Episodes being played at this moment."""
+        """The number of episodes that are being played."""
         return len(self._held)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Worker]:
-        """Work for as long as the block lasts; on leaving, end within the grace and give back what is not over."""
+        """Work while the block lasts. On exit, finish within the grace period, and return the rest to the queue."""
         async with anyio.create_task_group() as group:
             await group.start(self._work)
             try:
@@ -129,11 +129,11 @@ class Worker:
         async with self.running():
             await stop.wait()
 
-    # ------------------------------------------------------------------ the whole
+    # ------------------------------------------------------------------ working
 
     async def _work(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         try:
-            # shielded: being cancelled means to stop, and to stop means to give things back
+            # Shielded: a cancelled worker must still return its episodes to the queue.
             with anyio.CancelScope(shield=True):
                 self._workspaces.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with _endurance.trying("What dead workers have left cannot be looked for"):
@@ -168,7 +168,7 @@ class Worker:
                     await self._stopping.wait()
                 continue
             with _endurance.trying("The queue cannot be read"):
-                # a claim that is made is known, come what may
+                # Shielded: a claim that has been made must be known here.
                 with anyio.CancelScope(shield=True):
                     claim = await self._queue.claim()
                     if claim is not None:
@@ -188,7 +188,7 @@ class Worker:
                     await self._stopping.wait()
 
     async def _renew(self) -> None:
-        """Keep the leases; stop playing what is no longer ours."""
+        """Renew the leases, and stop playing episodes whose lease is lost."""
         lost_after = anyio.current_time() + self.options.lease
         while True:
             await anyio.sleep(self.options.lease / 4)
@@ -207,7 +207,7 @@ class Worker:
                     scope.cancel()
 
     async def _look_for_dead(self) -> None:
-        """Give back the episodes of workers that are gone."""
+        """Return the episodes of dead workers to the queue."""
         while True:
             await anyio.sleep(self.options.lease / 3)
             with _endurance.trying("Dead workers cannot be looked for"):
@@ -220,8 +220,8 @@ class Worker:
             await self._forget(_prefix(item.episode_id, item.run_id))
 
     async def _tidy(self) -> None:
-        """Remove what runs have left of which no row tells any more: those that had lost their lease when they died."""
-        # listed first: what appears later is not looked at
+        """Remove leftovers of runs that no row names any more: runs that died after losing their lease."""
+        # List the directories before the runs, so that a run that starts in between is not touched.
         found = [path.name async for path in anyio.Path(self._workspaces).iterdir()]
         held = await self._queue.live_runs()
         for run_id in found:
@@ -229,14 +229,14 @@ class Worker:
                 await self._reap(run_id)
 
     async def _reap(self, run_id: str) -> None:
-        """Remove what a dead run has left on this machine."""
+        """Remove the leftovers of a dead run on this machine."""
         if await remove_leftovers(self._backend, run_id):
             await anyio.to_thread.run_sync(_remove, self._workspaces / run_id)
 
     # ------------------------------------------------------------------ one episode
 
     async def _play(self, claim: Claim) -> float:
-        """Play an episode and write how it ended; returns how long to wait before the next."""
+        """Play an episode and store how it ended; returns how long to wait before the next one."""
         scope = self._held[claim.token]
         written = False
         try:
@@ -250,18 +250,18 @@ class Worker:
                 with anyio.CancelScope(shield=True):
                     written = await self._finish(claim, outcome)
             if scope.cancelled_caught:
-                written = True  # by whoever has it now
+                written = True  # the worker that holds the lease now stores the outcome
         finally:
             with anyio.CancelScope(shield=True):
                 if not written and not scope.cancel_called:
-                    # told to stop in the midst of it: no attempt, and somebody else's from now on
+                    # Interrupted by an orderly stop: this does not count as an attempt.
                     with _endurance.trying("An episode cannot be given back"):
                         await self._queue.release(claim, counts=False)
                 await anyio.to_thread.run_sync(_remove, self._workspaces / claim.run_id)
         return 0.0
 
     async def _finish(self, claim: Claim, outcome: Outcome) -> bool:
-        """Write the end, for as long as the lease may last; what was lost is thrown away."""
+        """Store the outcome, retrying while the lease may last; remove the artifacts if the lease was lost."""
         tries = Tries(Backoff(), patience=self.options.lease * 4)
         while True:
             try:
