@@ -50,6 +50,7 @@ CLUSTER = (
     "tests/support/arena.py",
     "tests/support/misfit_kit.py",
     "tests/support/misfits/*",
+    "tests/support/packages/hosted/*.*",
 )
 
 DOCKER = (

@@ -41,6 +41,8 @@ class Handler(BaseHTTPRequestHandler):
             self.show()
             return
         found = path in ("/healthz", "/client/global", "/client/replay")
+        if path == "/healthz":
+            ready.set()
         self.send_response(200 if found else 404)
         self.send_header("Content-Length", "5" if found else "0")
         self.end_headers()
@@ -89,11 +91,13 @@ def play() -> None:
     file_of("COGAME_RESULTS_URI").write_text(results)
 
 
+ready = threading.Event()
 server = ThreadingHTTPServer((os.environ["COGAME_HOST"], int(os.environ["COGAME_PORT"])), Handler)
 server.daemon_threads = True
 if "COGAME_LOAD_REPLAY_URI" in os.environ:
     server.serve_forever()
 threading.Thread(target=server.serve_forever, daemon=True).start()
-# for whoever wants to look
+# A game that ended before it was seen to be ready would have failed; after that, leave viewers a moment.
+ready.wait()
 time.sleep(0.7)
 play()
