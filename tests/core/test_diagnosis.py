@@ -79,6 +79,18 @@ def test_without_a_scale_nothing_is_normalised() -> None:
     assert "Weak and Strong are not told apart in default" in report.findings[0].message
 
 
+def test_scores_that_tell_nobody_apart() -> None:
+    battery = diagnosis_plan(("duel", 2), ("table", 4), max_blocks=24, **OTHERS)
+    for of, told in (
+        ({}, ["constant_scores"]),
+        ({BOT: 1.0, BASELINE: 0.0, STRONG: 2.0}, ["same_blocks"]),
+    ):
+        report: DiagnosisReport = reported(battery, of, noise=0.0)
+        assert [remark.code for remark in report.remarks] == told
+    # what differs between variants, seats or seeds is no repetition
+    assert reported(battery, {BOT: 1.0}, seat=1.0, noise=0.1).remarks == ()
+
+
 def test_what_spoils_episodes_comes_before_what_loses_points() -> None:
     plan = diagnosis_plan(max_blocks=30, baseline=SeatRow(name="Weak"))
     rows: list[EpisodeRow] = []

@@ -384,6 +384,7 @@ def test_a_directory_says_itself_what_was_measured(of_each_kind: list[ShownRepor
     [
         ({}, "has no evaluation: there is no plan.json."),
         ({"events.ndjson": ""}, "That is one episode, or several of one plan."),
+        ({"events.ndjson": "", "tournament.toml": ""}, "That is a tournament: `coworld tournament show "),
         ({"plan.json": '{"kind": "divine"}'}, "is of no kind of evaluation that is known here."),
         ({"plan.json": "[]"}, "no kind of evaluation"),
         ({"plan.json": "{"}, "plan.json"),

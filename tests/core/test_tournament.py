@@ -26,6 +26,7 @@ from coworld_core.tournament.log import (
     EntrantWithdrawn,
     EpisodeEnded,
     LogEvent,
+    RoundDropped,
     RoundScheduled,
     ScheduledBlock,
     TournamentRules,
@@ -232,6 +233,27 @@ def _lineups(events: list[LogEvent]) -> Iterator[Lineup]:
         tournament.apply(event)
     for block in range(1, tournament.last_block + 1):
         yield from tournament.lineups(block)
+
+
+def test_a_dropped_round_of_broken_games_does_not_end_the_tournament() -> None:
+    names = ("Ada", "Bob")
+    tournament = Tournament(RULES, None)
+    blocks = tuple(
+        ScheduledBlock(block=number, match=number, players=names, lineup=names, seed=number) for number in (1, 2, 3)
+    )
+    for event in (
+        *(EntrantAdded(name=name, player=SeatRow(name=name)) for name in names),
+        RoundScheduled(round=1, blocks=blocks),
+        *(
+            EpisodeEnded(row=episode_row(episode_key(block, attempt, 1), fault="game"))
+            for attempt in (1, 2, 3)
+            for block in (1, 2, 3)
+        ),
+    ):
+        tournament.apply(event)
+    assert (tournament.unplayed, tournament.stopped) == (False, "game_faults")
+    tournament.apply(RoundDropped(round=1, code="commissioner_gone", reason="It left."))
+    assert (tournament.report().blocks, tournament.stopped) == (0, "")
 
 
 def test_who_withdraws_leaves_open_blocks_and_keeps_what_was_played() -> None:

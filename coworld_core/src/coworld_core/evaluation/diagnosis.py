@@ -124,11 +124,16 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         del block
         return ()
 
+    def alike(self, block: JudgedBlock) -> tuple[str, ...]:
+        """The players, the variant, and the seat in which each of them sits alone."""
+        turn, at = divmod(block.block - 1, len(self.plan.variants))
+        variant = self.plan.variants[at]
+        return (variant.id, str(turn % variant.seats), *super().alike(block))
+
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
-        """The variant's number and the scores of all episodes, with a repeated lineup counted once."""
-        at = (block.block - 1) % len(self._taken)
+        """The scores of all episodes, with a repeated lineup counted once."""
         tables = dict(zip(self.lineups(block.block), block.tables, strict=True)).values()
-        return (at, *(score for table in tables for score in table))
+        return tuple(score for table in tables for score in table)
 
     def report(self) -> DiagnosisReport:
         """The result; it does not depend on the order of the rows."""

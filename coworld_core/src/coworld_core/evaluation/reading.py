@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -57,11 +58,15 @@ def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
     place = Path(directory)
     if not (place / PLAN_NAME).is_file():
         there = "There is no such directory." if not place.exists() else ""
-        single = "That is one episode, or several of one plan. " if (place / "events.ndjson").is_file() else ""
+        hint = "Name the directory that compare, rank, scrimmage, run, pickup or diagnose wrote."
+        if (place / "tournament.toml").is_file():
+            hint = f"That is a tournament: `coworld tournament show {shlex.quote(str(place))}`."
+        elif (place / "events.ndjson").is_file():
+            hint = f"That is one episode, or several of one plan. {hint}"
         raise UsageError(
             f"{place} has no evaluation: there is no {PLAN_NAME}. {there}".rstrip(),
             code="no_evaluation",
-            hint=f"{single}Name the directory that compare, rank, scrimmage, run, pickup or diagnose wrote.",
+            hint=hint,
         )
     document = open_record(place, what=_WHAT, name=PLAN_NAME)
     value: object = document.value

@@ -288,7 +288,10 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         """Add a block to the totals."""
         counted = block.fate == "counted"
         self.totals.add(
-            block, outcome=self.outcome(block) if counted else (), seats=self.seat_scores(block) if counted else ()
+            block,
+            alike=self.alike(block) if counted else (),
+            outcome=self.outcome(block) if counted else (),
+            seats=self.seat_scores(block) if counted else (),
         )
 
     @property
@@ -296,8 +299,12 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         """Number of the last block that may be played."""
         return self.plan.max_blocks
 
+    def alike(self, block: JudgedBlock) -> tuple[str, ...]:
+        """A value that is equal for blocks which differ in nothing but their seeds."""
+        return tuple(sorted(block.scores))
+
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
-        """A value that is equal for blocks with the same outcome."""
+        """Scores which are equal for blocks with the same outcome."""
         return tuple(block.scores[label] for label in sorted(block.scores))
 
     @property

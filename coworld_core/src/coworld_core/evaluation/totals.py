@@ -38,7 +38,7 @@ class SeatSamples:
 
 @dataclass
 class _Alike:
-    """How the blocks of the same players came out."""
+    """How blocks came out that differ in nothing but their seeds."""
 
     first: tuple[float, ...]
     blocks: int = 1
@@ -131,12 +131,15 @@ class Totals:
             shown=tuple(sorted(self._shown)),
         )
 
-    def add(self, block: JudgedBlock, *, outcome: tuple[float, ...], seats: Sequence[float]) -> None:
+    def add(
+        self, block: JudgedBlock, *, alike: tuple[str, ...], outcome: tuple[float, ...], seats: Sequence[float]
+    ) -> None:
         """Add the next block.
 
         Args:
             block: It.
-            outcome: A value that is equal for blocks with the same outcome.
+            alike: A value that is equal for blocks which differ in nothing but their seeds.
+            outcome: Scores which are equal for blocks with the same outcome.
             seats: The mean score of each seat; empty where not everybody sat everywhere.
         """
         self.blocks += 1
@@ -155,20 +158,21 @@ class Totals:
             if len(first) < PATIENCE:
                 first.append(label in block.absent)
         if block.fate == "counted":
-            self._count(block, outcome, seats)
+            self._count(block, alike, outcome, seats)
 
-    def _count(self, block: JudgedBlock, outcome: tuple[float, ...], seats: Sequence[float]) -> None:
+    def _count(
+        self, block: JudgedBlock, alike: tuple[str, ...], outcome: tuple[float, ...], seats: Sequence[float]
+    ) -> None:
         for label, score in block.scores.items():
             if (sample := self.scores.get(label)) is None:
                 sample = self.scores[label] = Sample()
             sample.add(score)
         self.seats.add(seats)
-        players = tuple(sorted(block.scores))
-        if (alike := self._alike.get(players)) is None:
-            self._alike[players] = _Alike(outcome)
+        if (known := self._alike.get(alike)) is None:
+            self._alike[alike] = _Alike(outcome)
         else:
-            alike.blocks += 1
-            alike.same = alike.same and alike.first == outcome
+            known.blocks += 1
+            known.same = known.same and known.first == outcome
         # whether there is more than one is all that is asked
         if len(self._shown) < 2:
             self._shown.update(outcome)
@@ -190,9 +194,9 @@ class Totals:
 
     @property
     def all_alike(self) -> bool:
-        """Whether all blocks of the same players had the same outcome, and some players had enough of them to tell."""
-        most = max((alike.blocks for alike in self._alike.values()), default=0)
-        return most >= PATIENCE and all(alike.same for alike in self._alike.values())
+        """Whether seeds changed no outcome, where there were enough blocks that differ in nothing else to tell."""
+        most = max((known.blocks for known in self._alike.values()), default=0)
+        return most >= PATIENCE and all(known.same for known in self._alike.values())
 
     @property
     def constant(self) -> bool:

@@ -291,6 +291,8 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         self.totals, self._rankings = Totals(), Rankings()
         for block in self.history.blocks():
             self.add_up(block)
+        # without these blocks it may continue
+        self.stopped = self.totals.spoiled_from_the_start
 
     def take_in(self, block: JudgedBlock) -> None:
         """Take in a judged block; ``next_events`` decides between rounds whether the tournament is over."""

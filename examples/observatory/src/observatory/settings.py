@@ -152,7 +152,7 @@ def prepare_directory(path: Path) -> Path:
     """Create a directory that only its owner can read, and return it.
 
     Raises:
-        UsageError: It cannot be created, is not a directory, or belongs to another user (code ``bad_directory``).
+        UsageError: It cannot be created or made private, or is not a directory (code ``bad_directory``).
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
