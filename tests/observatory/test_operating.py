@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from pathlib import Path
 
+import httpx2
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
@@ -226,6 +227,7 @@ async def test_what_old_episodes_have_left_goes_and_their_scores_stay(tmp_path: 
         async with platform.client(ann) as client:
             place = f"/v2/divisions/{world.division}/leaderboard"
             before = (await client.get(place)).json()
+            assert set((await replays(client)).values()) == {True}
             assert await prune(services, Retention(days=1)) == {"episodes": 0, "files": 0, "bytes": 0}
             going = [item for item in old.artifacts if item.kind in PRUNED]
             told = {"episodes": 1, "files": len(going), "bytes": sum(item.size for item in going)}
@@ -233,6 +235,8 @@ async def test_what_old_episodes_have_left_goes_and_their_scores_stay(tmp_path: 
             assert [path for item in going if (path := files(platform) / item.key).is_file()] != []
             assert await prune(services, Retention(episodes=1)) == told
             assert [path for item in going if (path := files(platform) / item.key).exists()] == []
+            # Also in a list that was shown before.
+            assert await replays(client) == {old.id: False, new.id: True}
             gone = await client.get(f"/v2/episode-requests/{old.id}/artifacts/replay")
             assert (gone.status_code, gone.json()["type"]) == (410, "not_kept")
             for episode, kind in ((old.id, "results"), (new.id, "replay")):
@@ -246,6 +250,12 @@ async def test_what_old_episodes_have_left_goes_and_their_scores_stay(tmp_path: 
             await session.execute(sa.update(EpisodeRequest).values(completed_at=now() - dt.timedelta(days=3)))
         assert (await prune(services, Retention(days=2)))["episodes"] == 1
         assert (await prune(services, Retention(days=2, episodes=0)))["episodes"] == 0
+
+
+async def replays(client: httpx2.AsyncClient) -> dict[str, bool]:
+    """Whether each episode has a replay, as the list shows it."""
+    listed = (await client.get("/v2/episode-requests")).json()["entries"]
+    return {row["id"]: row["replay_url"] is not None for row in listed}
 
 
 def files(platform: Platform) -> Path:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncEngine
 from support.observatory import inside
+from support.observatory_kit import open_platform, roster, seed
+
+from observatory.work.queue import Queue
 
 NEWEST = "ix_episode_requests{}_newest"
+
+
+@contextmanager
+def noted(engine: AsyncEngine) -> Generator[list[tuple[str, Any]]]:
+    """The statements that are executed meanwhile, with their parameters."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    event.listen(engine.sync_engine, "before_cursor_execute", note)
+    try:
+        yield asked
+    finally:
+        event.remove(engine.sync_engine, "before_cursor_execute", note)
 
 
 @pytest.mark.parametrize(
@@ -24,18 +45,34 @@ NEWEST = "ix_episode_requests{}_newest"
 async def test_a_list_is_read_in_the_order_of_an_index(tmp_path: Path, path: str, index: str) -> None:
     async with inside(tmp_path) as platform:
         token = await platform.add_user("ann")
-        asked: list[tuple[str, Any]] = []
-
-        def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-            asked.append((statement, parameters))
-
         engine = platform.services.database.engine
-        event.listen(engine.sync_engine, "before_cursor_execute", note)
-        await platform.ask("GET", path, token, expect=200)
-        event.remove(engine.sync_engine, "before_cursor_execute", note)
+        with noted(engine) as asked:
+            await platform.ask("GET", path, token, expect=200)
         [(statement, parameters)] = [(text, given) for text, given in asked if "LIMIT" in text]
         async with engine.connect() as connection:
             rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
             plan = [str(row.detail) for row in rows]
         assert any(f"USING INDEX {index}" in step or f"USING COVERING INDEX {index}" in step for step in plan), plan
         assert not any("TEMP B-TREE" in step for step in plan), plan
+
+
+async def test_a_list_that_is_shown_again_loads_only_what_has_changed(tmp_path: Path, database: str | None) -> None:
+    async with open_platform(tmp_path, backend="none", database=database) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        await platform.policy(ann, "a")
+        async with platform.client(ann) as client:
+
+            async def listed() -> tuple[list[str], int]:
+                """The states of the episodes, and how many of them were loaded."""
+                with noted(platform.services.database.engine) as asked:
+                    entries = (await client.get("/v2/episode-requests")).json()["entries"]
+                loads = [parameters for text, parameters in asked if text.startswith("SELECT participants.")]
+                return sorted(row["status"] for row in entries), sum(map(len, loads))
+
+            body = {"coworld_id": world.id, "roster": roster("a", "a"), "num_episodes": 3}
+            assert (await client.post("/v2/experience-requests", json=body)).status_code == 200
+            assert await listed() == (["pending"] * 3, 3)
+            assert await listed() == (["pending"] * 3, 0)
+            assert await Queue(platform.services.database, owner="w").claim() is not None
+            assert await listed() == (["pending", "pending", "running"], 1)

@@ -14,6 +14,8 @@ from .store.artifacts import ArtifactStore, artifact_store
 from .store.audit import RefusalLog
 from .store.blobs import BlobStore
 from .store.database import Database, open_database
+from .store.models import EpisodeRequest
+from .store.remembered import Remembered
 from .store.vault import Vault
 
 __all__ = ["Services", "open_services"]
@@ -31,6 +33,10 @@ class Services:
     tokens: Authenticator = field(default_factory=Authenticator)
     requests: RequestLimit = field(default_factory=RequestLimit)
     refused: RefusalLog = field(default_factory=RefusalLog)
+    episodes: Remembered[EpisodeRequest] = field(
+        default_factory=lambda: Remembered(EpisodeRequest.id, (EpisodeRequest.revision, EpisodeRequest.pruned_at))
+    )
+    """Episodes shown last."""
     runtime: Runtime = field(default_factory=Runtime)
     """The running parts besides the stores, in a server."""
 

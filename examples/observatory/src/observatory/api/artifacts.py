@@ -23,7 +23,7 @@ from ..store.models import Artifact, Coworld, EpisodeRequest
 from ..work.queue import OVER
 from .calls import Anyone, ApiRouter, Call, Json, Known, QueryModel, Team, binary, gate, refusals
 from .episodes import find_job, refuse_unfinished, split_ids
-from .pages import PageQuery, paginate
+from .pages import PageQuery, paginate_episodes
 
 __all__ = ["router"]
 
@@ -166,7 +166,7 @@ async def get_download_manifest(call: Anyone, query: Annotated[DownloadQuery, Qu
         raise invalid(f"There is no category {unknown[0]!r}.", at=("query", "include"))
     column = EpisodeRequest.id if kind == "ereq" else EpisodeRequest.experience_request_id
     seen = sa.select(EpisodeRequest).where(visible(call.caller, public=call.services.settings.public), column.in_(ids))
-    page = await paginate(call.db, seen, query, moment=EpisodeRequest.created_at, key=EpisodeRequest.id)
+    page = await paginate_episodes(call, seen, query)
     known = set(await call.db.scalars(seen.with_only_columns(column)))
     entries: list[JsonObject] = []
     for row in page.rows:

@@ -19,7 +19,7 @@ from ..services import Services
 from ..store.columns import JsonObject, now
 from ..store.models import Coworld, EpisodeRequest, Game, Participant
 from .calls import Anyone, ApiRouter, Call, Json, Known, Team, refusals
-from .pages import Envelope, Page, PageQuery, paginate
+from .pages import Envelope, PageQuery, paginate_episodes
 from .rounds import find_round
 from .views import of_player
 
@@ -93,7 +93,7 @@ async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -
     if query.ids is not None:
         ids, kind = split_ids(query.ids)
         column = EpisodeRequest.id if kind == "ereq" else EpisodeRequest.experience_request_id
-        page = await _page(call, statement.where(column.in_(ids)), query)
+        page = await paginate_episodes(call, statement.where(column.in_(ids)), query)
         known = set(await call.db.scalars(_seen(call).where(column.in_(ids)).with_only_columns(column)))
         return Json(
             {
@@ -103,7 +103,7 @@ async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -
                 "observed_at": now(),
             }
         )
-    return Json((await _page(call, statement, query)).envelope(view.full))
+    return Json((await paginate_episodes(call, statement, query)).envelope(view.full))
 
 
 @router.get("/v2/episode-requests/{ereq}", response_model=api.EpisodeRequest)
@@ -251,10 +251,6 @@ def _seats(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     return EpisodeRequest.id.in_(sa.select(Participant.episode_request_id).where(condition))
 
 
-async def _page(call: Call, statement: sa.Select[EpisodeRequest], query: PageQuery) -> Page[EpisodeRequest]:
-    return await paginate(call.db, statement, query, moment=EpisodeRequest.created_at, key=EpisodeRequest.id)
-
-
 async def _rows(call: Call, statement: sa.Select[EpisodeRequest], query: PageQuery) -> JsonObject:
     view = view_of(call.services)
-    return (await _page(call, statement, query)).envelope(view.row)
+    return (await paginate_episodes(call, statement, query)).envelope(view.row)

@@ -27,7 +27,7 @@ from ..work.queue import settle_request
 from ..work.scheduling import Candidate, draw_seats, episode_configs, plan_config
 from .calls import MAX_BODY, ApiRouter, Call, Json, Known, refusals
 from .experience_roster import Arena, find_arena, read_roster
-from .pages import Envelope, PageQuery, paginate
+from .pages import Envelope, PageQuery, paginate, paginate_episodes
 
 __all__ = ["router"]
 
@@ -123,7 +123,7 @@ async def page_episodes(call: Known, xreq: str, query: Annotated[PageQuery, Quer
     """Episodes of a request, page by page."""
     row = await _find(call, xreq)
     statement = sa.select(EpisodeRequest).where(EpisodeRequest.experience_request_id == row.id)
-    page = await paginate(call.db, statement, query, moment=EpisodeRequest.created_at, key=EpisodeRequest.id)
+    page = await paginate_episodes(call, statement, query)
     return Json(page.envelope(view_of(call.services).row))
 
 

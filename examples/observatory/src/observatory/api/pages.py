@@ -18,9 +18,11 @@ from sqlalchemy.sql.base import ExecutableOption
 
 from ..errors import Refusal
 from ..store.columns import JsonObject
-from .calls import Json, QueryModel
+from ..store.models import EpisodeRequest
+from ..store.remembered import Remembered
+from .calls import Call, Json, QueryModel
 
-__all__ = ["Envelope", "Page", "PageQuery", "paginate"]
+__all__ = ["Envelope", "Page", "PageQuery", "paginate", "paginate_episodes"]
 
 _Row = TypeVar("_Row")
 _Item = TypeVar("_Item")
@@ -85,6 +87,7 @@ async def paginate(
     moment: InstrumentedAttribute[dt.datetime],
     key: InstrumentedAttribute[str],
     options: Sequence[ExecutableOption] = (),
+    remembered: Remembered[_Row] | None = None,
 ) -> Page[_Row]:
     """Read one page of a statement's rows, newest first.
 
@@ -95,26 +98,48 @@ async def paginate(
         moment: The column with a row's creation time.
         key: The id column, which orders rows of equal time.
         options: Loader options for each row.
+        remembered: Rows that were read before and are not loaded again; loaded without ``options``.
 
     Raises:
         Refusal: 400 for an invalid cursor.
     """
     keys = statement.with_only_columns(key, maintain_column_froms=True).order_by(None)
     total = await session.scalar(sa.select(sa.func.count()).select_from(keys.subquery())) or 0
-    newest = (moment.desc(), key.desc())
-    wanted = keys.order_by(*newest).limit(page.limit + 1)
+    remembered = remembered or Remembered(key, (), most=0)
+    wanted = statement.with_only_columns(*remembered.columns, maintain_column_froms=True).order_by(None)
+    wanted = wanted.order_by(moment.desc(), key.desc()).limit(page.limit + 1)
     if page.cursor is not None:
         at, last = _decode(page.cursor)
         wanted = wanted.where(sa.or_(moment < at, sa.and_(moment == at, key < last)))
     elif page.offset:
         wanted = wanted.offset(page.offset)
+
+    async def load(ids: list[str]) -> Sequence[_Row]:
+        whole: sa.Select[_Row] = sa.select(key.class_).options(*options).where(key.in_(ids))
+        return (await session.scalars(whole)).unique().all()
+
     # The database filters and sorts only keys; whole rows are loaded for one page.
-    found = (await session.scalars(wanted)).all()
-    whole: sa.Select[_Row] = sa.select(key.class_).options(*options).where(key.in_(found)).order_by(*newest)
-    rows = (await session.scalars(whole)).unique().all()
+    found = [tuple(row) for row in await session.execute(wanted)]
+    by_id = await remembered.rows(found, load)
+    rows = [by_id[version[0]] for version in found if version[0] in by_id]
     more, rows = len(rows) > page.limit, rows[: page.limit]
     cursor = _encode(getattr(rows[-1], moment.key), getattr(rows[-1], key.key)) if more and rows else None
     return Page(rows=rows, total=total, limit=page.limit, offset=page.offset, next_cursor=cursor)
+
+
+async def paginate_episodes(call: Call, statement: sa.Select[EpisodeRequest], page: PageQuery) -> Page[EpisodeRequest]:
+    """Read one page of episodes, newest first.
+
+    Args:
+        call: The request.
+        statement: Selects episodes, filtered but not ordered.
+        page: The page.
+
+    Raises:
+        Refusal: 400 for an invalid cursor.
+    """
+    moment, key = EpisodeRequest.created_at, EpisodeRequest.id
+    return await paginate(call.db, statement, page, moment=moment, key=key, remembered=call.services.episodes)
 
 
 def _encode(at: dt.datetime, last: str) -> str:
