@@ -159,7 +159,7 @@ class Commissioner:
             )
         except (InvalidHandshake, InvalidMessage, OSError, EOFError) as error:
             raise CommissionerError(
-                f"The commissioner lets nobody in at /round: {words_of(error)}.",
+                f"The commissioner does not accept connections at /round: {words_of(error)}.",
                 code="commissioner_gone",
                 context={"log_tail": await self.unit.log_tail()},
             ) from error

@@ -267,7 +267,7 @@ class _Arena:
 
 
 class _ArenaEnv:
-    """The part of both kinds of environment that PettingZoo asks of them alike."""
+    """The part of the PettingZoo interface that both kinds of environment share."""
 
     def __init__(self, arena: Any, render_mode: str | None) -> None:
         self.metadata = {

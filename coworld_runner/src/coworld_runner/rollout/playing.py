@@ -126,7 +126,7 @@ def rollout(
 
 
 def several(policies: SeatPolicies) -> bool:
-    """Whether there is one policy for each seat."""
+    """Return whether this is a sequence of policies rather than a single one."""
     return isinstance(policies, Sequence) and not isinstance(policies, str | os.PathLike)
 
 

@@ -494,7 +494,7 @@ async def _connected(url: str) -> ClientConnection:
         return await connect(url, ping_timeout=None, max_size=None, compression=None, proxy=None)
     except (WebSocketException, OSError, EOFError) as error:
         raise EnvironmentFault(
-            f"The game does not let the seat in: {str(error) or type(error).__name__}.", code="seat_refused"
+            f"The game refuses the seat's connection: {str(error) or type(error).__name__}.", code="seat_refused"
         ) from error
 
 

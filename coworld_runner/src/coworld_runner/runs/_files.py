@@ -116,7 +116,7 @@ def _inotify_open(directory: Path) -> int | None:
 
 
 def _inotify_read(descriptor: int) -> tuple[list[str], bool]:
-    """What happened since the last read: names in order, and whether the kernel dropped events."""
+    """Read the events since the last read: names in order, and whether the kernel dropped events."""
     names: list[str] = []
     overflow = False
     while True:
@@ -211,11 +211,11 @@ LOGS = "logs/"
 _CHUNK = 1 << 20
 _ZEROS = bytes(1 << 16)
 _LISTED = 3000
-"""The most names that are listed of the files that a unit has left."""
+"""Maximum number of names to list of a unit's files."""
 
 
 def list_files(directory: Path | None) -> list[str]:
-    """Names of the regular files that a unit has left, in the form ``fetch_file`` takes; none without a directory."""
+    """List the regular files that a unit has left, as names for ``fetch_file``; none if ``directory`` is None."""
     if directory is None:
         return []
     found = _regular_files(directory)
@@ -226,7 +226,7 @@ def list_files(directory: Path | None) -> list[str]:
 
 @contextlib.contextmanager
 def _below(directory: Path) -> Generator[int, None, None]:
-    """A descriptor of the directory of logs; a link in its place is not followed."""
+    """Open a descriptor of the directory of logs; a link in its place is not followed."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(directory / LOGS.rstrip("/"), flags)
     try:
@@ -244,7 +244,7 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
     Args:
         directory: Where the file is.
         name: A plain file name, without any directory, or ``logs/NAME``.
-        target: Where it goes; replaced when it exists.
+        target: The path of the copy; an existing file is replaced.
         limit: The most bytes it may have; None: any number.
 
     Returns:
@@ -433,7 +433,7 @@ def cut_unfinished(file: int) -> int:
         file: A descriptor open for reading and writing.
 
     Returns:
-        The bytes that are left.
+        The remaining size in bytes.
     """
     size = at = os.fstat(file).st_size
     while at:

@@ -30,13 +30,13 @@ def find_pairing(name: str) -> PairingRule:
     except Exception as error:
         raise _broken(name, source_of(entry), f"{type(error).__name__}: {error}") from error
     if not isinstance(found, PairingRule):
-        raise _broken(name, source_of(entry), f"it is a {type(found).__name__}, and no PairingRule")
+        raise _broken(name, source_of(entry), f"it is a {type(found).__name__}, not a PairingRule")
     return found
 
 
 def _broken(name: str, source: str, why: str) -> UsageError:
     return UsageError(
-        f"The pairing {name!r} of {source} is of no use: {why}.",
+        f"The pairing {name!r} of {source} cannot be used: {why}.",
         code="pairing_broken",
         hint=f"Update or uninstall {source}.",
     )
