@@ -1,18 +1,18 @@
-"""The backend contract: where things run, behind three nouns.
+"""The backend contract: the interface to places that run things, in three terms.
 
 A **backend** is a connection to a place that runs things. A **unit** is one running process, container or pod.
-An **endpoint** says how to reach a named port from here, and how another unit reaches it from there.
+An **endpoint** is the address of a named port, as seen from this process and as seen from another unit.
 
-Rules every backend keeps (``coworld_runner.testing.BackendConformance`` checks them):
+Every backend obeys these rules (``coworld_runner.testing.BackendConformance`` checks them):
 
 * ``async with Backend(...)`` opens connections and nothing else.
-* What it cannot enforce it refuses: a spec that asks for more than ``capabilities`` raises ``CapabilityError``
+* A backend refuses what it cannot enforce: a spec that asks for more than ``capabilities`` raises ``CapabilityError``
   from ``units`` before anything is created.
 * ``units`` creates all units concurrently; when one fails, everything already made is removed before it raises.
   On leaving, all units are stopped concurrently, shielded from cancellation and within a deadline; what could not
   be removed is published as ``LeakFound``, never raised over the body's own error.
-* Everything created carries the run's label before it exists, so ``find`` sees it after the runner was killed.
-* A unit's end is noticed when it happens. ``wait`` returns a value and never raises for what the unit did.
+* Everything carries the run's label from its creation on, so ``find`` sees it after the runner was killed.
+* A unit's end is noticed at once. ``wait`` returns a value and never raises for what the unit did.
 * Logs are written to their files while the unit runs, up to the limit, and are complete when ``wait`` has returned.
 """
 
@@ -342,7 +342,7 @@ class Unit(abc.ABC):
                 (``context['exit']`` is None; ``context['last']`` is the last observation: refused, status 503, ...).
         """
 
-    async def reach(self) -> None:  # noqa: B027 - what is local has nothing between
+    async def reach(self) -> None:  # noqa: B027 - a local unit needs no connection
         """Wait until the connection to the unit works, or the unit has ended.
 
         A request that did not reach the unit says nothing about the unit. Call this to tell a broken connection from a
@@ -480,11 +480,11 @@ class Backend(abc.ABC):
         """Build an image from a directory, unless an image of that name exists already.
 
         Args:
-                image: Its name, which must identify its content for good.
-                context: The directory, with its ``Dockerfile``; nothing else of this machine is sent.
-                labels: The labels to set on it.
-                platform: os/architecture; None: the engine's default.
-                publish: Receives progress events.
+            image: Its name, which must identify its content for good.
+            context: The directory, with its ``Dockerfile``; nothing else of this machine is sent.
+            labels: The labels to set on it.
+            platform: os/architecture; None: the engine's default.
+            publish: Receives progress events.
 
         Raises:
             CapabilityError: This backend does not claim ``builds``.

@@ -79,7 +79,7 @@ class Seat:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodePlan:
-    """What one episode plays."""
+    """The plan of one episode."""
 
     manifest: Manifest
     game_config: Mapping[str, Any]
@@ -285,14 +285,14 @@ def _with_people(humans: Sequence[int], named: Sequence[PlayerRef], manifest: Ma
 
 
 def _asked(package: Package, variant: str | None, named: Sequence[PlayerRef], run: Sequence[str]) -> JobSpec:
-    """The request to play what was named."""
+    """Return the request for the named variant and players."""
     host = player_host(package).image
     bundled = {player.id: player.image if player.file is None else host for player in package.manifest.player}
     if run and named and all(player.kind in ("own", "human") for player in named):
         raise UsageError(
-            f"A command was given for player images, but {listed(dict.fromkeys(map(str, named)))} is none.",
+            f"A command was given for player images, but {listed(dict.fromkeys(map(str, named)))} is not an image.",
             code="run_without_image",
-            hint="A file is run by what it is: leave --run out.",
+            hint="The kind of a file determines how it runs: leave --run out.",
         )
     images = [
         bundled.get(player.word, player.word) if player.kind in ("bundled", "image") else host for player in named
@@ -353,7 +353,7 @@ def _with_seed(manifest: Manifest, config: Mapping[str, Any], seed: int, *, slot
     """The config with a seed.
 
     Raises:
-        UsageError: The game takes none.
+        UsageError: The game takes no seed.
     """
     seeded = {**config, "seed": seed}
     known = _object(manifest.game.config_schema.get("properties"))
