@@ -54,7 +54,7 @@ def find_entry_point(name: str, known: Mapping[str, list[EntryPoint]], *, noun: 
     """
     if name not in known:
         close = closest(name, known)
-        there = f"There are {listed(known)}." if known else f"No {noun} is installed: install coworld-runner anew."
+        there = f"There are {listed(known)}." if known else f"No {noun} is installed: reinstall coworld-runner."
         raise UsageError(
             f"There is no {noun} {name!r}.",
             code=f"unknown_{noun}",

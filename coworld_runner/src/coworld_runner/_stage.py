@@ -54,7 +54,7 @@ async def find_plan(
         return plan_episode(package, variant=variant, players=players, seed=seed), package
     if variant is not None or players or seed is not None:
         raise UsageError(
-            "A plan says variant, players and seed itself.",
+            "A plan already contains variant, players and seed.",
             code="plan_excludes_options",
             hint="Give them to plan_episode, or name the package instead of the plan.",
         )

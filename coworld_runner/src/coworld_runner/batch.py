@@ -82,9 +82,9 @@ async def run_batch(
     require_parallel(parallel)
     if resume and workspace is None:
         raise UsageError(
-            "To go on with a batch, its directory must be named.",
+            "To resume a batch, its directory must be named.",
             code="nothing_to_resume",
-            hint="Give the workspace that it was begun in.",
+            hint="Give the workspace in which it was started.",
         )
     plan, package = await find_plan(what, variant=variant, players=players, seed=seed)
     keys = {f"episode-{index:04d}": index for index in range(1, episodes + 1)}

@@ -62,7 +62,7 @@ def host_problem(host: str) -> str:
     if labels[0] == "*":
         labels = labels[1:]
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        return "is no host name: give one as in api.example.com, or *.example.com for all below it."
+        return "is not a host name: give one as in api.example.com, or *.example.com for all below it."
     if len(labels) < 2:
         return "is too short: name a host with its domain, as in api.example.com."
     return ""
@@ -126,7 +126,7 @@ class Proxy(ThreadingHTTPServer):
         if before < _MOST_EACH:
             super().process_request(request, client_address)
         else:
-            self.tell(f"more than {_MOST_EACH} connections at a time", "one player does not get")
+            self.tell(f"more than {_MOST_EACH} connections at a time", "are not allowed for one player")
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/healthz":
             self._answer(200, "ready")
         else:
-            self._refuse(self.path, "is not HTTPS, and only HTTPS passes")
+            self._refuse(self.path, "is not HTTPS, and only HTTPS is allowed")
 
     def do_CONNECT(self) -> None:
         """Open a tunnel to a named host."""
@@ -195,11 +195,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             found = socket.getaddrinfo(host, HTTPS, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise OSError(f"its name leads nowhere ({error})") from error
+            raise OSError(f"its name cannot be resolved ({error})") from error
         addresses = [str(entry[4][0]) for entry in found]
         public = [address for address in addresses if is_public(address)]
         if not public:
-            raise _Refused(f"leads to {addresses[0]}, which is no public address")
+            raise _Refused(f"leads to {addresses[0]}, which is not a public address")
         for address in public[:-1]:
             try:
                 return socket.create_connection((address, HTTPS), timeout=_CONNECT_SECONDS)

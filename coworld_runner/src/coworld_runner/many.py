@@ -287,7 +287,7 @@ class Many:
         """Remove the leftovers of a killed runner for episodes that have no row."""
 
         def warn(directory: Path, why: str) -> None:
-            message = f"What an earlier run has left of {directory.name} may still be there: {why}"
+            message = f"Leftovers of {directory.name} from an earlier run may still exist: {why}"
             self.run.bus.publish(Notice(level="warning", message=message))
 
         async def clear(directory: Path) -> None:
@@ -427,9 +427,9 @@ class Rows(abc.ABC):
         """
         if self.seen[key] != _what(plan.variant, plan.seed, _seats(plan)):
             raise UsageError(
-                f"The episode {key!r} was one of other players, or with another seed or variant.",
+                f"The episode {key!r} was played by other players, or with another seed or variant.",
                 code="key_of_another_plan",
-                hint="Go on with the plans of the run that was cut short, or begin a new one in another directory.",
+                hint="Resume with the plans of the interrupted run, or start a new one in another directory.",
             )
 
     def note(self, row: EpisodeRow) -> None:

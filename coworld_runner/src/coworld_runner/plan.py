@@ -367,10 +367,10 @@ def _with_seed(manifest: Manifest, config: Mapping[str, Any], seed: int, *, slot
     alike = next((name for name in known if "seed" in name.casefold()), None)
     settings = [name for name in known if name not in ("tokens", "players")]
     if alike:
-        hint = f"Its config has {alike!r}: say it in an episode request."
+        hint = f"Its config has {alike!r}: set it in an episode request."
     else:
         hint = "Leave the seed out."
-        hint += f" What its config takes, an episode request can say: {listed(settings)}." if settings else ""
+        hint += f" An episode request can set the fields of its config: {listed(settings)}." if settings else ""
     raise UsageError(f"{manifest.game.name} takes no seed: its config has none.", code="seed_unknown", hint=hint)
 
 

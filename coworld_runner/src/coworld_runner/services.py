@@ -80,7 +80,7 @@ def _host(url: str) -> tuple[str, bool]:
         parts = urlsplit(url if "://" in url else f"https://{url}")
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        return "an address that is no URL", False
+        return "an address that is not a URL", False
     if parts.scheme == "https" and port in (None, HTTPS) and not host_problem(host):
         return host, True
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}", False

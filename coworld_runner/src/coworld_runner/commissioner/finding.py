@@ -68,7 +68,7 @@ def find_commissioner(package: Package, word: str = "") -> FoundCommissioner:
     try:
         argv = tuple(shlex.split(name))
     except ValueError as error:
-        raise UsageError(f"{name!r} is no command: {error}.", code="unknown_commissioner") from None
+        raise UsageError(f"{name!r} is not a command: {error}.", code="unknown_commissioner") from None
     if len(argv) > 1:
         runnable = Runnable(type="commissioner", image=player_host(package).image, run=argv)
     elif ":" in name or "/" in name or "@" in name:

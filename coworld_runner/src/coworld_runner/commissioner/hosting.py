@@ -74,7 +74,7 @@ class CommissionerSocket:
             with anyio.fail_after(self._options.reply_timeout):
                 await self._connection.send(message.model_dump_json())
         except TimeoutError:
-            raise self._silent("has taken nothing in") from None
+            raise self._silent("has accepted no message") from None
         except ConnectionClosed as error:
             raise await self._gone(error) from error
 
@@ -84,7 +84,7 @@ class CommissionerSocket:
             with anyio.fail_after(self._options.reply_timeout):
                 text = await self._connection.recv()
         except TimeoutError:
-            raise self._silent("has said nothing") from None
+            raise self._silent("has sent nothing") from None
         except ConnectionClosed as error:
             raise await self._gone(error) from error
         return read_commissioner_message(text)
@@ -121,7 +121,7 @@ class CommissionerSocket:
         if exit is not None and exit.reason in PLATFORM_ENDS:
             return BackendError(f"The commissioner {exit}.", code="commissioner_lost", hint="Run it again.")
         return CommissionerError(
-            f"The commissioner {exit}." if exit is not None else f"The commissioner has hung up: {words_of(error)}.",
+            f"The commissioner {exit}." if exit is not None else f"The commissioner disconnected: {words_of(error)}.",
             code="commissioner_gone",
             context={"log_tail": await self._unit.log_tail()},
         )

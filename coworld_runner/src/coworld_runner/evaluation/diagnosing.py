@@ -108,7 +108,7 @@ def _battery_ids(word: str | None, known: Sequence[str]) -> Sequence[str]:
     found = [id for id in known if fnmatchcase(id, word)]
     if not found:
         raise UsageError(
-            f"No variant fits {word!r}.", code="unknown_variant", hint=f"There is {listed(known) or 'none at all'}."
+            f"No variant matches {word!r}.", code="unknown_variant", hint=f"There is {listed(known) or 'none at all'}."
         )
     return found
 

@@ -143,7 +143,7 @@ def _entrant(word: str, package: Package) -> PlayerRef:
         raise UsageError(
             f"{word!r} is not one program, so it cannot be measured.",
             code="not_one_player",
-            hint="Name each player once: everybody gets every seat.",
+            hint="Name each player once: every player plays every seat.",
         )
     return found[0]
 

@@ -60,7 +60,7 @@ async def pickup(
     """
     if not pool:
         raise UsageError(
-            "The pool is empty: there is nobody to replace.", code="empty_pool", hint="Name players with --pool."
+            "The pool is empty: there is no player to replace.", code="empty_pool", hint="Name players with --pool."
         )
     if candidate in pool:
         raise UsageError(

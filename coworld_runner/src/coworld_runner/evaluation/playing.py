@@ -327,7 +327,7 @@ def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
                 f"{file} has changed since the evaluation began: its digest was {was.rpartition('@')[2]} and is "
                 f"{content} now.",
                 code="player_changed",
-                hint="Put back what was there, or begin anew: in another directory (-o), or under another name.",
+                hint="Restore the old content, or start again: in another directory (-o), or under another name.",
             )
 
 
@@ -346,7 +346,7 @@ def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> Episo
         raise UsageError(
             f"The results have no list of {plan.seats} numbers at {plan.metric!r}.",
             code="metric_unknown",
-            hint=f"There is {listed(known)}." if known else "There is none at all.",
+            hint=f"There is {listed(known)}." if known else "They have no such list at all.",
         )
     return row.model_copy(update={"scores": numbers})
 

@@ -130,7 +130,7 @@ def _received(worker: Popen[bytes], seed: int) -> list[Rollout]:
     except (EOFError, pickle.UnpicklingError):
         status = worker.wait()
         raise EnvironmentFault(
-            f"A process that played has ended with status {status}, at the episode with seed {seed} or later.",
+            f"A worker process has ended with status {status}, at the episode with seed {seed} or later.",
             code="process_died",
             hint="Play with processes=1 to see what happens there.",
         ) from None
@@ -147,14 +147,14 @@ def _letter(job: _Job) -> bytes:
         problem = None
         if getattr(one, "__module__", None) == "__main__":
             main = getattr(sys.modules["__main__"], "__file__", None)
-            problem = None if main else "it was written where there is no file"
+            problem = None if main else "it is not defined in a file"
         try:
             pickle.dumps(one)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             problem = str(error)
         if problem is not None:
             raise UsageError(
-                f"{getattr(one, '__qualname__', None) or repr(one)} cannot be handed to another process: {problem}.",
+                f"{getattr(one, '__qualname__', None) or repr(one)} cannot be sent to another process: {problem}.",
                 code="not_portable",
                 hint="Put it into a module of its own, or play with processes=1.",
             )

@@ -100,7 +100,7 @@ class ActionSpace:
             number = self._index.get(text)
             if number is None:
                 raise UsageError(
-                    f"{text} is legal, and none of the {count} actions.",
+                    f"{text} is legal, but is not one of the {count} actions.",
                     code="no_space",
                     hint="Give actions=[…] with all of them, or actions=N where at most N are legal at a time.",
                 )
@@ -158,9 +158,9 @@ class ObservationSpace:
             made = codec(schema or like(example()))
         except NoSpaceError as error:
             raise UsageError(
-                f"Nothing says what stands in an observation of {name} at {error}.",
+                f"The type of an observation of {name} is not known at {error}.",
                 code="no_space",
-                hint="Give the rules an Observation type that says it, or give observe= and space=.",
+                hint="Give the rules an Observation type that declares it, or give observe= and space=.",
             ) from None
         return cls(made.space, made.encode)
 

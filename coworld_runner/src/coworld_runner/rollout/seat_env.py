@@ -239,7 +239,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             return self.record.raise_for_fault()
         except EpisodeError as error:
             if self._workspace is None:
-                error.add_note("Nothing of it is kept: give workspace= to have its logs.")
+                error.add_note("No files of the episode are kept: give workspace= to keep its logs.")
             raise
 
     def _listen(self, episode: _Episode) -> bool:

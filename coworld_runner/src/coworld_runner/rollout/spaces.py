@@ -282,7 +282,7 @@ def _one_of(several: list[Codec]) -> Codec:
             except (LookupError, TypeError, ValueError):
                 continue
             return (np.int64(number), element)
-        raise ValueError(f"{value!r} is of none of the types")
+        raise ValueError(f"{value!r} has none of the types")
 
     return Codec(
         space=spaces.OneOf([one.space for one in several]),
@@ -376,7 +376,7 @@ def _fixed(item: Codec, count: int) -> Codec:
 
     def encode(value: Any) -> Any:
         if len(value) != count:
-            raise ValueError(f"a list of {len(value)}, where there are always {count}")
+            raise ValueError(f"a list of {len(value)} items instead of {count}")
         return np.asarray([item.encode(one) for one in value], space.dtype).reshape(space.shape)
 
     return Codec(

@@ -291,7 +291,7 @@ class Chair:
         elif not isinstance(message, EpisodeCancel):
             raise misplaced(message, now.start)
         elif message.request_id not in now.requests:
-            raise refused(f"It cancels the episode {message.request_id!r:.80}, which it has not asked for.")
+            raise refused(f"It cancels the episode {message.request_id!r:.80}, which it has not requested.")
         # a cancellation has no effect: the episode had ended when the message was read
 
     async def _ask(self, now: _Round, request: HostMessage, answer: type[_Answer]) -> _Answer:
@@ -302,7 +302,7 @@ class Chair:
                 raise misplaced(heard, request)
             now.later.append(heard)
             if len(now.later) > _MOST_LATER:
-                raise refused(f"It says more than {_MOST_LATER} other things before it answers {request.type}.")
+                raise refused(f"It sends more than {_MOST_LATER} other messages before it answers {request.type}.")
         return heard
 
     async def _consequences(self, now: _Round, event: RoundDecided) -> RoundDecided:

@@ -42,7 +42,7 @@ function talk(url, hear, over) {
     try {
       socket = new WebSocket(url);
     } catch {
-      setStatus("This address is no game", "failed");
+      setStatus("This is not the address of a game", "failed");
       return;
     }
     socket.onmessage = (event) => { tries = 0; hear(JSON.parse(event.data)); };
