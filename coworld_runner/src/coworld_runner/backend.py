@@ -309,7 +309,7 @@ class Unit(abc.ABC):
 
     @abc.abstractmethod
     def endpoint(self, port: str = "http") -> Endpoint:
-        """How to reach a port of this unit; final once it has started.
+        """Return how to reach a port of this unit; final once it has started.
 
         Raises:
             KeyError: The spec has no port of that name.
@@ -380,7 +380,7 @@ class Unit(abc.ABC):
         """
 
     async def left(self) -> tuple[str, ...]:
-        """Names of the files that an ended unit has left, sorted, in the form that ``fetch`` takes.
+        """Return the names of the files that an ended unit has left, sorted, in the form that ``fetch`` takes.
 
         Besides files in its directory, names may be ``logs/NAME``. If there are very many files, only the first few
         thousand are listed.
@@ -465,7 +465,7 @@ class Backend(abc.ABC):
         return ""
 
     async def has_image(self, image: str) -> bool:
-        """Whether an image is already present, without fetching anything. False on backends without images."""
+        """Return whether an image is already present, without fetching anything; False on backends without images."""
         return False
 
     async def build_image(
@@ -527,7 +527,7 @@ class Backend(abc.ABC):
         return ""
 
     def trouble(self) -> str:
-        """Why the platform is not answering at the moment, in words; empty while it answers."""
+        """Return why the platform is not answering at the moment, in words; empty while it answers."""
         return ""
 
     def refuse_unenforceable(self, specs: Sequence[UnitSpec]) -> None:
@@ -556,7 +556,7 @@ class Backend(abc.ABC):
 
 
 def without_limits(spec: UnitSpec, capabilities: Capabilities) -> UnitSpec:
-    """The spec without the *default* limits that the backend cannot enforce; explicit ones are checked elsewhere."""
+    """Return the spec without *default* limits that the backend cannot enforce; explicit ones are checked elsewhere."""
     return dataclasses.replace(
         spec,
         network=spec.network if capabilities.network_isolation else "open",

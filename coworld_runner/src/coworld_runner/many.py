@@ -46,7 +46,7 @@ EpisodeListeners = Callable[[str], tuple[Listener, ...]]
 """The readers of one episode's events, by its key."""
 
 _KEEP = 1000
-"""Events kept for readers that join late; all events of many episodes might not fit into memory."""
+"""Number of events kept for readers that join late; all events of many episodes might not fit into memory."""
 _EVENTS_NAME = EpisodeLayout(Path()).events.name
 _FILES_OF_UNIT = 9
 """Open files that a unit needs: its logs, its control, its ports, the requests to it (up to 5 were seen), and the
@@ -396,7 +396,7 @@ def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[Seat
 
 
 def _directory(key: str) -> str:
-    """The name of an episode's directory: its key, or a name derived from it if the key is not a valid name."""
+    """Return the name of an episode's directory: its key, or a name derived from it if the key is not a valid name."""
     if _PLAIN.fullmatch(key):
         return key
     begin = re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:60] or "episode"

@@ -146,7 +146,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
 
     @property
     def time_left(self) -> float | None:
-        """Seconds that were left for this action when the game asked for it; None for no limit, or an unknown one."""
+        """Seconds that were left for this action when the game asked for it; None if there is no (known) limit."""
         return self._words.time_left
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -288,7 +288,7 @@ class _KitWords:
         self.info = {}
 
     def heard(self, message: Any) -> bool:
-        """Take in a message. Returns whether it is the seat's turn."""
+        """Handle a message. Returns whether it is the seat's turn."""
         said = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
         match said.get("type"):
             case "hello" if said.get("protocol") == PROTOCOL:
@@ -469,7 +469,7 @@ class _Episode:
         return self._portal.call(_received, self._socket)
 
     def send(self, said: Any) -> None:
-        """Send a message; it is dropped if the game does not wait for it any more."""
+        """Send a message; it is dropped if the game has closed the connection."""
         self._portal.call(_sent, self._socket, said if isinstance(said, str) else json.dumps(said))
 
     def finished(self) -> EpisodeRecord:

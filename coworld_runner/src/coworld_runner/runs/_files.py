@@ -94,7 +94,7 @@ async def _set_after(until: Callable[[], Awaitable[object]], ended: anyio.Event)
 
 
 def _inotify_open(directory: Path) -> int | None:
-    """A descriptor that watches the directory, or None where there is no inotify (or none left)."""
+    """Open an inotify descriptor that watches the directory; None if inotify is missing or its limit is reached."""
     if not stat.S_ISDIR(directory.stat().st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     if sys.platform != "linux":
@@ -317,7 +317,7 @@ def check_size(size: int, limit: int | None, context: Mapping[str, object]) -> N
 
 
 def not_regular(context: Mapping[str, object]) -> TransferError:
-    """The error for something that is not a regular file; the context's ``name`` is its name."""
+    """Return the error for something that is not a regular file; the context's ``name`` is its name."""
     return TransferError(
         f"{context['name']} is not a regular file, so it is not fetched.",
         code="not_regular",
@@ -327,7 +327,7 @@ def not_regular(context: Mapping[str, object]) -> TransferError:
 
 
 def not_written(error: OSError, context: Mapping[str, object]) -> TransferError:
-    """The error for a copy that could not be written; the context has the file's ``name`` and its ``target``."""
+    """Return the error for a copy that could not be written; the context has the file's ``name`` and ``target``."""
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     return TransferError(
         f"{context['name']} could not be written to {context['target']}: {error.strerror}.",
@@ -529,7 +529,7 @@ class CappedLog:
 
 
 def log_tail(paths: Sequence[Path], limit: int = 4000) -> str:
-    """The end of one or more logs as text, reading no more than needed.
+    """Return the end of one or more logs as text, reading no more than needed.
 
     Args:
         paths: The files, in the order to show them. Missing ones count as empty, and a repeated one counts once.

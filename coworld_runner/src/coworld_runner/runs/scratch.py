@@ -60,9 +60,9 @@ def scratch_roots() -> dict[Path, str]:
 
 
 def scratch_root() -> Path:
-    """The directory below which this user's runs have theirs.
+    """Return the directory that contains the directories of this user's runs.
 
-    Once it exists, the choice stays the same, whatever appears or disappears elsewhere.
+    An existing safe directory is preferred, so the choice does not change once one exists.
     """
     roots = scratch_roots()
     safe = [root for root, why in roots.items() if not why]
@@ -168,7 +168,7 @@ def _guard(root: Path, *, alone: bool) -> Generator[None]:
 
 
 def owner_is_alive(directory: Path) -> bool:
-    """Whether the runner that made a run's directory still runs on this machine; True if that cannot be determined.
+    """Return whether the runner that made a run's directory is still running on this machine; True if unknown.
 
     Unlike ``run_is_alive``, this also covers runs of other users, and runs under another ``TMPDIR``.
     """
@@ -185,7 +185,7 @@ def owner_is_alive(directory: Path) -> bool:
 
 
 def run_is_alive(run_id: str) -> bool:
-    """Whether the runner of that run still runs on this machine as this user."""
+    """Return whether the runner of that run is still running on this machine as this user."""
     return any(_is_held(root / run_id) for root, why in scratch_roots().items() if not why)
 
 

@@ -38,7 +38,7 @@ _RESERVE = 256 * 1024
 
 
 def timestamp() -> str:
-    """The current local time as a directory name that sorts by time: ``20261121-141503``."""
+    """Return the current local time as a directory name that sorts by time: ``20261121-141503``."""
     return dt.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
 
 
@@ -107,7 +107,7 @@ def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") 
 
 
 def _is_workspace(path: Path) -> bool:
-    """Whether a directory looks like a workspace that this or the published runner wrote."""
+    """Return whether a directory looks like a workspace that this or the published runner wrote."""
     ours = (
         "episode.json",
         ROWS_NAME,

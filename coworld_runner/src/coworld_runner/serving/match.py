@@ -76,7 +76,7 @@ class _Seat:
 
     @property
     def deadline(self) -> float:
-        """When its time for this tick is over, by `time.monotonic`."""
+        """The end of its time for this tick, by `time.monotonic`."""
         return self.asked + self.per_move + self.bank
 
     def charge(self) -> None:
@@ -376,7 +376,7 @@ class Match:
                 seat.say(f"seat {slot} has missed its time in tick {self._play.tick}")
 
     def _waiting(self) -> dict[int, _Seat]:
-        """The seats whose moves are awaited; a seat that nobody has ever taken is not waited for."""
+        """Return the seats whose moves are awaited; a seat that never had a connection is not waited for."""
         return {slot: seat for slot in self._play.to_act if not (seat := self._seats[slot]).acted and seat.seen}
 
     async def _wait_for_tick(self, due: float) -> float:
