@@ -90,10 +90,10 @@ def test_which_network_players_have(given: dict[str, Any], network: str) -> None
         ("127.1", "is an address"),
         ("localhost", "is too short"),
         ("*.com", "is too short"),
-        ("api.*.com", "is no host name"),
+        ("api.*.com", "is not a host name"),
         ("*", "is too short"),
-        ("a.example,,b.example", "'' is no host name"),
-        ("api_1.example.com", "is no host name"),
+        ("a.example,,b.example", "'' is not a host name"),
+        ("api_1.example.com", "is not a host name"),
     ],
 )
 def test_what_names_no_https_host_is_told_what_would(text: str, words: str) -> None:

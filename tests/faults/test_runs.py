@@ -419,7 +419,7 @@ async def test_what_does_not_come_in_time_is_named_and_nobody_waits_for_it(
     found = await arena.play(arena.plan("well", "well", "artifact 10"), EpisodeOptions(timeout=60, collect_timeout=1))
     told = [(fault.fault, fault.error_type) for fault in found.record.faults]
     assert told == ([(blamed, "artifact_transport_error")] if blamed else [])
-    assert all(f"{name} could not be brought in within 1 s" in fault.message for fault in found.record.faults)
+    assert all(f"{name} could not be fetched within 1 s" in fault.message for fault in found.record.faults)
     # all the rest was
     kept = {file.path for file in found.record.artifacts}
     assert {"results.json", "replay", "policy_artifact_1.zip"} - kept == ({name} if name else set())

@@ -205,7 +205,7 @@ HOOKED: dict[str, tuple[dict[str, Callable[[Message], Any]], str, str]] = {
     "says everything but the answer": (
         {"episode_completed": lambda _: [{"type": "episode_cancel", "request_id": "it", "reason": "no"}] * 101},
         "commissioner_refused",
-        "more than 100 other things",
+        "more than 100 other messages",
     ),
     "ends instead": ({"describe_division": lambda _: 3}, "commissioner_gone", "exited with status 3"),
     "has no such hook": ({"rank_division": lambda _: []}, "commissioner_silent", "nothing for 1 s"),
@@ -280,7 +280,7 @@ def event(**changes: Any) -> list[Message]:
 
 
 DROPPED: dict[str, tuple[Any, str, str]] = {
-    "hangs up": (at("round_start", lambda _: None), "commissioner_gone", "hung up"),
+    "hangs up": (at("round_start", lambda _: None), "commissioner_gone", "disconnected"),
     "crashes at once": (at("round_start", lambda _: 3), "commissioner_gone", "exited with status 3"),
     "crashes after the first result": (at("episode_result", lambda _: 4), "commissioner_gone", "exited with status 4"),
     "is no JSON": (at("round_start", lambda _: ["nope{"]), "commissioner_nonsense", "is not JSON"),
@@ -300,7 +300,7 @@ DROPPED: dict[str, tuple[Any, str, str]] = {
     "cancels what it never asked for": (
         at("round_start", lambda _: [{"type": "episode_cancel", "request_id": "x", "reason": "y"}]),
         "commissioner_refused",
-        "has not asked for",
+        "has not requested",
     ),
     "too few seats": (episodes(policy_version_ids=[NOBODY]), "commissioner_refused", "seats 1 players, and the game"),
     "unknown players": (episodes(policy_version_ids=[NOBODY] * 2), "commissioner_refused", "nobody competes as"),

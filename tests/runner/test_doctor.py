@@ -85,7 +85,7 @@ async def test_leftovers_are_found_and_only_removed_when_asked(own_temp: None, m
     machine = await check_machine()
     found = by_name(machine)["leftovers"]
     assert found.status == "warn"
-    assert "1 thing of 1 killed run" in found.message
+    assert "1 object of 1 killed run" in found.message
     listed = await leftovers(backends=["process"], run_id=run_id)
     assert [item.id for item in listed.found] == [str(directory)]
     assert listed.reaped == ()

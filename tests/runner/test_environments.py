@@ -89,7 +89,7 @@ def test_an_authors_own_spaces() -> None:
     env = as_aec_env(listed, actions=3)
     env.reset()
     assert env.observe("seat_0")["action_mask"].tolist() == [1, 1, 0]
-    with pytest.raises(UsageError, match=r"legal, and none of the 1 actions"):
+    with pytest.raises(UsageError, match=r"legal, but is not one of the 1 actions"):
         as_aec_env(listed, actions=["a"]).observe("seat_0")
     with pytest.raises(UsageError, match=r"2 legal actions, and actions=1"):
         as_aec_env(listed, actions=1).observe("seat_0")
@@ -100,7 +100,7 @@ def test_an_authors_own_spaces() -> None:
 
 
 def test_an_observation_that_is_not_what_it_was() -> None:
-    with pytest.raises(UsageError, match="Nothing says what stands in an observation of Changed at /seen"):
+    with pytest.raises(UsageError, match="The type of an observation of Changed is not known at /seen"):
         as_aec_env(changed(Sticks, observe=lambda *_: {"seen": []}))
     grows = changed(Sticks, observe=lambda self, seat: {"list": [1] * self.left})
     env = as_parallel_env(grows)

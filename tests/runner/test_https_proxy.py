@@ -85,7 +85,7 @@ def test_what_is_refused_is_told_once_without_what_a_terminal_obeys(
         answer = _ask(proxy, f"CONNECT {target} HTTP/1.1")
         assert answer.startswith("HTTP/1.1 403 ")
     assert "evil.example:443 is not one of the hosts" in _ask(proxy, "CONNECT evil.example:443 HTTP/1.1")
-    assert "only HTTPS passes" in _ask(proxy, "GET http://api.coworld-test.example/ HTTP/1.1")
+    assert "only HTTPS is allowed" in _ask(proxy, "GET http://api.coworld-test.example/ HTTP/1.1")
     assert _ask(proxy, "GET /healthz HTTP/1.1").startswith("HTTP/1.1 200 ")
     told = [json.loads(line)["refused"] for line in capsys.readouterr().out.splitlines()]
     assert told == [*targets, "?[2J.example:443", "http://api.coworld-test.example/"]

@@ -79,7 +79,7 @@ def test_at_n_repeats_a_player(nim: Package, here: Path) -> None:
     ]
     with pytest.raises(UsageError, match=r"expected 1 or 2 players for 2 seats, got 3\."):
         plan_episode(nim, players=["./bot.py@3"])
-    with pytest.raises(UsageError, match="no seat at all"):
+    with pytest.raises(UsageError, match="gives the player no seat"):
         read_players(["./bot.py@0"], nim)
 
 

@@ -158,7 +158,7 @@ ROWS: list[tuple[str, Code, dict[str, Any], tuple[str, str | None, str]]] = [
         "slow disk",
         grade,
         {"collect_timeout": 0.0},
-        ("artifact_transport_error", "platform", "grade.json could not be brought in within 0 s."),
+        ("artifact_transport_error", "platform", "grade.json could not be fetched within 0 s."),
     ),
 ]
 

@@ -76,7 +76,7 @@ def test_a_refused_action_misses_its_time() -> None:
 
 @pytest.mark.parametrize("policies", [["random"] * 3, [], ["random"] * 5])
 def test_as_many_policies_as_seats(policies: list[Any]) -> None:
-    with pytest.raises(UsageError, match=rf"Sticks has 2 seats; here are {len(policies)} policies"):
+    with pytest.raises(UsageError, match=rf"Sticks has 2 seats; got {len(policies)} policies"):
         rollout(Sticks, policies)
     with pytest.raises(UsageError, match="config cannot be played: sticks"):
         rollout(Sticks, config={"sticks": "many"})
@@ -126,7 +126,7 @@ def test_what_fails_in_another_process_is_told_here() -> None:
 
 
 def test_what_has_no_name_is_for_this_process_alone() -> None:
-    with pytest.raises(UsageError, match="cannot be handed to another process") as refused:
+    with pytest.raises(UsageError, match="cannot be sent to another process") as refused:
         list(rollouts(Sticks, lambda o, legal, rng: legal[0], episodes=2, processes=2))
     assert refused.value.code == "not_portable"
     for wrong in ({"episodes": -1}, {"episodes": 1, "processes": 0}):

@@ -128,7 +128,7 @@ def test_an_opponent_that_fails_is_told(tmp_path: Path) -> None:
         env.reset()
         with pytest.raises(EpisodeError, match=r"Player 1 \(clumsy\) exited with status 1") as failed:
             env.step(0)
-    assert failed.value.__notes__ == ["Nothing of it is kept: give workspace= to have its logs."]
+    assert failed.value.__notes__ == ["No files of the episode are kept: give workspace= to keep its logs."]
 
 
 def test_the_end_of_the_program_is_the_end_of_all(opponent: str) -> None:

@@ -176,12 +176,12 @@ class Line:
 
 
 TABLE = [
-    Line("an empty message", says(""), "refused: the message is no JSON"),
-    Line("words", says("I take one"), "refused: the message is no JSON"),
-    Line("bytes that are no text", says(b"\xff\xfe"), "refused: the message is no JSON"),
-    Line("nesting without end", says("[" * 100_000), "refused: the message is no JSON"),
-    Line("a number without end", says("9" * 10_000), "refused: the message is no JSON"),
-    Line("two messages in one", says(act(0, {"take": 1}) * 2), "refused: the message is no JSON"),
+    Line("an empty message", says(""), "refused: the message is not JSON"),
+    Line("words", says("I take one"), "refused: the message is not JSON"),
+    Line("bytes that are no text", says(b"\xff\xfe"), "refused: the message is not JSON"),
+    Line("nesting without end", says("[" * 100_000), "refused: the message is not JSON"),
+    Line("a number without end", says("9" * 10_000), "refused: the message is not JSON"),
+    Line("two messages in one", says(act(0, {"take": 1}) * 2), "refused: the message is not JSON"),
     Line("a list", says("[]"), "refused: send {"),
     Line("nothing at all", says("null"), "refused: send {"),
     Line("another type", says('{"type": "move", "take": 1}'), "refused: send {"),
@@ -205,7 +205,7 @@ TABLE = [
     Line(
         "a thousandfold action",
         says(act(0, {"take": 1, "pad": "x" * 100_000, "no": [1] * 999, "take2": 4}) + "]"),
-        "refused: the message is no JSON",
+        "refused: the message is not JSON",
     ),
     Line("the same wrong act forty times", says(*[act(0, {"take": 0})] * 34), "refused: no action: take"),
     Line("an act for another seat", acts_for_the_other, "refused: no action: take"),

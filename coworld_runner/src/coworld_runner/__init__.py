@@ -1,6 +1,6 @@
-"""Making a Coworld happen: backends behind one contract, and what runs on them.
+"""Runs Coworlds: backends behind one contract, and everything that runs on them.
 
-Names are imported when they are first used, so ``import coworld_runner`` costs next to nothing.
+Names are imported when they are first used, so ``import coworld_runner`` costs almost nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that are only ever appended to, by one process at a time."""
+"""Append-only files, which one process at a time writes to."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["AppendedFile"]
 
 
 class AppendedFile:
-    """A file that is this process's own while it is entered; the kernel drops the lock with the process.
+    """A file that this process has locked while the context is entered; the kernel drops the lock with the process.
 
     Args:
-        path: The file; it may be there already.
+        path: The file; it may exist already.
 
     Raises:
-        WorkspaceError: Code ``workspace_busy``: another process has it. Raised on entry.
+        WorkspaceError: On entry: another process has the file locked (code ``workspace_busy``).
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,14 +47,14 @@ class AppendedFile:
         os.close(self._file)
 
     def cut_unfinished(self) -> None:
-        """Take away a last line that was not written to its end."""
+        """Remove an incomplete last line."""
         cut_unfinished(self._file)
 
     def append(self, lines: bytes) -> None:
         """Write whole lines, all or none of them.
 
         Raises:
-            EnvironmentFault: They cannot be written; the file ends where it ended before.
+            EnvironmentFault: They cannot be written; the file is unchanged.
         """
         size = os.fstat(self._file).st_size
         left = memoryview(lines)
@@ -72,7 +72,7 @@ class AppendedFile:
 
 
 def _holder(file: int) -> str:
-    """The process that has a file locked, where the kernel tells (Linux); empty elsewhere."""
+    """Return the process that has a file locked, in words; empty if the kernel does not tell (not Linux)."""
     inode = str(os.fstat(file).st_ino)
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/locks").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Small shapes of structured concurrency that the standard ones lack."""
+"""Small helpers for structured concurrency that anyio lacks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["cancel_after", "nursery"]
 
 @asynccontextmanager
 async def nursery() -> AsyncGenerator[TaskGroup, None]:
-    """A task group that is cancelled on leaving and hands a single error on as it is.
+    """A task group that is cancelled on leaving and raises a single error without wrapping it.
 
-    A plain task group wraps even the body's own error in a group, and waits for its tasks at the end; what runs
-    beside a body (a watcher, a pump) is done when the body is, and the body's error is the caller's to see.
+    A plain task group waits for its tasks at the end and wraps even the body's own error in a group. Tasks that only
+    accompany a body (a watcher, a pump) are done when the body is, and the caller should see the body's error itself.
     """
     failure: BaseException
     try:
@@ -35,6 +35,6 @@ async def nursery() -> AsyncGenerator[TaskGroup, None]:
 
 
 async def cancel_after(event: anyio.Event, scope: anyio.CancelScope) -> None:
-    """Cancel a scope once something has happened."""
+    """Cancel a scope once an event is set."""
     await event.wait()
     scope.cancel()

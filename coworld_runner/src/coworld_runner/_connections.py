@@ -1,4 +1,4 @@
-"""Sockets that processes of this machine hold, and who is connected to whom, as the kernel's tables tell."""
+"""The sockets of this machine's processes and their connections, read from the kernel's tables."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from pathlib import Path
 __all__ = ["Connections", "held_sockets", "listening_sockets"]
 
 _LOOKS = 5
-"""How often to look whether a socket, which was just made, becomes a connection."""
+"""How often to check whether a new socket becomes a connection."""
 _BLIND_SECONDS = 0.1
-"""Between two looks at a network where it cannot be seen whether there are new sockets."""
+"""Seconds between two checks of a network in which new sockets cannot be detected."""
 
 
 class Connections:
-    """Who is connected to a port of some number, wherever: to be asked again and again.
+    """Detects processes that are connected to a port with a given number on any host; made for polling.
 
-    The kernel's tables of connections are dear to read, however short they are, so they are read only for sockets that
-    are new, and once for all processes of a network.
+    Reading the kernel's connection tables is expensive even when they are short, so they are read only for new sockets,
+    and once for all processes of a network.
 
     Args:
-        port: The number.
+        port: The port number.
     """
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._passed_over: dict[int, int] = {}
-        """How often a socket was no connection, and none in the making."""
+        """How often each socket, by inode, was neither connected nor connecting."""
         self._due = 0.0
 
     def of(self, pids: Iterable[int]) -> set[int]:
-        """Which of these processes have such a connection.
+        """Return the processes that have such a connection.
 
-        Where a process's sockets are not ours to see, all those of its network count, which is then one of its own.
+        If this process may not see another one's sockets, all connections of the other's network namespace count; such
+        a process has a namespace of its own.
         """
         read: dict[str, list[tuple[int, str, int]]] = {}
         return {pid for pid in pids if self._has(pid, read)}
@@ -75,7 +76,7 @@ def _network(pid: int) -> str:
 
 
 def _connections(pid: int, version: str) -> list[tuple[int, str, int]]:
-    """Inode, state and port of the other end of every connection in a process's network; version: ``""`` or ``"6"``."""
+    """Return inode, state and remote port of all connections in a process's network; version: ``""`` or ``"6"``."""
     try:
         if f"\nTCP{version}: inuse 0" in "\n" + Path(f"/proc/{pid}/net/sockstat{version}").read_text(encoding="ascii"):
             return []
@@ -87,7 +88,7 @@ def _connections(pid: int, version: str) -> list[tuple[int, str, int]]:
 
 
 def held_sockets(pid: int) -> set[int]:
-    """Inodes of the sockets a process has open."""
+    """Return the inodes of the sockets that a process has open."""
     inodes: set[int] = set()
     with contextlib.suppress(OSError):
         for descriptor in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - no path objects in a hot place
@@ -113,15 +114,15 @@ _DIAG_BY_FAMILY = 20
 _REQUEST_DUMP = 0x301
 _ERROR, _DONE = 2, 3
 _HEADER = struct.Struct("=IHHII")
-"""Length, kind, flags, sequence, port of a message."""
+"""A message's length, type, flags, sequence number and port id."""
 _QUESTION = struct.Struct("=BBBBIH46x")
-"""Family, protocol, extensions, states, port; no other address, interface or cookie."""
+"""Family, protocol, extensions, states and port; address, interface and cookie are zero."""
 _ANSWER = struct.Struct("=8x16s44xI")
-"""A socket's own address and its inode."""
+"""A socket's local address and its inode."""
 
 
 def listening_sockets(port: int) -> set[int]:
-    """Inodes of the sockets that accept connections to a loopback port; empty if the kernel does not tell."""
+    """Return the inodes of sockets that accept connections to a loopback port; empty if the kernel does not tell."""
     try:
         found = {family: _asked_for(port, family) for family in (socket.AF_INET, socket.AF_INET6)}
     except OSError:
@@ -134,10 +135,10 @@ def listening_sockets(port: int) -> set[int]:
 
 
 def _asked_for(port: int, family: int) -> list[tuple[bytes, int]]:
-    """Address and inode of the listeners on a port: the kernel finds them without going through all connections.
+    """Ask the kernel for address and inode of the listeners on a port, without reading all connections.
 
     Raises:
-        OSError: This system cannot be asked.
+        OSError: This system does not support the request.
     """
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN, socket.htons(port))
     head = _HEADER.pack(_HEADER.size + len(question), _DIAG_BY_FAMILY, _REQUEST_DUMP, 0, 0)
@@ -160,7 +161,7 @@ def _asked_for(port: int, family: int) -> list[tuple[bytes, int]]:
 
 
 def _read_of(port: int, version: str) -> list[tuple[bytes, int]]:
-    """The same from the tables, which hold all connections."""
+    """Find the same listeners in the kernel's tables, which contain all connections."""
     try:
         lines = Path(f"/proc/net/tcp{version}").read_text(encoding="ascii").splitlines()[1:]
     except OSError:
@@ -171,6 +172,6 @@ def _read_of(port: int, version: str) -> list[tuple[bytes, int]]:
 
 
 def _address(text: str) -> bytes:
-    """An address as the tables write it: words of four bytes, each in the machine's order."""
+    """Parse an address of the tables: words of four bytes, each in the machine's byte order."""
     words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
     return struct.pack(f"={len(words)}I", *words)

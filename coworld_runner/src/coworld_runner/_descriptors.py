@@ -1,4 +1,4 @@
-"""How many files this process may have open: raised when that is too few, and shared out among episodes."""
+"""The limit on this process's open files: raised when it is too low, and shared among episodes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import anyio
 __all__ = ["Room", "of_units"]
 
 _SPARE = 64
-"""For all that is not one of an episode's units: the caller's own files, connections, an event loop."""
+"""Files kept free for everything but the units of episodes: the caller's own files, connections, an event loop."""
 _MOST = 1 << 16
-"""As high as we raise the limit; some systems allow so many that their own tables get large."""
+"""The limit is raised to at most this; some systems allow so many that their own tables get large."""
 _of_units = 0
 
 
 def of_units() -> int:
-    """The limit that programs we start are to have: what it was before we raised ours; 0 while we have not.
+    """Return the limit for the programs we start: ours before we raised it; 0 if we have not raised it.
 
-    A program may go through all descriptors that it could have, or select() among them, so a high limit is no favour.
+    A high limit can harm a program that loops over all possible descriptors or calls select().
     """
     return _of_units
 
 
 def _raised() -> int:
-    """Raise this process's limit as far as it may be; returns what it is now."""
+    """Raise this process's limit as far as allowed, and return the new limit."""
     global _of_units
     import resource
 
@@ -35,7 +35,7 @@ def _raised() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (ValueError, OSError):
-            return soft  # some systems allow less than they say
+            return soft  # some systems allow less than they report
         _of_units = _of_units or soft
     return max(soft, wanted)
 
@@ -50,7 +50,7 @@ def _open() -> int:
 
 
 class Room:
-    """Open files that can be had at once by whoever takes of them, and gives them back."""
+    """A budget of open files: episodes take a number of them and give it back."""
 
     def __init__(self) -> None:
         self._held = 0
@@ -65,25 +65,25 @@ class Room:
 
     @property
     def limit(self) -> int:
-        """How many files this process may have open."""
+        """The number of files that this process may have open."""
         return self._limit
 
     def has(self, count: int) -> bool:
-        """Whether so many can be had now; one taker always gets what it wants. Raises the limit if that helps."""
+        """Return whether ``count`` files are available, raising the limit if needed; always True if none is taken."""
         if self._held and self._held + count > self._size:
             self._limit = _raised()
             self._size = self._limit - self._before - _SPARE
         return not self._held or self._held + count <= self._size
 
     async def take(self, count: int) -> None:
-        """Wait until so many can be had, and have them."""
+        """Wait until ``count`` files are available, and take them."""
         while not self.has(count):
             freed = self._freed
             await freed.wait()
         self._held += count
 
     def give_back(self, count: int) -> None:
-        """Let others have them."""
+        """Return files to the budget."""
         self._held -= count
         self._freed.set()
         self._freed = anyio.Event()

@@ -1,7 +1,7 @@
-"""One HTTP/1.1 request on one connection: h11 speaks the protocol, anyio moves the bytes.
+"""One HTTP/1.1 request per connection: h11 handles the protocol, anyio transfers the bytes.
 
-For a game on the loopback interface, and for a collector through a cluster's forwarded port: plain HTTP, one question
-at a time. A general client would cost a tenth of a second of imports, TLS set-up and a connection pool in every run.
+It serves plain HTTP, one request at a time, to a game on the loopback interface or to a collector through a cluster's
+forwarded port. A general client would cost every run a tenth of a second for imports, TLS set-up and a connection pool.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ _ASKING = frozenset({"GET", "HEAD"})
 _READ_BYTES = 256 * 1024
 _HEAD_BYTES = 64 * 1024
 _BODY_BYTES = 64 * 1024
-"""How much of a page is read when only its status counts, so that a server sees a reader that leaves in good order."""
+"""How much of a body to read when only the status counts, so that the server sees an orderly close."""
 _BODY_SECONDS = 1.0
-"""How long it is read for that: the status is there, and a page need not have an end."""
+"""How long to read such a body: the status is known already, and a body may be endless."""
 
 
 class NotHttpError(Exception):
-    """What came back is no HTTP/1.1 answer, or not all of one."""
+    """The response is not HTTP/1.1, or is incomplete."""
 
 
 BROKEN = (OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError)
-"""What an exchange may fail with."""
+"""The exceptions that an exchange may raise."""
 
 
 class Answer:
-    """The answer to one request. Iterate over it for the body's bytes as they arrive."""
+    """The response to one request. Iterate over it for the body's bytes as they arrive."""
 
     def __init__(self, connection: h11.Connection, stream: ByteStream, response: h11.Response) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
         }
-        """By lower-case name."""
+        """The headers by lower-case name."""
         self._connection = connection
         self._stream = stream
 
@@ -60,7 +60,7 @@ class Answer:
         raise StopAsyncIteration
 
     async def read(self, limit: int | None = None) -> bytes:
-        """The whole body, or as much of it as reaches ``limit`` bytes."""
+        """Read the whole body, or stop once at least ``limit`` bytes are read."""
         parts: list[bytes] = []
         size = 0
         async for data in self:
@@ -72,7 +72,7 @@ class Answer:
 
 
 async def _next_event(connection: h11.Connection, stream: ByteStream, *, answered: bool = True) -> Any:
-    """The next of h11's events; bytes are read only when it has none left."""
+    """Return the next event of h11; reads from the stream only when h11 needs data."""
     import h11
 
     while True:
@@ -100,7 +100,7 @@ async def exchange(
     headers: Mapping[str, str] | None = None,
     content: bytes | AsyncIterable[bytes] = b"",
 ) -> AsyncGenerator[Answer]:
-    """Send a request and hand out its answer; the connection is closed on leaving.
+    """Send a request and yield its response; the connection is closed on leaving.
 
     Args:
         connect: Opens a connection.
@@ -108,15 +108,15 @@ async def exchange(
         target: Path and query, quoted.
         host: Value of the Host header.
         headers: Further headers.
-        content: The body; sent as it comes when it is not all there yet.
+        content: The body; an async iterable is streamed.
 
     Raises:
         OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError: ``BROKEN``.
     """
-    import h11  # nobody has to ask before there is somebody to be asked, and a game takes its time to boot
+    import h11  # imported late, while a game is starting up anyway
 
     whole = isinstance(content, bytes)
-    # a request that asks has no body at all: some servers close the connection on a Content-Length, be it 0
+    # GET and HEAD have no body: some servers close the connection on a Content-Length, even if it is 0
     measured = whole and (content or method not in _ASKING)
     fields = {
         "Host": host,
@@ -133,7 +133,7 @@ async def exchange(
     except h11.LocalProtocolError as error:
         raise NotHttpError(f"a request that cannot be sent: {error}") from error
     async with await connect() as stream:
-        # a server that refuses need not read to the end; what it said may still be there to read
+        # a server that refuses a request may stop reading it, but its response may still be readable
         with contextlib.suppress(anyio.BrokenResourceError):
             if whole:
                 body = connection.send(h11.Data(data=content)) if content else b""
@@ -154,15 +154,15 @@ async def exchange(
 
 @asynccontextmanager
 async def asking(address: str, path: str) -> AsyncGenerator[Answer]:
-    """``GET path`` once, on a new connection; redirects are not followed.
+    """Send ``GET path`` once, on a new connection; redirects are not followed.
 
     Args:
         address: ``host:port`` of an HTTP/1.1 server.
-        path: What to ask for, from the slash on.
+        path: The path, with its leading slash.
 
     Raises:
-        OSError: It cannot be connected to.
-        NotHttpError: What answers does not speak HTTP, or closed the connection without an answer.
+        OSError: The connection failed.
+        NotHttpError: The server does not speak HTTP, or closed the connection without a response.
     """
     host, _, port = address.rpartition(":")
     try:
@@ -179,7 +179,7 @@ async def asking(address: str, path: str) -> AsyncGenerator[Answer]:
 
 
 async def get_status(address: str, path: str) -> int:
-    """The status of the answer that ``asking`` gets, which fails in the same ways."""
+    """Return the status of ``GET path``; raises as ``asking`` does."""
     async with asking(address, path) as answer:
         with contextlib.suppress(*BROKEN), anyio.move_on_after(_BODY_SECONDS):
             await answer.read(_BODY_BYTES)

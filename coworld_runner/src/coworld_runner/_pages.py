@@ -1,4 +1,4 @@
-"""Pages that are one file: whatever is filled into them is escaped, and what hides or reorders text is shown."""
+"""Single-file pages: all values filled into them are escaped, and characters that hide or reorder text are shown."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _HIDDEN = re.compile(
 
 
 def page_template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
-    """A template of a package of ours.
+    """Load a template of one of our packages.
 
     Args:
-        package: Where its ``templates`` are.
-        name: The file there.
-        filters: What the template calls.
+        package: The package that contains the directory ``templates``.
+        name: Name of the file in that directory.
+        filters: The filters that the template uses.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -40,7 +40,7 @@ def page_template(package: str, name: str, **filters: Callable[..., Any]) -> Tem
 
 
 def _visible(value: object) -> object:
-    """What is filled in, with characters that hide or reorder text shown by their number."""
+    """Return a value to fill in, with characters that hide or reorder text replaced by their code points."""
     from markupsafe import Markup
 
     if isinstance(value, Markup):

@@ -1,4 +1,4 @@
-"""Plug-ins: what the installed distributions name under an entry point group, found without importing any of it."""
+"""Plug-ins: the entry points of installed distributions in a group, found without importing them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["entry_points_of", "find_entry_point", "source_of"]
 
 
 def entry_points_of(group: str) -> dict[str, list[EntryPoint]]:
-    """The entry points of a group by name, in the order of the alphabet; more than one where they clash."""
+    """Return the entry points of a group by name, in alphabetical order; several under one name if they clash."""
     found: dict[str, list[EntryPoint]] = {}
     for entry in _entry_points(group, tuple((place, _changed(place)) for place in sys.path)):
         found.setdefault(entry.name, []).append(entry)
@@ -27,14 +27,14 @@ def entry_points_of(group: str) -> dict[str, list[EntryPoint]]:
 
 @lru_cache(maxsize=16)
 def _entry_points(group: str, _places: tuple[tuple[str, int | None], ...]) -> tuple[EntryPoint, ...]:
-    """Read what each distribution says, once until one comes or goes: it is a file for each that is installed."""
+    """Read the metadata of all distributions; cached until one is added or removed, as each has a file of its own."""
     from importlib.metadata import entry_points  # 20 ms, which no help text needs to pay
 
     return tuple(sorted(entry_points(group=group), key=lambda entry: (entry.name, source_of(entry))))
 
 
 def _changed(place: str) -> int | None:
-    """When something came into a directory of distributions or left it, which ``importlib`` goes by too."""
+    """Return when a directory of distributions last changed, which ``importlib`` checks too."""
     try:
         return Path(place).stat().st_mtime_ns
     except OSError:
@@ -42,19 +42,19 @@ def _changed(place: str) -> int | None:
 
 
 def find_entry_point(name: str, known: Mapping[str, list[EntryPoint]], *, noun: str) -> EntryPoint:
-    """The one of that name.
+    """Return the entry point with a name.
 
     Args:
-        name: It.
-        known: What there is (``entry_points_of``).
-        noun: What they are, in messages and codes.
+        name: The name.
+        known: The entry points of the group (``entry_points_of``).
+        noun: What they are called in messages and codes.
 
     Raises:
         UsageError: There is none of that name, or two distributions have one.
     """
     if name not in known:
         close = closest(name, known)
-        there = f"There are {listed(known)}." if known else f"No {noun} is installed: install coworld-runner anew."
+        there = f"There are {listed(known)}." if known else f"No {noun} is installed: reinstall coworld-runner."
         raise UsageError(
             f"There is no {noun} {name!r}.",
             code=f"unknown_{noun}",
@@ -74,5 +74,5 @@ def find_entry_point(name: str, known: Mapping[str, list[EntryPoint]], *, noun: 
 
 
 def source_of(entry: EntryPoint) -> str:
-    """The distribution that an entry point is of."""
+    """Return the name of an entry point's distribution, or its value if that is unknown."""
     return entry.dist.name if entry.dist is not None else entry.value

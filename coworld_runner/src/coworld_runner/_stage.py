@@ -1,4 +1,4 @@
-"""Where something runs for a caller that only says what: a package is found, a backend opened, a directory named."""
+"""Prepares a run: resolves the package, opens the backend and names the workspace."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["Stage", "find_package", "find_plan", "open_stage"]
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a run happens, and what is left of it."""
+    """The backend and the workspace of a run."""
 
     backend: Backend
-    """Entered."""
+    """The backend, entered."""
     workspace: Path
     latest: bool
-    """Whether ``latest`` beside the workspace is to point at it."""
+    """Whether to point ``latest`` beside the workspace at it."""
     run_id: str
 
 
 async def find_package(what: Package | str | os.PathLike[str]) -> Package:
-    """A package, found unless it is one already."""
+    """Return a package, resolving it if necessary."""
     return what if isinstance(what, Package) else await resolve_package(what)
 
 
@@ -44,17 +44,17 @@ async def find_plan(
     players: Sequence[str],
     seed: int | None,
 ) -> tuple[EpisodePlan, Package | None]:
-    """What is to be played, and of which package, unless it was planned already.
+    """Return the plan of what to play, and its package; the package is None if a plan was given.
 
     Raises:
-        UsageError: A plan says itself what was given beside it.
+        UsageError: A plan was given together with an option that it already contains.
     """
     if not isinstance(what, EpisodePlan):
         package = await find_package(what)
         return plan_episode(package, variant=variant, players=players, seed=seed), package
     if variant is not None or players or seed is not None:
         raise UsageError(
-            "A plan says variant, players and seed itself.",
+            "A plan already contains variant, players and seed.",
             code="plan_excludes_options",
             hint="Give them to plan_episode, or name the package instead of the plan.",
         )
@@ -72,19 +72,19 @@ async def open_stage(
     run_id: str | None,
     below: str = "",
 ) -> AsyncGenerator[Stage]:
-    """An entered backend and a workspace, those that were given or fresh ones.
+    """Open an entered backend and name a workspace, given ones or new ones.
 
     Args:
-        package: What is to run, where that is known.
+        package: The package to run, if known.
         source: Where its manifest was read from.
         backend: An entered backend, or the name of one that is opened for this run.
-        workspace: The directory for the evidence; None: a fresh one, and ``latest`` beside it points at it.
-        latest: Whether it does that, too, where the directory was named.
+        workspace: The directory for the evidence; None: a fresh one, with ``latest`` beside it pointing at it.
+        latest: Whether to point ``latest`` at a given workspace, too.
         run_id: The run's label; None: a new one.
-        below: Where fresh directories are below that of the package's results.
+        below: Subdirectory of the package's results for fresh workspaces.
 
     Raises:
-        UsageError: There is no backend of that name, or none can be opened without knowing the package.
+        UsageError: There is no backend of that name, or a backend is named without a package.
     """
     run_id = run_id or new_run_id()
     if workspace is None:

@@ -1,18 +1,18 @@
-"""The backend contract: where things run, behind three nouns.
+"""The backend contract: the interface to places that run things, in three terms.
 
 A **backend** is a connection to a place that runs things. A **unit** is one running process, container or pod.
-An **endpoint** says how to reach a named port from here, and how another unit reaches it from there.
+An **endpoint** is the address of a named port, as seen from this process and as seen from another unit.
 
-Rules every backend keeps (``coworld_runner.testing.BackendConformance`` checks them):
+Every backend obeys these rules (``coworld_runner.testing.BackendConformance`` checks them):
 
 * ``async with Backend(...)`` opens connections and nothing else.
-* What it cannot enforce it refuses: a spec that asks for more than ``capabilities`` raises ``CapabilityError``
+* A backend refuses what it cannot enforce: a spec that asks for more than ``capabilities`` raises ``CapabilityError``
   from ``units`` before anything is created.
 * ``units`` creates all units concurrently; when one fails, everything already made is removed before it raises.
   On leaving, all units are stopped concurrently, shielded from cancellation and within a deadline; what could not
   be removed is published as ``LeakFound``, never raised over the body's own error.
-* Everything created carries the run's label before it exists, so ``find`` sees it after the runner was killed.
-* A unit's end is noticed when it happens. ``wait`` returns a value and never raises for what the unit did.
+* Everything carries the run's label from its creation on, so ``find`` sees it after the runner was killed.
+* A unit's end is noticed at once. ``wait`` returns a value and never raises for what the unit did.
 * Logs are written to their files while the unit runs, up to the limit, and are complete when ``wait`` has returned.
 """
 
@@ -309,7 +309,7 @@ class Unit(abc.ABC):
 
     @abc.abstractmethod
     def endpoint(self, port: str = "http") -> Endpoint:
-        """How to reach a port of this unit; final once it has started.
+        """Return how to reach a port of this unit; final once it has started.
 
         Raises:
             KeyError: The spec has no port of that name.
@@ -342,7 +342,7 @@ class Unit(abc.ABC):
                 (``context['exit']`` is None; ``context['last']`` is the last observation: refused, status 503, ...).
         """
 
-    async def reach(self) -> None:  # noqa: B027 - what is local has nothing between
+    async def reach(self) -> None:  # noqa: B027 - a local unit needs no connection
         """Wait until the connection to the unit works, or the unit has ended.
 
         A request that did not reach the unit says nothing about the unit. Call this to tell a broken connection from a
@@ -380,7 +380,7 @@ class Unit(abc.ABC):
         """
 
     async def left(self) -> tuple[str, ...]:
-        """Names of the files that an ended unit has left, sorted, in the form that ``fetch`` takes.
+        """Return the names of the files that an ended unit has left, sorted, in the form that ``fetch`` takes.
 
         Besides files in its directory, names may be ``logs/NAME``. If there are very many files, only the first few
         thousand are listed.
@@ -465,7 +465,7 @@ class Backend(abc.ABC):
         return ""
 
     async def has_image(self, image: str) -> bool:
-        """Whether an image is already present, without fetching anything. False on backends without images."""
+        """Return whether an image is already present, without fetching anything; False on backends without images."""
         return False
 
     async def build_image(
@@ -480,11 +480,11 @@ class Backend(abc.ABC):
         """Build an image from a directory, unless an image of that name exists already.
 
         Args:
-                image: Its name, which must identify its content for good.
-                context: The directory, with its ``Dockerfile``; nothing else of this machine is sent.
-                labels: The labels to set on it.
-                platform: os/architecture; None: the engine's default.
-                publish: Receives progress events.
+            image: Its name, which must identify its content for good.
+            context: The directory, with its ``Dockerfile``; nothing else of this machine is sent.
+            labels: The labels to set on it.
+            platform: os/architecture; None: the engine's default.
+            publish: Receives progress events.
 
         Raises:
             CapabilityError: This backend does not claim ``builds``.
@@ -527,7 +527,7 @@ class Backend(abc.ABC):
         return ""
 
     def trouble(self) -> str:
-        """Why the platform is not answering at the moment, in words; empty while it answers."""
+        """Return why the platform is not answering at the moment, in words; empty while it answers."""
         return ""
 
     def refuse_unenforceable(self, specs: Sequence[UnitSpec]) -> None:
@@ -556,7 +556,7 @@ class Backend(abc.ABC):
 
 
 def without_limits(spec: UnitSpec, capabilities: Capabilities) -> UnitSpec:
-    """The spec without the *default* limits that the backend cannot enforce; explicit ones are checked elsewhere."""
+    """Return the spec without *default* limits that the backend cannot enforce; explicit ones are checked elsewhere."""
     return dataclasses.replace(
         spec,
         network=spec.network if capabilities.network_isolation else "open",

@@ -1,4 +1,4 @@
-"""Many episodes of one plan: each in a directory of its own, none able to lose the others."""
+"""Plays many episodes of one plan, each in its own directory; a failed episode does not affect the others."""
 
 from __future__ import annotations
 
@@ -46,45 +46,45 @@ async def run_batch(
 ) -> BatchSummary:
     """Play several episodes, up to ``parallel`` at a time.
 
-    Each has its directory ``episode-0001``, ``episode-0002``, … below the workspace, and a seed by its index. An
-    episode that fails is a row of the summary; only what would fail them all (an image that is not to be had, a full
-    disk) ends the batch. ``summary.json`` is written on every path and covers what has ended; the rows are in
-    ``episodes.jsonl`` as soon as each has.
+    Each episode has its own directory, ``episode-0001``, ``episode-0002``, …, in the workspace, and a seed that grows
+    with its index. A failed episode is a row of the summary; only a failure that every episode would share (an
+    unavailable image, a full disk) ends the batch. ``summary.json`` is written however the batch ends and covers the
+    episodes that have ended; each row is in ``episodes.jsonl`` as soon as its episode has ended.
 
     Args:
-        what: What to play, as for ``run_episode``: a package, where one is, or a plan.
-        episodes: How many, at least 1.
+        what: What to play, as for ``run_episode``: a package, its location, or a plan.
+        episodes: Number of episodes, at least 1.
         variant: Id of a variant of the package.
-        players: Who plays, one for all seats or one a seat.
+        players: The players, one for all seats or one per seat.
         seed: The seed of the first episode.
         backend: An entered backend, or the name of one that is opened for these episodes; a plan needs an entered one.
         workspace: The directory above the episodes' own; new or empty. None: a fresh one, as for ``run_episode``.
-        parallel: How many at a time, at least 1.
-        options: How to run each.
+        parallel: Number of episodes at a time, at least 1, or ``auto``.
+        options: How to run each episode.
         overwrite: Whether a workspace of an earlier run may be emptied first.
-        resume: Whether to go on with the batch in the workspace: only what it lacks is played.
+        resume: Whether to resume the batch in the workspace: only the missing episodes are played.
         listeners: Readers of the batch's own events (one for each episode that ended).
         episode_listeners: Readers of one episode's events.
-        latest: Whether ``latest`` beside the workspace should point at it, once it has left a replay.
+        latest: Whether to point ``latest`` beside the workspace at it, once there is a replay.
         run_id: Label of the batch's own events; a new one by default. Each episode has a label of its own.
 
     Returns:
         The summary.
 
     Raises:
-        UsageError: A count below 1, or what ``run_episode`` raises it for.
+        UsageError: A count below 1, or as ``run_episode``.
         ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable.
-        EnvironmentFault: The machine or the engine failed; the summary covers what had ended.
+        EnvironmentFault: The machine or the engine failed; the summary covers the episodes that had ended.
     """
     if episodes < 1:
         raise UsageError("The number of episodes must be at least 1.", code="bad_count")
     require_parallel(parallel)
     if resume and workspace is None:
         raise UsageError(
-            "To go on with a batch, its directory must be named.",
+            "To resume a batch, its directory must be named.",
             code="nothing_to_resume",
-            hint="Give the workspace that it was begun in.",
+            hint="Give the workspace in which it was started.",
         )
     plan, package = await find_plan(what, variant=variant, players=players, seed=seed)
     keys = {f"episode-{index:04d}": index for index in range(1, episodes + 1)}
@@ -110,7 +110,7 @@ async def run_batch(
                     parallel=parallel,
                     options=options,
                     episode_listeners=(lambda key: episode_listeners(keys[key])) if episode_listeners else None,
-                    # the same for every episode
+                    # these would fail every episode
                     fatal=(CapabilityError, ImageError, UsageError),
                     total=episodes,
                 )
@@ -119,7 +119,7 @@ async def run_batch(
                 rows.sort(key=lambda row: row.index)
                 status: EpisodeStatus = tally.status
                 if status == "completed" and any(row.status != "completed" for row in rows):
-                    status = "failed"  # one of those that had their row already
+                    status = "failed"  # because of an episode that already had its row
                 summary = _summary(plan, stage.backend, status, episodes, rows, many.run.seconds())
                 bus.publish(
                     RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds)
@@ -152,7 +152,7 @@ def _summary(
 
 
 def _players(plan: EpisodePlan, scored: list[tuple[float, ...]]) -> tuple[PlayerSummary, ...]:
-    """Each player with all its seats; the same player is the same program under the same name of its own."""
+    """Return each player with all its seats; players are the same if program and own name are the same."""
     groups: list[tuple[Seat, list[int]]] = []
     for slot, seat in enumerate(plan.seats):
         seats = next((slots for first, slots in groups if _same_player(first, seat)), None)

@@ -1,4 +1,4 @@
-"""AWS credentials for players that call models on Bedrock, as the published runner hands them out."""
+"""AWS credentials for players that call models on Bedrock, as the published runner passes them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from coworld_core.errors import EnvironmentFault
 __all__ = ["bedrock_environment"]
 
 _PATIENCE = 60.0
-"""Seconds for the AWS command line; a profile may have to ask a sign-in service."""
+"""Seconds to wait for the AWS command line; a profile may have to query a sign-in service."""
 
 
 async def bedrock_environment(
     *, environment: Mapping[str, str], profile: str | None = None, region: str | None = None
 ) -> dict[str, str]:
-    """The variables a player needs for Bedrock, by way of the AWS command line.
+    """Get the variables that a player needs for Bedrock from the AWS command line.
 
     Args:
-        environment: Where ``AWS_REGION`` and ``AWS_DEFAULT_REGION`` are looked up.
+        environment: The variables to look up ``AWS_REGION`` and ``AWS_DEFAULT_REGION`` in.
         profile: A profile of the AWS configuration; None: the default.
-        region: The region; None: from the environment, else from the AWS configuration.
+        region: The region; None: from the environment, otherwise from the AWS configuration.
 
     Returns:
-        ``USE_BEDROCK``, the credentials and the region. All of it is secret.
+        ``USE_BEDROCK``, the credentials and the region, all of which are secret.
 
     Raises:
         EnvironmentFault: The AWS command line is not installed, has no credentials, or there is no region.
@@ -39,9 +39,9 @@ async def bedrock_environment(
         keys = {"AWS_ACCESS_KEY_ID": data["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": data["SecretAccessKey"]}
         token = data.get("SessionToken")
     except (ValueError, KeyError, TypeError, AttributeError):
-        # what was answered is a secret or next to one, so it is not shown, and no cause is chained
+        # the answer may contain secrets, so it is not shown, and the cause is not chained
         raise EnvironmentFault(
-            "The AWS command line answered no credentials (AccessKeyId and SecretAccessKey).",
+            "The AWS command line returned no credentials (AccessKeyId and SecretAccessKey).",
             code="aws_credentials_missing",
             hint="Sign in first (aws sso login), or name another profile with --aws-profile.",
         ) from None

@@ -1,4 +1,4 @@
-"""Checks of this machine for running Coworlds; they change nothing."""
+"""Checks whether this machine can run Coworlds, without changing anything."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = ["Check", "Machine", "check_machine", "leftovers", "machine_versions"]
 DISTRIBUTIONS = ("coworld-cli", "coworld-runner", "coworld-core", "coworld-client")
 
 _PATIENCE = 10.0
-"""Seconds for an engine to answer; a slower one is of no use for episodes."""
+"""Seconds for an engine to answer; a slower one is too slow for episodes."""
 _REMOTE_PATIENCE = 60.0
-"""The same for one on another machine."""
+"""Seconds for an engine on another machine to answer."""
 _QUICK = 2.0
-"""Seconds for an engine to report its version where that is only additional information."""
+"""Seconds for an engine to report its version when that is only additional information."""
 
 _STATUS: Mapping[str, Literal["ok", "warn", "fail"]] = {"info": "ok", "warning": "warn", "error": "fail"}
 
@@ -44,25 +44,25 @@ _NO_ROOM = 200 * 1024**2
 _FEW_INOTIFY = 64
 _PRESSURE = Path("/proc/pressure/cpu")
 _PRESSURE_SECONDS = 0.3
-"""How long the machine is looked at."""
+"""Seconds over which CPU wait is measured."""
 _BUSY_SHARE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     status: Literal["ok", "warn", "fail"]
     message: str
-    """What was found, in at most one sentence."""
+    """The finding, in at most one sentence."""
     hint: str | None = None
     """What to do about it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What this machine has."""
+    """The state of this machine."""
 
     checks: tuple[Check, ...]
     backends: tuple[str, ...]
@@ -75,14 +75,15 @@ class Machine:
 
 
 async def check_machine(*, backends: Sequence[str] | None = None, cluster: ClusterOptions | None = None) -> Machine:
-    """Look at everything a run depends on: Python, the processors, room for files, watching them, each backend.
+    """Check everything that a run depends on: Python, processors, disk space, file watching, each backend.
 
     Args:
         backends: Names of backends; None: those of this machine.
-        cluster: Which cluster, for those that run on one.
+        cluster: The cluster, for backends that run on one.
 
     Returns:
-        A check for each, and which backends work. A backend that does not work is a warning as long as another does.
+        A result for each check, and the backends that work. A backend that does not work is only a warning if another
+        one works.
 
     Raises:
         UsageError: There is no backend of that name.
@@ -120,7 +121,7 @@ async def check_machine(*, backends: Sequence[str] | None = None, cluster: Clust
 def _made(
     names: Sequence[str] | None, cluster: ClusterOptions | None
 ) -> tuple[dict[str, Backend], dict[str, Exception]]:
-    """Backends by name, not entered, and what is wrong with those that cannot be made.
+    """Return backends by name, not entered, and the errors of those that cannot be made.
 
     Raises:
         UsageError: There is no backend of that name.
@@ -131,21 +132,21 @@ def _made(
         try:
             backend = make_backend(name, cluster=cluster)
             remote = backend.capabilities.remote
-        except Exception as error:  # anybody may have written it, and the others are looked at all the same
+        except Exception as error:  # backends may be third-party, and the others must still be checked
             if names and isinstance(error, UsageError):
                 raise
             broken[name] = error
             continue
-        # other machines are somebody else's, and are looked at when they are named
+        # backends on other machines are checked only when they are named
         if names or not remote:
             made[name] = backend
     return made, broken
 
 
 async def machine_versions() -> Mapping[str, str | None]:
-    """Versions of coworld, Python, the platform and the Docker engine; None for what is not here.
+    """Return the versions of coworld, Python, the platform and the Docker engine; None for those that are missing.
 
-    An engine that does not answer at once counts as not here.
+    An engine that does not answer within two seconds counts as missing.
     """
     found: dict[str, str | None] = {name: _version(name) for name in DISTRIBUTIONS}
     found["python"] = platform.python_version()
@@ -168,15 +169,15 @@ async def leftovers(
     force: bool = False,
     cluster: ClusterOptions | None = None,
 ) -> Sweep:
-    """Look for what killed runs left, wherever there is something to look at (see ``reaper.sweep``).
+    """Look for the leftovers of killed runs on all given backends (see ``reaper.sweep``).
 
     Args:
-        backends: Names of backends; None: those of this machine. One that cannot be reached, or is of no use, is
-            reported in ``unavailable``.
+        backends: Names of backends; None: those of this machine. One that cannot be reached or used is reported in
+            ``unavailable``.
         run_id: Only this run.
-        apply: Whether to remove.
+        apply: Whether to remove the leftovers.
         force: Whether to remove what a living runner owns, too.
-        cluster: Which cluster, for those that run on one.
+        cluster: The cluster, for backends that run on one.
 
     Raises:
         UsageError: There is no backend of that name.
@@ -206,7 +207,7 @@ def _check_python() -> Check:
 
 
 async def _check_processors() -> Check:
-    """How many processors this process may use, and whether they have anything left."""
+    """Check how many processors this process may use, and whether they are busy."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     what = f"{count} processor{'s' if count != 1 else ''}"
     before, began = _stalled_seconds(), time.monotonic()
@@ -227,7 +228,7 @@ async def _check_processors() -> Check:
 
 
 def _stalled_seconds() -> float | None:
-    """Seconds in which somebody waited for a processor, since the machine was started."""
+    """Return the seconds since boot in which some task waited for a processor; None if the kernel does not tell."""
     try:
         for line in _PRESSURE.read_text("ascii").splitlines():
             if line.startswith("some "):
@@ -254,7 +255,7 @@ def _check_temp() -> Check:
     message = f"{root} has {free / 1024**3:.1f} GiB free"
     hint = "Free some room, or set TMPDIR to a directory on another disk."
     if limits is not None and limits.f_files and limits.f_favail < 1000:
-        return Check(name="temp", status="warn", message=f"{message}, but room for hardly any more files", hint=hint)
+        return Check(name="temp", status="warn", message=f"{message}, but almost no free inodes", hint=hint)
     if free < _NO_ROOM:
         return Check(name="temp", status="fail", message=message, hint=hint)
     if free < _LITTLE_ROOM:
@@ -265,7 +266,7 @@ def _check_temp() -> Check:
 
 
 def _check_inotify() -> Check | None:
-    """Whether files can be watched; without inotify they are polled, which is a little slower."""
+    """Check whether files can be watched; without inotify they are polled, which is a little slower."""
     if sys.platform != "linux":
         return None
     try:
@@ -281,14 +282,14 @@ def _check_inotify() -> Check | None:
         return Check(
             name="inotify",
             status="warn",
-            message=f"{instances} watchers a user",
+            message=f"{instances} watchers per user",
             hint="For many parallel episodes: sysctl fs.inotify.max_user_instances=512",
         )
-    return Check(name="inotify", status="ok", message=f"{instances} watchers a user")
+    return Check(name="inotify", status="ok", message=f"{instances} watchers per user")
 
 
 async def _check_backend(name: str, backend: Backend) -> tuple[Check, ...]:
-    """What a backend says of itself: a check for each thing that one on other machines needs, else one in all."""
+    """Check one backend: a remote one gives a result for each of its requirements, a local one a single result."""
     try:
         remote = backend.capabilities.remote
         patience = _REMOTE_PATIENCE if remote else _PATIENCE
@@ -304,14 +305,14 @@ async def _check_backend(name: str, backend: Backend) -> tuple[Check, ...]:
             warnings = [issue for issue in issues if issue.severity == "warning"]
             message = "; ".join(filter(None, (engine or "works", _joined(warnings))))
             return (Check(name=name, status="ok", message=message, hint=warnings[0].hint if warnings else None),)
-    except Exception as error:  # noqa: BLE001 - anybody may have written it, and the others are looked at all the same
+    except Exception as error:  # noqa: BLE001 - backends may be third-party, and the others must still be checked
         return (_failed(name, error),)
     return (
         Check(
             name=name,
             status="fail",
             message=f"does not answer within {patience:g} s",
-            hint="See whether it can be reached." if remote else "Look at the engine's own log, or restart it.",
+            hint="Check whether it can be reached." if remote else "Look at the engine's own log, or restart it.",
         ),
     )
 
@@ -328,7 +329,7 @@ def _failed(name: str, error: Exception) -> Check:
         name=name,
         status="fail",
         message=f"its check failed: {type(error).__name__}: {error}",
-        hint="That is a mistake of its own: tell who makes it.",
+        hint="This is a bug in the backend: report it to its author.",
     )
 
 
@@ -345,6 +346,6 @@ async def _check_leftovers(working: Sequence[str], cluster: ClusterOptions | Non
     return Check(
         name="leftovers",
         status="warn",
-        message=f"{len(dead)} thing{'s' if len(dead) != 1 else ''} of {runs} killed run{'s' if runs != 1 else ''}",
+        message=f"{len(dead)} object{'s' if len(dead) != 1 else ''} of {runs} killed run{'s' if runs != 1 else ''}",
         hint="`coworld clean` lists them, `coworld clean --yes` removes them.",
     )

@@ -15,16 +15,16 @@ from .certification.record import Certification
 __all__ = ["DOCUMENT_NAMES", "DocumentName", "document_schema"]
 
 DocumentName = Literal["manifest", "episode-request", "episode", "summary", "certification", "event"]
-"""``episode``, ``summary`` and ``certification`` are the records a run leaves; ``event`` is a line of its log."""
+"""``episode``, ``summary`` and ``certification`` are the records of runs; ``event`` is a line of an event log."""
 
 DOCUMENT_NAMES: tuple[DocumentName, ...] = get_args(DocumentName)
 
 
 def document_schema(name: DocumentName) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a document.
+    """Return the JSON Schema (2020-12) of a document.
 
     Args:
-        name: Which.
+        name: Name of the document.
     """
     match name:
         case "manifest":

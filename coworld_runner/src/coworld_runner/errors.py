@@ -1,4 +1,4 @@
-"""What errors and ends come to; the tree itself, and helpers around it, are in ``coworld_core.errors``."""
+"""Codes that attribute errors and exits; the exception classes and helpers are in ``coworld_core.errors``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from coworld_core.errors import leaves, unwrapped
 __all__ = ["OWN_DOING", "PLATFORM_ENDS", "leaves", "unwrapped"]
 
 OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable", "port_taken")
-"""Codes of a ``StartError`` that is due to what was to be started."""
+"""Codes of a ``StartError`` that the unit to start caused itself."""
 PLATFORM_ENDS = ("evicted", "lost", "deadline")
-"""Ends of a unit (``Exit.reason``) that are its host's doing."""
+"""Ends of a unit (``Exit.reason``) that its platform caused."""

@@ -1,11 +1,12 @@
-"""A proxy that lets players reach named HTTPS hosts, and nothing else; and how such hosts are named.
+"""A proxy that lets players reach named HTTPS hosts and nothing else, and the syntax of host names.
 
-This file is also a program, for Python 3.9 or later without dependencies: an episode whose players may call out runs it
-beside them. Their networks are closed, so the proxy is the only way out. It answers ``CONNECT HOST:443`` for the hosts
-that its arguments name and passes on what follows as it is: TLS stays between the player and the host.
+This file is also a program, for Python 3.9 or later without dependencies. An episode whose players may reach other
+hosts runs it beside them; their networks are closed, so the proxy is their only way out. It answers
+``CONNECT HOST:443`` for the hosts that its arguments name and forwards the bytes unchanged: TLS stays between the
+player and the host.
 
-It looks names up itself and connects to what it has looked at, so that no name leads into a private network. What it
-refuses it writes to standard output, as a line of JSON for each host.
+The proxy resolves names itself and connects to the addresses that it has checked, so no name can lead into a private
+network. It writes each refusal to standard output once, as a line of JSON.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ LISTENS = 3128
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _UNICAST = ipaddress.ip_network("2000::/3")
-"""All that is handed out of IPv6; beyond it are addresses that stand for others, such as IPv4 ones."""
+"""The allocated IPv6 unicast range; other addresses may stand for different ones, such as IPv4 addresses."""
 _CONNECT_SECONDS = 20.0
 _IDLE_SECONDS = 900.0
-"""A model may think for minutes without a byte."""
+"""A model may think for minutes without sending a byte."""
 _MOST_TOLD = 100
 _MOST_EACH = 32
-"""Connections of one client at a time, so that no player takes the way out from the others."""
+"""Maximum connections of one client at a time, so that no player can block the others."""
 _CHUNK = 1 << 16
 
 
@@ -46,10 +47,10 @@ _CHUNK = 1 << 16
 
 
 def host_problem(host: str) -> str:
-    """Say why a text names no HTTPS host, and what would be right; empty if it does.
+    """Return why a text does not name an HTTPS host, and how to correct it; empty if it does.
 
     Args:
-        host: In lower case: ``api.example.com``, or ``*.example.com`` for every name below that.
+        host: The text, in lower case: ``api.example.com``, or ``*.example.com`` for every name below that.
     """
     if "://" in host or "/" in host:
         return "is a URL: give the host's name alone, as in api.example.com."
@@ -61,7 +62,7 @@ def host_problem(host: str) -> str:
     if labels[0] == "*":
         labels = labels[1:]
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        return "is no host name: give one as in api.example.com, or *.example.com for all below it."
+        return "is not a host name: give one as in api.example.com, or *.example.com for all below it."
     if len(labels) < 2:
         return "is too short: name a host with its domain, as in api.example.com."
     return ""
@@ -71,20 +72,20 @@ def _is_address(text: str) -> bool:
     try:
         ipaddress.ip_address(text.strip("[]"))
     except ValueError:
-        # a last label of digits is how addresses are written in other ways: 127.1, 0x7f.1
+        # IPv4 addresses have other notations, too: 127.1, 0x7f.1
         return bool(re.fullmatch(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*", text))
     return True
 
 
 def is_named(host: str, hosts: Iterable[str]) -> bool:
-    """Whether a list of hosts names this one."""
+    """Return whether a list of hosts names this one."""
     name = host.lower()
     name = name[:-1] if name.endswith(".") else name
     return any(name == entry or (entry.startswith("*.") and name.endswith(entry[1:])) for entry in hosts)
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the internet's: not private, loopback, link-local or standing for another."""
+    """Return whether an IP address is public: not private, loopback or link-local, and not standing for another one."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address) and (ip not in _UNICAST or ip.sixtofour or ip.teredo):
         return False
@@ -95,14 +96,14 @@ def is_public(address: str) -> bool:
 
 
 class _Refused(Exception):
-    """A host is not reached; says why."""
+    """A host that may not be reached; the message says why."""
 
 
 class Proxy(ThreadingHTTPServer):
     """The proxy's server.
 
     Args:
-        address: Where it listens.
+        address: The address to listen on.
         hosts: The hosts that may be reached.
     """
 
@@ -125,7 +126,7 @@ class Proxy(ThreadingHTTPServer):
         if before < _MOST_EACH:
             super().process_request(request, client_address)
         else:
-            self.tell(f"more than {_MOST_EACH} connections at a time", "one player does not get")
+            self.tell(f"more than {_MOST_EACH} connections at a time", "are not allowed for one player")
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -137,7 +138,7 @@ class Proxy(ThreadingHTTPServer):
                 self._open[client_address[0]] -= 1
 
     def tell(self, target: str, why: str) -> None:
-        """Write down a refusal, once."""
+        """Report a refusal, once."""
         target = re.sub(r"[^ -~]", "?", target)[:300]
         with self._lock:
             if (target, why) not in self._told and len(self._told) < _MOST_TOLD:
@@ -160,14 +161,14 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: standard output has the refusals, and there is nothing else to say."""
+        """Log nothing: standard output is for refusals only."""
 
     def do_GET(self) -> None:
-        """Say that it is ready; what needs no tunnel is refused."""
+        """Answer the health check; refuse every other plain request."""
         if self.path == "/healthz":
             self._answer(200, "ready")
         else:
-            self._refuse(self.path, "is not HTTPS, and only HTTPS passes")
+            self._refuse(self.path, "is not HTTPS, and only HTTPS is allowed")
 
     def do_CONNECT(self) -> None:
         """Open a tunnel to a named host."""
@@ -194,11 +195,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             found = socket.getaddrinfo(host, HTTPS, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise OSError(f"its name leads nowhere ({error})") from error
+            raise OSError(f"its name cannot be resolved ({error})") from error
         addresses = [str(entry[4][0]) for entry in found]
         public = [address for address in addresses if is_public(address)]
         if not public:
-            raise _Refused(f"leads to {addresses[0]}, which is no public address")
+            raise _Refused(f"leads to {addresses[0]}, which is not a public address")
         for address in public[:-1]:
             try:
                 return socket.create_connection((address, HTTPS), timeout=_CONNECT_SECONDS)
@@ -222,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _pass_on(one: socket.socket, other: socket.socket) -> None:
-    """Pass bytes in both directions until both sides have ended, or one breaks, or nothing comes for long."""
+    """Forward bytes in both directions until both sides have ended, one breaks, or both are idle for too long."""
     for end in (one, other):
         end.settimeout(_IDLE_SECONDS)
     target = {one: other, other: one}
@@ -244,7 +245,7 @@ def _pass_on(one: socket.socket, other: socket.socket) -> None:
 
 
 def main() -> None:
-    """Serve the hosts that the arguments name, until ended."""
+    """Serve the hosts that the arguments name, until killed."""
     Proxy(("", LISTENS), sys.argv[1:]).serve_forever()
 
 

@@ -1,7 +1,7 @@
-"""Many episodes of any plans: each is identified by a key and gets one line in ``episodes.jsonl`` when it ends.
+"""Plays many episodes of any plans: each has a key and gets one line in ``episodes.jsonl`` when it ends.
 
 The file is append-only and written one whole line at a time, so a killed run can resume: episodes that have a line are
-not played again, and episodes that were under way are cleaned up and played again.
+not played again, and interrupted episodes are cleaned up and played again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EpisodeListeners = Callable[[str], tuple[Listener, ...]]
 """The readers of one episode's events, by its key."""
 
 _KEEP = 1000
-"""Events kept for readers that join late; all events of many episodes might not fit into memory."""
+"""Number of events kept for readers that join late; all events of many episodes might not fit into memory."""
 _EVENTS_NAME = EpisodeLayout(Path()).events.name
 _FILES_OF_UNIT = 9
 """Open files that a unit needs: its logs, its control, its ports, the requests to it (up to 5 were seen), and the
@@ -57,7 +57,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 @dataclass(kw_only=True)
 class Tally:
-    """How many episodes there were. The outcome of each is in its row."""
+    """The numbers of episodes. The outcome of each is in its row."""
 
     kept: int = 0
     """Episodes that already had a row."""
@@ -96,19 +96,19 @@ async def run_many(
         plans: Keys and plans. A key identifies its episode for good: it must not occur twice.
         backend: An entered backend.
         workspace: The directory above the episodes' own; new or empty, unless an earlier run is resumed.
-        parallel: How many at a time, at least 1, or ``auto`` for as many as this machine can take. Fewer run at a time
-            if this process cannot open enough files, even after raising its limit.
-        options: How to run each.
+        parallel: Number of episodes at a time, at least 1, or ``auto`` for as many as this machine can take. Fewer run
+            at a time if this process cannot open enough files, even after raising its limit.
+        options: How to run each episode.
         overwrite: Whether a workspace of an earlier run may be emptied first.
         resume: Whether to resume the run in the workspace: episodes that have a row are left alone, and the leftovers
             of others are removed.
         listeners: Readers of the run's own events (one for each episode that ended).
         episode_listeners: Readers of one episode's events.
-        latest: Whether ``latest`` beside the workspace should point at it, once it has left a replay.
+        latest: Whether to point ``latest`` beside the workspace at it, once there is a replay.
         run_id: Label of the run's own events; a new one by default. Each episode has a label of its own.
 
     Returns:
-        How many there were.
+        The numbers of episodes.
 
     Raises:
         UsageError: A count below 1, or a key that occurs twice or belongs to another plan.
@@ -148,7 +148,7 @@ def open_many(
 ) -> Generator[Many]:
     """Open a workspace for many episodes, and its rows; the arguments are those of ``run_many``.
 
-    The rows are in ``episodes.jsonl`` unless the caller passes a place of its own.
+    The rows are in ``episodes.jsonl`` unless the caller passes its own ``rows``.
     """
     rows = rows if rows is not None else _RowFile(workspace.expanduser().absolute() / ROWS_NAME)
     own = rows if isinstance(rows, _RowFile) else None
@@ -205,8 +205,8 @@ class Many:
             plans: Keys and what to play.
             tally: Counts them.
             backend: An entered backend.
-            parallel: How many at a time.
-            options: How to run each.
+            parallel: Number of episodes at a time.
+            options: How to run each episode.
             episode_listeners: Readers of one episode's events.
             fatal: Errors of one episode that every other episode would have too.
             total: How many there are, if known.
@@ -287,7 +287,7 @@ class Many:
         """Remove the leftovers of a killed runner for episodes that have no row."""
 
         def warn(directory: Path, why: str) -> None:
-            message = f"What an earlier run has left of {directory.name} may still be there: {why}"
+            message = f"Leftovers of {directory.name} from an earlier run may still exist: {why}"
             self.run.bus.publish(Notice(level="warning", message=message))
 
         async def clear(directory: Path) -> None:
@@ -396,7 +396,7 @@ def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[Seat
 
 
 def _directory(key: str) -> str:
-    """The name of an episode's directory: its key, or a name derived from it if the key is not a valid name."""
+    """Return the name of an episode's directory: its key, or a name derived from it if the key is not a valid name."""
     if _PLAIN.fullmatch(key):
         return key
     begin = re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:60] or "episode"
@@ -427,9 +427,9 @@ class Rows(abc.ABC):
         """
         if self.seen[key] != _what(plan.variant, plan.seed, _seats(plan)):
             raise UsageError(
-                f"The episode {key!r} was one of other players, or with another seed or variant.",
+                f"The episode {key!r} was played by other players, or with another seed or variant.",
                 code="key_of_another_plan",
-                hint="Go on with the plans of the run that was cut short, or begin a new one in another directory.",
+                hint="Resume with the plans of the interrupted run, or start a new one in another directory.",
             )
 
     def note(self, row: EpisodeRow) -> None:

@@ -66,7 +66,7 @@ class Seat:
 
     @property
     def has_unit(self) -> bool:
-        """Whether a program of its own plays in it: no person, and no file that the game runs itself."""
+        """Whether the seat has its own program: neither a person nor a file that the game runs itself."""
         return self.runnable is not None and not (self.own is not None and self.own.hosted)
 
     @property
@@ -79,7 +79,7 @@ class Seat:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodePlan:
-    """What one episode plays."""
+    """The plan of one episode."""
 
     manifest: Manifest
     game_config: Mapping[str, Any]
@@ -107,7 +107,7 @@ class EpisodePlan:
         return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
 
     def for_episode(self, index: int) -> EpisodePlan:
-        """The plan of the n-th episode, counted from 0: an integer seed grows by the index, all else stays."""
+        """Return the plan of the n-th episode, counted from 0: the index is added to an integer seed."""
         if self.seed is None or index == 0:
             return self
         return dataclasses.replace(self, game_config={**self.game_config, "seed": self.seed + index})
@@ -124,7 +124,7 @@ class EpisodePlan:
         return self.manifest.game.player_runtime == GAME_HOSTED
 
     def startup(self, slot: int) -> Startup | None:
-        """What the bundled player of a seat serves while it is not ready to connect yet."""
+        """Return what the bundled player of a seat serves until it is ready to connect; None if it declares nothing."""
         player = self.seats[slot].player_id
         return next((entry.startup for entry in self.manifest.player if entry.id == player), None)
 
@@ -285,14 +285,14 @@ def _with_people(humans: Sequence[int], named: Sequence[PlayerRef], manifest: Ma
 
 
 def _asked(package: Package, variant: str | None, named: Sequence[PlayerRef], run: Sequence[str]) -> JobSpec:
-    """The request to play what was named."""
+    """Return the request for the named variant and players."""
     host = player_host(package).image
     bundled = {player.id: player.image if player.file is None else host for player in package.manifest.player}
     if run and named and all(player.kind in ("own", "human") for player in named):
         raise UsageError(
-            f"A command was given for player images, but {listed(dict.fromkeys(map(str, named)))} is none.",
+            f"A command was given for player images, but {listed(dict.fromkeys(map(str, named)))} is not an image.",
             code="run_without_image",
-            hint="A file is run by what it is: leave --run out.",
+            hint="The kind of a file determines how it runs: leave --run out.",
         )
     images = [
         bundled.get(player.word, player.word) if player.kind in ("bundled", "image") else host for player in named
@@ -353,7 +353,7 @@ def _with_seed(manifest: Manifest, config: Mapping[str, Any], seed: int, *, slot
     """The config with a seed.
 
     Raises:
-        UsageError: The game takes none.
+        UsageError: The game takes no seed.
     """
     seeded = {**config, "seed": seed}
     known = _object(manifest.game.config_schema.get("properties"))
@@ -367,15 +367,15 @@ def _with_seed(manifest: Manifest, config: Mapping[str, Any], seed: int, *, slot
     alike = next((name for name in known if "seed" in name.casefold()), None)
     settings = [name for name in known if name not in ("tokens", "players")]
     if alike:
-        hint = f"Its config has {alike!r}: say it in an episode request."
+        hint = f"Its config has {alike!r}: set it in an episode request."
     else:
         hint = "Leave the seed out."
-        hint += f" What its config takes, an episode request can say: {listed(settings)}." if settings else ""
+        hint += f" An episode request can set the fields of its config: {listed(settings)}." if settings else ""
     raise UsageError(f"{manifest.game.name} takes no seed: its config has none.", code="seed_unknown", hint=hint)
 
 
 def plan_for_people(plan: EpisodePlan) -> EpisodePlan:
-    """The plan with more patience for people, and without bots' names for them.
+    """Return the plan with a longer connect timeout for people, and without bots' names for them.
 
     The game waits half an hour for its players if its config schema has ``player_connect_timeout_seconds`` and the
     maximum allows it. A person's seat that the config names after a bundled player is called ``Person`` instead, also
@@ -438,7 +438,7 @@ def _brief(runnable: Runnable, own: OwnPlayer | None) -> tuple[str, str]:
 
 
 def _bundled_id(manifest: Manifest, runnable: Runnable, called: Collection[str | None]) -> str | None:
-    """The id of the bundled player that a program is. If several run the same program, the name decides, or None."""
+    """Return the id of the bundled player that runs this program; None if neither program nor name identifies one."""
     alike = [entry for entry in manifest.player if entry.as_runnable() == runnable]
     if len(alike) > 1:
         # the name of a player in several seats is numbered

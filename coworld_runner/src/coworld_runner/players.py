@@ -1,7 +1,7 @@
-"""What a person may name as a player, wherever one is named: read here and nowhere else.
+"""Parses the names of players, wherever a user gives one.
 
-A bundled player's id; a file or a directory of one's own; an image; ``llm:…``; ``recording:…``; ``random``; ``human``.
-``@N`` behind any of them but a recording stands for N seats in a row.
+A player is the id of a bundled player, the user's own file or directory, an image, ``llm:…``, ``recording:…``,
+``random`` or ``human``. The suffix ``@N`` on any of them except a recording means N seats in a row.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FORMS = "A file is ./NAME, an image has a tag: NAME:latest."
 
 @dataclass(frozen=True, kw_only=True)
 class PlayerRef:
-    """A player as it was named, and what that means."""
+    """A player as it was named, and its meaning."""
 
     word: str
     kind: Literal["bundled", "own", "image", "human"]
@@ -60,20 +60,20 @@ class PlayerRef:
 
 
 def read_players(words: Sequence[str | PlayerRef], package: Package) -> tuple[PlayerRef, ...]:
-    """Say what each word means; nothing is started, and nothing fetched.
+    """Parse the names of players; nothing is started or fetched.
 
-    A bundled player's id goes before a file of that name, which then is ``./NAME``. A bare word that is neither is
-    refused: it is no image that somebody would want to have fetched.
+    A bundled player's id takes precedence over a file of the same name, which can be named as ``./NAME``. A bare word
+    that is neither is refused: it is unlikely to be an image that the user wants to fetch.
 
     Args:
-        words: What was named, in the order of the seats; files are looked for from the current directory.
+        words: The names, in the order of the seats; files are relative to the current directory.
         package: The Coworld.
 
     Returns:
-        One for each seat that was spoken of, ``@N`` written out.
+        One player for each named seat, with ``@N`` expanded.
 
     Raises:
-        UsageError: There is no such player, or what is in the file cannot be run.
+        UsageError: There is no such player, or the file cannot be run.
     """
     found: dict[str, PlayerRef] = {}
     players: list[PlayerRef] = []
@@ -89,29 +89,29 @@ def read_players(words: Sequence[str | PlayerRef], package: Package) -> tuple[Pl
 
 
 def player_host(package: Package) -> Runnable:
-    """What a file of one's own runs in: the package's own player image, one with Python if there is such.
+    """Return the program whose image runs the user's own files: a player's or the game's, preferably with Python.
 
-    Of images whose directory on this machine is known, where any is.
+    If the build context of any of these images is known, only such images are considered.
     """
     known = _programs(package.manifest)
     return _with_python([runnable for runnable in known if runnable.image in package.contexts] or known)
 
 
 def manifest_host(manifest: Manifest) -> Runnable:
-    """What a file of one's own runs in, where a package is only its manifest."""
+    """Return the program whose image runs the user's own files, if only the package's manifest is known."""
     return _with_python(_programs(manifest))
 
 
 def seat_files(own: OwnPlayer, seat: Runnable, host: Runnable) -> tuple[Runnable, OwnPlayer]:
-    """A file of one's own in a seat: how it is run there, with Python as its host calls it.
+    """Return how the user's own file runs in a seat, with the name of the Python interpreter that its host uses.
 
     Args:
         own: The file or directory.
         seat: A player of the image that it runs in.
-        host: As ``player_host`` gives it.
+        host: The result of ``player_host``.
     """
     python = host.run[0] if host.run and Path(host.run[0]).name.startswith("python") else "python3"
-    # whoever names the program names all of it: the bundled player's variables were for another one
+    # the bundled player's variables are dropped, because they were meant for another program
     return seat.model_copy(update={"run": own.shown(), "env": {}}), dataclasses.replace(own, python=python)
 
 
@@ -125,7 +125,7 @@ def _with_python(known: list[Runnable]) -> Runnable:
 
 
 def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend: Backend) -> tuple[str, ...]:
-    """What files and directories of one's own run in, in a line each; none on a backend without images."""
+    """Describe what the user's own files and directories run in, one line each; none on a backend without images."""
     if not backend.capabilities.images:
         return ()
     host = player_host(package).image
@@ -141,13 +141,13 @@ def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend
 
 def _counted(word: str) -> tuple[str, int]:
     match = _REPEATED.fullmatch(word)
-    # what follows a recording is whose actions are meant
+    # in a recording, the part after the @ says whose actions are replayed
     if match is None or word.startswith(RECORDING) or Path(word).exists():
         return word, 1
     count = int(match["count"])
     if count < 1:
         raise UsageError(
-            f"{word!r} is a player in no seat at all.",
+            f"{word!r} gives the player no seat.",
             code="bad_count",
             hint=f"Leave it out, or write {match['word']}@2 for two seats.",
         )
@@ -175,7 +175,7 @@ def _read(word: str, package: Package) -> PlayerRef:
 
 def _random_player(manifest: Manifest) -> OwnPlayer:
     protocol = manifest.game.protocols.player
-    # what stands elsewhere may say so, and else the player does when it is spoken to
+    # a protocol that is only linked may still be ours; if not, the player reports it when it connects
     if protocol.type == "text" and PROTOCOL not in protocol.value:
         raise UsageError(
             f"{RANDOM!r} plays games that speak {PROTOCOL} and say with it what is legal; {manifest.game.name} speaks "
@@ -189,7 +189,7 @@ def _random_player(manifest: Manifest) -> OwnPlayer:
 
 
 def is_player_path(word: str) -> bool:
-    """Whether a word names a file or a directory, or what is read as one, and no image."""
+    """Return whether a word names a file, a directory, or a source that is read like one, rather than an image."""
     if word.startswith(("./", "../", "/", "~", LLM, RECORDING)) or word in (".", "..") or word.endswith((".py", "/")):
         return True
     try:
@@ -199,11 +199,11 @@ def is_player_path(word: str) -> bool:
 
 
 def _is_bare(word: str) -> bool:
-    """Whether a word is a name and nothing more: no registry, path, tag or digest."""
+    """Return whether a word is only a name, without registry, path, tag or digest."""
     try:
         reference = ImageRef.parse(word)
     except ImageError:
-        # what is no image either is said where images are
+        # invalid image references are reported where images are resolved
         return False
     return reference.kind == "local" and "/" not in word and not reference.tag and not reference.digest
 

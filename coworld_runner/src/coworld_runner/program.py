@@ -1,4 +1,4 @@
-"""Run one program with read-only inputs, separate outputs, a deadline, and an outcome that says how it went.
+"""Runs one program with read-only inputs, separate outputs, a deadline, and a recorded outcome.
 
 Every program that is neither a game nor a player runs this way: replay viewers, reporters, graders, diagnosers.
 ``run_program`` runs one to its end; ``open_program`` keeps one that serves requests running while a context is open.
@@ -59,7 +59,7 @@ Given = Path | Callable[[Path], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What to run, with which inputs and rules. A backend refuses rules that it cannot enforce."""
+    """A program to run, with its inputs and limits. A backend refuses limits that it cannot enforce."""
 
     name: str
     """A plain name, used for the unit and its logs."""
@@ -94,14 +94,14 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramOptions:
-    """How a program is run to its end. Times are seconds."""
+    """How to run a program to its end. Times are in seconds."""
 
     timeout: float = 3600.0
     """The overall deadline, from the beginning to the program's end."""
     stop_grace: float = 5.0
-    """Between TERM and KILL at the deadline."""
+    """Time between TERM and KILL at the deadline."""
     collect_timeout: float = 300.0
-    """For fetching the required outputs, and again for the others."""
+    """Time for fetching the required outputs, and again for the others."""
     file_bytes: int = 200 * MEBIBYTE
     """Size limit of each output."""
     total_bytes: int = 1024 * MEBIBYTE
@@ -110,7 +110,7 @@ class ProgramOptions:
 
 @dataclass(frozen=True)
 class RunningProgram:
-    """A program while it runs."""
+    """A running program."""
 
     run_id: str
     unit: Unit
@@ -119,13 +119,13 @@ class RunningProgram:
 
     @property
     def place(self) -> Placement:
-        """Its placement, as the program sees it."""
+        """The latest placement that the program got."""
         return self._places[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramOutcome:
-    """How a program went, and what it left behind."""
+    """How a program ended, and the files that it left."""
 
     run_id: str
     directory: Path
@@ -139,7 +139,7 @@ class ProgramOutcome:
     log_tail: str
     """The last lines of its logs."""
     warnings: tuple[str, ...]
-    """Remarks that are no fault: what was not kept, and why."""
+    """Remarks that are not faults: files that were not kept, and why."""
     seconds: float
     """Duration of the whole run."""
 
@@ -268,7 +268,7 @@ async def run_program(
         run_id: The run's label; a new one by default.
 
     Returns:
-        How it went. Failures of the program, and its loss by the platform, are recorded there and never raised.
+        The outcome. Failures of the program, and its loss by the platform, are recorded there and never raised.
 
     Raises:
         WorkspaceError: The directory is not fresh or not writable; nothing was started.

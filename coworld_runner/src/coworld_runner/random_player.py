@@ -1,7 +1,7 @@
-"""The player `random`: any legal action, or where a game lists none, any that its type allows.
+"""The player `random`: it plays any legal action or, if the game lists none, any action that its type allows.
 
-A program of its own, which needs Python and websockets and nothing of ours: whatever image a game's players run in,
-this file runs there. `rollout` uses what it chooses by.
+This file is also a program that needs only Python and websockets, so it runs in any image that a game's players run in.
+`rollout` uses its functions.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import time
 from typing import Any
 
 RANDOM = "random"
-"""The word for it, wherever players and policies are named."""
+"""The name of this player, wherever players and policies are named."""
 
 PROTOCOL = "coworld.seat/1"
 MOST_DEPTH = 6
 
 
 def choose(legal: Any, schema: Any, rng: random.Random) -> Any:
-    """An action: one of `legal`, or where that is None, one by the JSON Schema of actions."""
+    """Return one of the legal actions or, if `legal` is None, an action that the JSON Schema of actions allows."""
     return sample(schema, rng) if legal is None else rng.choice(legal)
 
 
 def sample(schema: Any, rng: random.Random) -> Any:
-    """A value that a JSON Schema allows, as far as types, bounds and choices say it."""
+    """Return a random value that matches the types, bounds and choices of a JSON Schema."""
     return _sampled(schema, schema, rng, 0)
 
 
 def resolved(schema: Any, root: Any) -> dict[str, Any]:
-    """A part of a JSON Schema, where it stands; `{}` where there is none."""
+    """Follow the `$ref`s of a part of a JSON Schema; `{}` if there is no object at the end."""
     while isinstance(schema, dict) and "$ref" in schema:
         target: Any = root
         for part in str(schema["$ref"]).lstrip("#/").split("/"):  # pyright: ignore[reportUnknownArgumentType]
@@ -89,7 +89,10 @@ def _list(known: dict[str, Any], root: Any, rng: random.Random, depth: int) -> l
 
 
 def _bounds(known: dict[str, Any], step: int) -> tuple[float, float]:
-    """The least and the greatest number; what is open goes a hundred from what is not."""
+    """Return the smallest and the largest number, for integers (``step`` 1) in units of ``multipleOf``.
+
+    An open maximum is the minimum plus 100; an open minimum is 0 or, if that is lower, the maximum minus 100.
+    """
     by = known.get("multipleOf", 1) if step else 1
     least = known.get("minimum", known["exclusiveMinimum"] + step if "exclusiveMinimum" in known else None)
     most = known.get("maximum", known["exclusiveMaximum"] - step if "exclusiveMaximum" in known else None)
@@ -102,7 +105,7 @@ def _bounds(known: dict[str, Any], step: int) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Play the seat whose address the environment has; the exit code is 0 when the game is over."""
+    """Play the seat whose address is in the environment; the exit code is 0 when the game is over."""
     from websockets.exceptions import ConnectionClosedOK
 
     url = os.environ.get("COWORLD_PLAYER_WS_URL") or os.environ.get("COGAMES_ENGINE_WS_URL")
@@ -142,7 +145,7 @@ def _play(socket: Any, rng: random.Random) -> int:
                 if said.get("your_turn"):
                     _act(socket, said["tick"], choose(said.get("legal"), schema, rng))
             case "refused":
-                # There is time for another, which may be luckier; not where this tick is over.
+                # Try another action while there is time; an action that was too late belongs to a tick that is over.
                 if said.get("legal") or "late" not in str(said.get("reason")):
                     time.sleep(0.01)
                     _act(socket, said["tick"], choose(said.get("legal"), schema, rng))

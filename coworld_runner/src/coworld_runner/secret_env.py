@@ -1,4 +1,4 @@
-"""Secrets for players: read from this process's environment or from a file, so that no command line shows them."""
+"""Secrets for players, read from this process's environment or from a file, so that they appear on no command line."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class SecretEnv:
-    """Secrets by the name of their variable."""
+    """Secrets by variable name."""
 
     values: Mapping[str, str] = field(repr=False)
     exposed: tuple[str, ...] = ()
-    """Names whose values stood on the command line, where process lists, shell history and CI logs show them."""
+    """Names whose values were given on the command line, where process lists, shell history and CI logs show them."""
 
 
 def read_secret_env(
     items: Sequence[str] = (), *, files: Sequence[Path] = (), environment: Mapping[str, str]
 ) -> SecretEnv:
-    """Gather secrets.
+    """Read secrets from arguments and files.
 
     Args:
-        items: ``NAME``, whose value is taken from ``environment``, or ``NAME=VALUE``. They win over the files.
-        files: Files with a ``NAME=VALUE`` or ``NAME`` a line. Empty lines and lines that begin with ``#`` do not
-            count; quotes around a whole value are taken off; nothing in a value is expanded. A later file wins.
-        environment: Where the values of bare names are.
+        items: ``NAME``, whose value is taken from ``environment``, or ``NAME=VALUE``. They take precedence over files.
+        files: Files with one ``NAME=VALUE`` or ``NAME`` per line. Empty lines and lines that begin with ``#`` are
+            ignored, quotes around a whole value are removed, and values are not expanded. Later files take precedence.
+        environment: The variables to look bare names up in.
 
     Raises:
-        UsageError: A name cannot be a variable's or belongs to the runner, a value is nowhere, a file cannot be read.
+        UsageError: A name is invalid or reserved for the runner, a value is missing, or a file cannot be read.
     """
     values: dict[str, str] = {}
     for file in files:
@@ -55,7 +55,7 @@ def read_secret_env(
 
 
 def _lines(file: Path) -> list[str]:
-    """The lines of a file, those without meaning blanked so that the others keep their numbers."""
+    """Return the lines of a file without a leading ``export``, with comments blanked to keep the line numbers."""
     try:
         with file.expanduser().open("rb") as opened:
             data = opened.read(_MAX_BYTES + 1)
@@ -74,13 +74,13 @@ def _lines(file: Path) -> list[str]:
 
 
 def _split(item: str, environment: Mapping[str, str], where: str) -> tuple[str, str]:
-    """Name and value of an item; a blank line of a file has neither."""
+    """Return name and value of an item; both are empty for a blank line of a file."""
     if not item and where != "--secret-env":
         return "", ""
     name, given, value = item.partition("=")
     name = name.strip()
     if not _NAME.fullmatch(name):
-        # never the item itself: what was meant as a value may stand where the name should
+        # never show the item itself: a secret value may be in the place of the name
         raise UsageError(
             f"{where}: there is no name of an environment variable before the `=`."
             if given

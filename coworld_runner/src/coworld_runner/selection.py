@@ -1,4 +1,4 @@
-"""Which backend runs a package, and why."""
+"""Selects the backend that runs a package."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class BackendChoice:
-    """A backend's name, and why it was taken."""
+    """A backend's name, and the reason for choosing it."""
 
     name: str
     reason: str
 
 
 def runs_as_processes(package: Package) -> str:
-    """Why a package cannot run as local processes; empty when it can."""
+    """Return why a package cannot run as local processes; empty if it can."""
     runnables: Iterable[tuple[str, Runnable]] = [
         ("the game", package.manifest.game.runnable),
         *((f"player {entry.id!r}", entry.as_runnable()) for entry in package.manifest.player if entry.file is None),
@@ -48,12 +48,13 @@ def runs_as_processes(package: Package) -> str:
 
 
 async def choose_backend(name: str, package: Package) -> BackendChoice:
-    """Decide for ``auto``, which is one of ours; take any other name as it is.
+    """Choose between Docker and local processes for ``auto``; keep any other name.
 
-    A package fetched from elsewhere never becomes local processes by itself: those are for code you trust. A template
-    has no images, so it runs as processes. A built package runs on Docker where an engine answers and holds the game's
-    image, else as processes where it can. Where sources have changed since the images were built, it runs as processes
-    too, so that today's code is played; where that cannot be, the reason says what has changed.
+    For ``auto``, a fetched package never runs as local processes, which are for trusted code. A package that cannot run
+    as processes uses Docker. A template has no images, so it runs as processes. A built package runs on Docker if an
+    engine answers and has the game's image, otherwise as processes. If sources have changed since the images were
+    built, it runs as processes, too, so that the current code is played; if it cannot, the reason says what has
+    changed.
     """
     changed = await anyio.to_thread.run_sync(changed_since_build, package)
     stale = f"{changed} has changed since the images were built; `coworld build`, or --build, brings them up to date"
@@ -81,16 +82,16 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
 
 
 def make_backend(name: str, package: Package | None = None, *, cluster: ClusterOptions | None = None) -> Backend:
-    """A backend, not yet entered; its module is imported only now.
+    """Create a backend without entering it; its module is imported only now.
 
     Args:
-        name: Which of those that are installed.
-        package: What is to run there, for a backend that needs its build contexts.
-        cluster: Which cluster, for one that runs on a cluster.
+        name: Name of an installed backend.
+        package: The package to run, for a backend that needs its build contexts.
+        cluster: The cluster, for a backend that runs on one.
 
     Raises:
         UsageError: There is no backend of that name.
-        BackendUnavailable: What is installed under that name cannot be used.
+        BackendUnavailable: The backend installed under that name cannot be used.
     """
     contexts: Mapping[str, Path] = package.contexts if package is not None else {}
     return find_backend(name)(BackendOptions(contexts=contexts, cluster=cluster or ClusterOptions()))
@@ -100,7 +101,7 @@ def make_backend(name: str, package: Package | None = None, *, cluster: ClusterO
 async def open_backend(
     name: str, package: Package, *, cluster: ClusterOptions | None = None
 ) -> AsyncGenerator[tuple[Backend, BackendChoice]]:
-    """An entered backend for a package, and why it was taken."""
+    """Open a backend for a package; yields the entered backend and the reason for choosing it."""
     choice = await choose_backend(name, package)
     async with make_backend(choice.name, package, cluster=cluster) as backend:
         yield backend, choice

@@ -1,4 +1,4 @@
-"""The services that players call, as the names of the secrets say that they are handed."""
+"""Infers the services that players call from the names of their secrets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .https_proxy import HTTPS, host_problem
 __all__ = ["CalledServices", "called_services"]
 
 _ACCESS = re.compile(r"_(KEY|TOKEN)(_BEDROCK)?$")
-"""Endings of the names of variables that give a program access to a service."""
+"""Suffixes of variables that give a program access to a service."""
 _ADDRESS = re.compile(r"_(BASE_URL|API_BASE)$")
-"""Endings of the names of variables that say where a service is."""
+"""Suffixes of variables that contain a service's address."""
 _HOSTS = {
     "ANTHROPIC": "api.anthropic.com",
     "DEEPSEEK": "api.deepseek.com",
@@ -24,29 +24,29 @@ _HOSTS = {
     "OPENAI": "api.openai.com",
     "OPENROUTER": "openrouter.ai",
 }
-"""Where services are, by what is in the names of their variables."""
+"""Hosts of services, by a word in the names of their variables."""
 _BEDROCK = "USE_BEDROCK"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalledServices:
-    """What players are handed to call services with, and where these are."""
+    """The services that players can call, and their addresses."""
 
     secrets: tuple[str, ...] = ()
-    """What they are handed, in words; empty: nothing that means a service."""
+    """The secrets that give access to services, in words; empty: there are none."""
     hosts: tuple[str, ...] = ()
-    """Hosts that HTTPS reaches."""
+    """Hosts that are reached by HTTPS."""
     unlisted: tuple[str, ...] = ()
-    """Addresses that no list of HTTPS hosts can hold: another port, another protocol, or no public name."""
+    """Addresses that a list of HTTPS hosts cannot contain: another port, another protocol, or no public name."""
     unknown: bool = False
-    """Whether it is unknown where one of them is."""
+    """Whether the address of some service is unknown."""
 
 
 def called_services(secrets: Mapping[str, str]) -> CalledServices:
-    """Tell which services players are to call.
+    """Infer the services that players can call.
 
     Args:
-        secrets: Their secrets. Of the values, only regions and addresses are looked at.
+        secrets: Their secrets. Only the values of addresses, regions and ``USE_BEDROCK`` are read.
     """
     names = {name.upper(): value for name, value in secrets.items()}
     addresses = {_ADDRESS.sub("", name): url for name, url in names.items() if _ADDRESS.search(name)}
@@ -75,12 +75,12 @@ def called_services(secrets: Mapping[str, str]) -> CalledServices:
 
 
 def _host(url: str) -> tuple[str, bool]:
-    """The host of a service, with its port where that is not HTTPS's own; and whether a list of hosts can hold it."""
+    """Return a service's host, or its address if that is not HTTPS; and whether a list of hosts can contain it."""
     try:
         parts = urlsplit(url if "://" in url else f"https://{url}")
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        return "an address that is no URL", False
+        return "an address that is not a URL", False
     if parts.scheme == "https" and port in (None, HTTPS) and not host_problem(host):
         return host, True
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}", False

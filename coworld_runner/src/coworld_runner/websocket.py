@@ -1,7 +1,7 @@
-"""Websockets to games: straight to the address that was asked for, wherever the game would rather have us go.
+"""Websockets to games, which connect only to the given address and follow no redirects.
 
-A game in a closed network that redirects its viewers would otherwise have the runner, which is in no such network, call
-whomever it names, with whatever it has to say in the query.
+A game in a closed network could otherwise use a redirect to make the runner, which is not in that network, send data of
+the game's choice to any host.
 """
 
 from __future__ import annotations
@@ -17,42 +17,44 @@ from coworld_core.terminal import strip_controls
 __all__ = ["MESSAGE_LIMIT", "game_socket", "hear", "words_of"]
 
 MESSAGE_LIMIT = 256 * 1024 * 1024
-"""Bytes of one viewer message; a whole replay may come as one."""
+"""Maximum bytes of one viewer message; a whole replay may be one message."""
 
 
 class _Straight(connect):
     def process_redirect(self, exc: Exception) -> Exception | str:
-        """Follow none: what it answered is what comes of it."""
+        """Follow no redirect: report the response itself."""
         return exc
 
 
 def game_socket(address: str, target: str, **options: Any) -> connect:
-    """A connection to a game, as an async context manager.
+    """Connect to a game; returns an async context manager.
 
     Args:
         address: ``host:port``.
         target: Path and query.
-        options: More of ``websockets.asyncio.client.connect``.
+        options: Further options of ``websockets.asyncio.client.connect``.
 
     Raises:
-        InvalidHandshake, OSError, EOFError, TimeoutError: On entering: it lets nobody in. A redirect is an
+        InvalidHandshake, OSError, EOFError, TimeoutError: On entering: the connection failed. A redirect raises
             ``InvalidStatus``.
     """
     options.setdefault("max_size", MESSAGE_LIMIT)
-    # never through a proxy: the address is this machine's own
+    # never through a proxy: the address is on this machine
     return _Straight(f"ws://{address}{target}", proxy=None, **options)
 
 
 async def hear(socket: ClientConnection) -> str:
-    """Wait for a message, of which no more than ``max_size`` is read, and say how long it is; empty if it is empty.
+    """Wait for a message and return its length in words; an empty string for an empty message.
+
+    A message longer than ``max_size`` is not read to its end.
 
     Raises:
-        ConnectionClosed: It is closed without one.
+        ConnectionClosed: The connection is closed without a message.
     """
     try:
         message = await socket.recv()
     except ConnectionClosed as error:
-        # what is announced as longer is a message all the same: the rest was not waited for
+        # a message that is too long still counts as one, although it was not read
         if error.sent is None or error.sent.code != CloseCode.MESSAGE_TOO_BIG or error.rcvd_then_sent:
             raise
         return "more bytes than are read"
@@ -60,5 +62,5 @@ async def hear(socket: ClientConnection) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """Why a connection failed, in one line: the reason for a close is in the game's own words."""
+    """Return why a connection failed, in one line, without control sequences: a close reason is the game's own text."""
     return " ".join(strip_controls(str(error)).split()) or type(error).__name__

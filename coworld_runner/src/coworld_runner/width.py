@@ -1,4 +1,4 @@
-"""How many episodes are played at a time: as many as were asked for, or as many as the machine is seen to bear."""
+"""The number of episodes played at a time: a fixed number, or as many as the machine turns out to support."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from coworld_core.errors import UsageError
 __all__ = ["Parallel", "Width", "require_parallel"]
 
 Parallel = int | Literal["auto"]
-"""Episodes at a time; ``auto``: as many as the machine bears."""
+"""Number of episodes at a time; ``auto``: as many as the machine supports."""
 
 _ELSEWHERE = 8
-"""At a time on another machine or a cluster, whose load cannot be seen; what has no room there waits."""
+"""Episodes at a time on another machine or a cluster, whose load cannot be measured; surplus units wait there."""
 _MOST = 4
-"""For each processor: programs that mostly wait take little of one, but they take memory."""
+"""Maximum episodes per processor: programs that mostly wait use little processor time, but they use memory."""
 _IDLE = 0.25
-"""Share of the processors' time that must have been left over for one more at a time."""
+"""Share of the processors' time that must have been idle before the number is increased."""
 
 
 def require_parallel(parallel: Parallel) -> None:
-    """Refuse what is no number of episodes at a time.
+    """Check a number of episodes at a time.
 
     Raises:
-        UsageError: It is below 1.
+        UsageError: The number is below 1.
     """
     if parallel != "auto" and parallel < 1:
         raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
 
 
 class Width:
-    """Lets so many episodes begin as may be played at a time.
+    """Limits the number of episodes that are played at a time.
 
-    ``auto`` begins with one for each processor. When as many have ended as are played at a time, none was short of
-    processors and time of theirs was left over, there is one more; with each that was short there is one less.
+    ``auto`` starts with one episode per processor. An episode that was short of processors reduces the number by one.
+    When as many episodes in a row as are played at a time were not short, and the processors were idle enough, the
+    number grows by one. On another machine, ``auto`` is a fixed number.
 
     Args:
-        parallel: How many, or ``auto``.
+        parallel: The number of episodes, or ``auto``.
         remote: Whether they are played on another machine.
     """
 
@@ -55,19 +56,19 @@ class Width:
 
     @property
     def now(self) -> int:
-        """How many at a time at present."""
+        """The current number of episodes at a time."""
         return int(self._limiter.total_tokens)
 
     async def take(self, index: int) -> None:
-        """Wait until one more may begin, which is known by its number."""
+        """Wait until the episode with this index may start."""
         await self._limiter.acquire_on_behalf_of(index)
 
     def give_back(self, index: int, row: EpisodeRow | None = None) -> None:
-        """One has ended, or did not begin.
+        """Record that an episode has ended or was not started.
 
         Args:
-            index: Its number.
-            row: What came of it, if it was played.
+            index: Its index.
+            row: Its row, if it was played.
         """
         if self._adapts and row is not None:
             self._learn(starved=bool(row.starved))
@@ -88,7 +89,7 @@ class Width:
 
 
 def _processor_times() -> tuple[float, float]:
-    """Seconds that the machine's processors were idle, and had in all."""
+    """Return the idle seconds and the total seconds of the machine's processors."""
     import psutil
 
     times = psutil.cpu_times()

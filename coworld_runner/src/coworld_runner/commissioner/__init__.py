@@ -1,6 +1,6 @@
-"""Commissioners, hosted: their program is started on a backend and spoken to over its socket.
+"""Hosts commissioners: starts their program on a backend and talks to it over a websocket.
 
-What they say is read in ``coworld_core.commissioner``; what it comes to is not known here.
+``coworld_core.commissioner`` parses their messages; this package does not interpret them.
 """
 
 from __future__ import annotations

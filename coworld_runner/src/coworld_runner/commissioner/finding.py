@@ -1,4 +1,4 @@
-"""Which commissioner is meant."""
+"""Finds the commissioner that a user names."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["FoundCommissioner", "declared_commissioner", "find_commissioner"]
 
 @dataclass(frozen=True, kw_only=True)
 class FoundCommissioner:
-    """A commissioner, and how it is run."""
+    """A commissioner, and how to run it."""
 
     name: str
-    """As it was asked for; its id where the manifest has it."""
+    """The name it was requested by; its id if it is in the manifest."""
     runnable: Runnable
 
 
 def declared_commissioner(manifest: Manifest, id: str) -> FoundCommissioner:
-    """The commissioner of a manifest that has this id.
+    """Return the commissioner of a manifest with this id.
 
     Raises:
-        UsageError: There is none (code ``unknown_commissioner``).
+        UsageError: Code ``unknown_commissioner``: there is none.
     """
     for entry in manifest.commissioner:
         if entry.id == id:
@@ -42,15 +42,15 @@ def declared_commissioner(manifest: Manifest, id: str) -> FoundCommissioner:
 
 
 def find_commissioner(package: Package, word: str = "") -> FoundCommissioner:
-    """The commissioner that is meant.
+    """Find a commissioner by what the user named.
 
     Args:
         package: The Coworld.
-        word: The id of one in its manifest; an image, which has its own command; or a command with arguments, which is
-            run in an image of the package that has Python. Empty: the only one in the manifest.
+        word: The id of a commissioner in the manifest; an image, which has its own command; or a command with
+            arguments, which runs in an image of the package that has Python. Empty: the only one in the manifest.
 
     Raises:
-        UsageError: There is none, more than one where none was named, or nothing that the word could mean.
+        UsageError: ``word`` is empty and the manifest has no commissioner or several, or ``word`` matches nothing.
     """
     known = [entry.id for entry in package.manifest.commissioner]
     game = package.manifest.game.name
@@ -68,7 +68,7 @@ def find_commissioner(package: Package, word: str = "") -> FoundCommissioner:
     try:
         argv = tuple(shlex.split(name))
     except ValueError as error:
-        raise UsageError(f"{name!r} is no command: {error}.", code="unknown_commissioner") from None
+        raise UsageError(f"{name!r} is not a command: {error}.", code="unknown_commissioner") from None
     if len(argv) > 1:
         runnable = Runnable(type="commissioner", image=player_host(package).image, run=argv)
     elif ":" in name or "/" in name or "@" in name:

@@ -1,4 +1,4 @@
-"""A commissioner's program while it is needed, and conversations with it, each of which ends in time."""
+"""Runs a commissioner's program while it is needed, and holds conversations with it, each with timeouts."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ _Answer = TypeVar("_Answer", bound=CommissionerMessage)
 
 @dataclass(frozen=True, kw_only=True)
 class CommissionerOptions:
-    """How a commissioner is run. Times are seconds."""
+    """How to run a commissioner. Times are in seconds."""
 
     start_timeout: float = 30.0
-    """For its program to answer ``/healthz``."""
+    """Time for its program to answer ``/healthz``."""
     reply_timeout: float = 120.0
-    """For what it is to say next; the time in which episodes are played is not its own."""
+    """Time for each of its messages; time spent playing episodes does not count."""
     ping_timeout: float = 30.0
-    """For its answer to a ping."""
+    """Time to answer a ping."""
     message_bytes: int = 64 * 1024 * 1024
-    """What one of its messages may have."""
+    """Maximum size of one of its messages."""
     stop_grace: float = 5.0
-    """Between TERM and KILL."""
+    """Time between TERM and KILL."""
     limits: Limits = field(default_factory=lambda: EpisodeOptions().game_limits)
-    """Defaults that a backend cannot enforce are dropped."""
+    """Resource limits; defaults that a backend cannot enforce are dropped."""
 
 
 class CommissionerSocket:
-    """One conversation.
+    """One conversation with a commissioner.
 
-    Every method raises ``CommissionerError`` with one of these codes, or ``BackendError`` (``commissioner_lost``) where
-    the platform took the program away:
+    Every method raises ``CommissionerError`` with one of these codes, or ``BackendError`` (``commissioner_lost``) if
+    the platform stopped the program:
 
-    * ``commissioner_silent``: it said nothing in time, or answered no ping.
-    * ``commissioner_gone``: it hung up, or ended.
-    * ``commissioner_oversized``: a message is longer than may be.
-    * ``commissioner_nonsense``: a message is none that is known, or none that has its place here.
+    * ``commissioner_silent``: it did not reply in time or did not answer a ping.
+    * ``commissioner_gone``: it closed the connection or exited.
+    * ``commissioner_oversized``: a message is too long.
+    * ``commissioner_nonsense``: a message is unknown or not allowed at this point.
     """
 
     def __init__(self, connection: ClientConnection, unit: Unit, options: CommissionerOptions) -> None:
@@ -69,31 +69,31 @@ class CommissionerSocket:
         self._options = options
 
     async def tell(self, message: HostMessage) -> None:
-        """Say something."""
+        """Send a message."""
         try:
             with anyio.fail_after(self._options.reply_timeout):
                 await self._connection.send(message.model_dump_json())
         except TimeoutError:
-            raise self._silent("has taken nothing in") from None
+            raise self._silent("has accepted no message") from None
         except ConnectionClosed as error:
             raise await self._gone(error) from error
 
     async def hear(self) -> CommissionerMessage:
-        """Wait for what it says next."""
+        """Wait for its next message."""
         try:
             with anyio.fail_after(self._options.reply_timeout):
                 text = await self._connection.recv()
         except TimeoutError:
-            raise self._silent("has said nothing") from None
+            raise self._silent("has sent nothing") from None
         except ConnectionClosed as error:
             raise await self._gone(error) from error
         return read_commissioner_message(text)
 
     async def ask(self, request: HostMessage, answer: type[_Answer]) -> _Answer:
-        """Say something, and wait for the answer to it."""
+        """Send a request and wait for its answer."""
         await self.tell(request)
         while isinstance(heard := await self.hear(), EpisodeCancel):
-            pass  # nothing is under way
+            pass  # no episode is running, so there is nothing to cancel
         if not isinstance(heard, answer):
             raise misplaced(heard, request)
         return heard
@@ -115,25 +115,25 @@ class CommissionerSocket:
                 code="commissioner_silent",
             )
         exit = None
-        # who hangs up usually ends; how says more than that it hung up
+        # a program that disconnects usually exits; its exit says more than the disconnection
         with anyio.move_on_after(1.0):
             exit = await self._unit.wait()
         if exit is not None and exit.reason in PLATFORM_ENDS:
             return BackendError(f"The commissioner {exit}.", code="commissioner_lost", hint="Run it again.")
         return CommissionerError(
-            f"The commissioner {exit}." if exit is not None else f"The commissioner has hung up: {words_of(error)}.",
+            f"The commissioner {exit}." if exit is not None else f"The commissioner disconnected: {words_of(error)}.",
             code="commissioner_gone",
             context={"log_tail": await self._unit.log_tail()},
         )
 
 
 def misplaced(heard: CommissionerMessage, request: HostMessage) -> CommissionerError:
-    """What was said has no place after what it was asked."""
+    """Return the error for a message that is not allowed after this request."""
     return CommissionerError(f"The commissioner said {heard.type} after {request.type}.", code="commissioner_nonsense")
 
 
 class Commissioner:
-    """A commissioner whose program runs."""
+    """A commissioner whose program is running."""
 
     def __init__(self, unit: Unit, options: CommissionerOptions) -> None:
         self.unit = unit
@@ -144,7 +144,7 @@ class Commissioner:
         """Open a conversation, and end it on leaving.
 
         Raises:
-            CommissionerError: Code ``commissioner_gone``: it lets nobody in.
+            CommissionerError: Code ``commissioner_gone``: it does not accept the connection.
         """
         options = self._options
         try:
@@ -159,7 +159,7 @@ class Commissioner:
             )
         except (InvalidHandshake, InvalidMessage, OSError, EOFError) as error:
             raise CommissionerError(
-                f"The commissioner lets nobody in at /round: {words_of(error)}.",
+                f"The commissioner does not accept connections at /round: {words_of(error)}.",
                 code="commissioner_gone",
                 context={"log_tail": await self.unit.log_tail()},
             ) from error
@@ -182,18 +182,18 @@ async def open_commissioner(
     """Start the program of a commissioner, and stop it on leaving.
 
     Args:
-        found: Which one.
+        found: The commissioner.
         backend: An entered backend.
-        publish: Where events go.
+        publish: Receives events.
         options: How to run it.
-        run_id: The label of what is run, as in ``open_program``.
+        run_id: The label of the program, as in ``open_program``.
 
     Yields:
-        It, once it answers.
+        The commissioner, once it answers ``/healthz``.
 
     Raises:
-        CommissionerError: Code ``commissioner_never_started``: it ended, or did not answer in time.
-        ImageError: The image is not to be had.
+        CommissionerError: Code ``commissioner_never_started``: it exited, or did not answer in time.
+        ImageError: The image is not available.
         EnvironmentFault: The machine or the engine failed.
     """
     options = options or CommissionerOptions()

@@ -1,7 +1,7 @@
-"""Measuring players by playing: the blocks of a design as episodes, until there is enough evidence.
+"""Measures players by playing the blocks of a design as episodes until there is enough evidence.
 
-``many`` plays them and ``coworld_core.evaluation`` says what they come to; here is only what lies between: plans for
-lineups, what to play next, and the files of a run.
+``many`` plays the episodes and ``coworld_core.evaluation`` analyses them. This package connects the two: it plans
+episodes for lineups, decides what to play next, and keeps the files of a run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Playing two players against each other until it is known which is better."""
+"""Plays two players against each other until it is clear which is better."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ async def compare(
     margin: float | None = None,
     **run: Unpack[RunArguments],
 ) -> ComparisonReport:
-    """Find out whether one player is better than another, in as few episodes as that takes.
+    """Find out whether one player is better than another, in as few episodes as possible.
 
-    Each block is both orders of the two on one seed; with more than two seats, first the one and then the other in the
-    same seat among the game's own players. The comparison ends as soon as the evidence decides. A workspace that has
-    this comparison already is gone on with: only what it lacks is played.
+    Each block plays both seat orders of the two players on one seed. In a game with more than two seats, each of the
+    two plays in turn in the same seat among the game's own players. The comparison stops as soon as the evidence
+    decides. If the workspace already contains this comparison, only the missing episodes are played.
 
     Args:
-        what: The Coworld: a package, or whatever ``resolve_package`` finds one by.
-        new: The player that is to be better, as ``players.read_players`` reads it: an id, a file, an image, …
-        old: The player that it is compared with.
-        rules: What is played, and what counts.
-        margin: Differences of mean scores up to this are not worth having.
+        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
+        new: The player expected to be better, as ``players.read_players`` reads it: an id, a file, an image, …
+        old: The player it is compared with.
+        rules: What to play and what counts.
+        margin: The largest difference of mean scores that is still considered negligible.
         run: Where and how to play.
 
     Returns:
-        The report, which is in ``report.json`` and ``report.md`` too.
+        The report, which is also written to ``report.json`` and ``report.md``.
 
     Raises:
         UsageError: An unknown variant, a metric that the results do not have, an image that has changed since the
             comparison began, or a workspace of another evaluation.
         ManifestError: The config does not satisfy the game's schema.
-        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
-        EnvironmentFault: The machine or the engine failed; the report covers what had ended.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     entrants = Entrants(await find_package(what), {NEW: new, OLD: old}, rules or EvaluationRules())
     rows = entrants.rows()

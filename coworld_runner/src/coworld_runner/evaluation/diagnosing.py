@@ -1,4 +1,4 @@
-"""Playing one player in all variants of a game, to see what is wrong with it."""
+"""Plays one player in all variants of a game to find out what is wrong with it."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ async def diagnose(
     rules: EvaluationRules | None = None,
     **run: Unpack[RunArguments],
 ) -> DiagnosisReport:
-    """Find out what is wrong with a player: faults, turns it let pass, times, seats, seeds, and its score on a scale.
+    """Find out what is wrong with a player: faults, missed turns, times, seats, seeds, and its normalised score.
 
-    A battery over the variants of the game, which take turns. Each block is one seed: the player with itself in every
-    seat, in the first blocks twice, and in one seat among the game's own players, where the baseline and the strong
-    player take turns with it. A workspace that has this diagnosis already is gone on with.
+    The blocks cycle through the variants of the game. Each block plays one seed: with the player in every seat (twice
+    in the first blocks), and with the player in one seat among the game's own players, where the baseline and the
+    strong player each take its place in turn. A workspace that already contains this diagnosis is resumed.
 
     Args:
-        what: The Coworld: a package, or whatever ``resolve_package`` finds one by.
-        player: Who is diagnosed, as ``read_players`` reads it.
+        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
+        player: The player to diagnose, as ``read_players`` reads it.
         baseline: The player that scores 0 on the normalised scale.
-        strong: The player that scores 1 on it.
-        before: Directory of an earlier diagnosis: the report says what has certainly changed since.
-        rules: What is played, and what counts; ``max_blocks`` are those of each variant, and without a ``variant`` all
-            of the game's are played, and a pattern (``small-*``) stands for those that it fits.
+        strong: The player that scores 1 on the normalised scale.
+        before: Directory of an earlier diagnosis; the report lists what has certainly changed since.
+        rules: What to play and what counts. ``max_blocks`` applies to each variant. Without a ``variant``, all variants
+            of the game are played; a pattern (``small-*``) selects the variants that match it.
         run: Where and how to play.
 
     Returns:
-        The report, which is in ``report.json`` and ``report.md`` too.
+        The report, which is also written to ``report.json`` and ``report.md``.
 
     Raises:
-        UsageError: What is in ``before`` is no diagnosis of this game, or as ``compare``.
+        UsageError: ``before`` contains no diagnosis of this game, or as ``compare``.
         ManifestError: The config does not satisfy the game's schema.
-        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
-        EnvironmentFault: The machine or the engine failed; the report covers what had ended.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     rules = rules or EvaluationRules()
     package = await find_package(what)
@@ -96,10 +96,10 @@ async def diagnose(
 
 
 def _battery_ids(word: str | None, known: Sequence[str]) -> Sequence[str]:
-    """The variants that are meant: all, one by its id, or those that a pattern fits.
+    """Return the ids of the selected variants: all, one by its id, or those that match a pattern.
 
     Raises:
-        UsageError: Code ``unknown_variant``: the pattern fits none.
+        UsageError: Code ``unknown_variant``: the pattern matches no variant.
     """
     if word is None:
         return known
@@ -108,13 +108,13 @@ def _battery_ids(word: str | None, known: Sequence[str]) -> Sequence[str]:
     found = [id for id in known if fnmatchcase(id, word)]
     if not found:
         raise UsageError(
-            f"No variant fits {word!r}.", code="unknown_variant", hint=f"There is {listed(known) or 'none at all'}."
+            f"No variant matches {word!r}.", code="unknown_variant", hint=f"There is {listed(known) or 'none at all'}."
         )
     return found
 
 
 class _Battery(Entrants):
-    """Players in several variants of a game, which take turns block by block.
+    """Players in several variants of a game; the variant changes from block to block.
 
     Attributes:
         each: The same players in each variant.
@@ -129,15 +129,15 @@ class _Battery(Entrants):
         ]
 
     def plan(self, lineup: Lineup, block: int, *, seed: int | None = None) -> EpisodePlan:
-        """What an episode plays, in the variant whose turn it is."""
+        """Return the plan of an episode, in the variant that the block plays."""
         return self.each[(block - 1) % len(self.each)].plan(lineup, block, seed=seed)
 
 
 def _earlier(directory: Path, package: Package) -> EarlierDiagnosis:
-    """What an earlier diagnosis had come to.
+    """Read the numbers of an earlier diagnosis.
 
     Raises:
-        UsageError: It is none, or one of another game.
+        UsageError: The directory has no diagnosis, or one of another game.
     """
     report = read_evaluation(directory).report
     if not isinstance(report, DiagnosisReport):

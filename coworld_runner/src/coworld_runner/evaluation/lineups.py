@@ -1,4 +1,4 @@
-"""From a lineup to the plan of an episode: who sits there, and which seed the game gets."""
+"""Turns a lineup into the plan of an episode: the player in each seat, and the game's seed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .rules import EvaluationRules
 __all__ = ["Entrants"]
 
 _WIDEST = (2**63 - 1, 2**53 - 1, 2**31 - 1)
-"""Largest seeds to try, for games whose schema says more about them than a maximum."""
+"""Largest seeds to try, in order: a schema may limit the seed by other rules than ``maximum``."""
 
 
 class Entrants:
-    """Players under measurement, and the game they are measured in.
+    """The players to measure, and the game they are measured in.
 
     Args:
         package: The Coworld.
-        players: Who is measured, by label: whatever ``read_players`` reads, but for people.
-        rules: What is played, and what counts.
+        players: The players to measure, by label: anything that ``read_players`` reads except a human.
+        rules: What to play and what counts.
 
     Attributes:
         package: The Coworld.
@@ -41,7 +41,7 @@ class Entrants:
 
     def __init__(self, package: Package, players: Mapping[str, str], rules: EvaluationRules) -> None:
         self.package = package
-        # files are read once: what is in them now is what plays in every episode
+        # files are read once, so that their current content plays in every episode
         self._players = {label: _entrant(player, package) for label, player in players.items()}
         self._rules = rules
         self._plans: dict[Lineup, EpisodePlan] = {}
@@ -55,11 +55,11 @@ class Entrants:
 
     @property
     def seats(self) -> int:
-        """How many seats the game has."""
+        """The number of seats of the game."""
         return len(self.base.seats)
 
     def common(self) -> dict[str, Any]:
-        """The fields that the plans of all evaluations have."""
+        """Return the fields that the plans of all evaluations share."""
         game, rules = self.package.manifest.game, self._rules
         return {
             "coworld": game.name,
@@ -77,11 +77,11 @@ class Entrants:
         }
 
     def seat(self, label: str) -> Seat:
-        """Whom a label stands for."""
+        """Return the seat of the player with this label."""
         return self._plan((label,) * self.seats).seats[0]
 
     def rows(self) -> dict[str, SeatRow]:
-        """Everybody by label, under names that tell them apart."""
+        """Return all players by label, under distinct names."""
         seats = {label: self.seat(label) for label in self._players}
         names = {label: seat.player_name or seat.name for label, seat in seats.items()}
         alike = {name for name in names.values() if list(names.values()).count(name) > 1}
@@ -95,24 +95,24 @@ class Entrants:
         }
 
     def _same_commands(self) -> tuple[tuple[str, ...], ...]:
-        """Labels of players that differ in their images at most."""
+        """Return groups of labels whose players are the same except perhaps for their images."""
         groups: dict[str, list[str]] = {}
         for label in self._players:
             seat = self.seat(label)
             runnable = seat.runnable
             what = (runnable.run, sorted(runnable.env.items())) if runnable is not None else ()
-            # a file is what it holds, whatever its name
+            # files are compared by content, not by name
             what = seat.own.digest if seat.own is not None else what
             groups.setdefault(repr(what), []).append(label)
         return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
     def plan(self, lineup: Lineup, block: int, *, seed: int | None = None) -> EpisodePlan:
-        """What an episode plays.
+        """Return the plan of an episode.
 
         Args:
-            lineup: Who sits where.
-            block: Its block, from 1.
-            seed: Its seed; None: drawn for the block.
+            lineup: The label of the player in each seat; None: the game's own player.
+            block: The number of its block, from 1.
+            seed: Its seed; if None, or outside the range that the game accepts, the block's seed is drawn.
         """
         plan = self._plan(lineup)
         if self._range is None:
@@ -143,13 +143,13 @@ def _entrant(word: str, package: Package) -> PlayerRef:
         raise UsageError(
             f"{word!r} is not one program, so it cannot be measured.",
             code="not_one_player",
-            hint="Name each player once: everybody gets every seat.",
+            hint="Name each player once: every player plays every seat.",
         )
     return found[0]
 
 
 def _seed_range(plan: EpisodePlan) -> tuple[int, int] | None:
-    """The seeds that a game takes, from the smallest to the largest; None when it takes none."""
+    """Return the smallest and the largest seed that a game accepts; None if it accepts no seed."""
     schema = plan.manifest.game.config_schema
     properties = schema.get("properties")
     rule: object = cast("Mapping[str, Any]", properties).get("seed") if isinstance(properties, Mapping) else None

@@ -1,4 +1,4 @@
-"""Playing several players that share the seats."""
+"""Plays several players that share the seats."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ async def mix(
     rules: EvaluationRules | None = None,
     **run: Unpack[RunArguments],
 ) -> MixtureReport:
-    """Find out how several players do that share the seats, each its proportion of them.
+    """Find out how several players score when they share the seats in given proportions.
 
-    Each block is one full rotation on one seed, so everybody sits equally often in every seat. A workspace that has
-    this mixture already is gone on with.
+    Each block is one full rotation on one seed, so every player plays each seat in proportion to its share. A workspace
+    that already contains this mixture is resumed.
 
     Args:
-        what: The Coworld: a package, or whatever ``resolve_package`` finds one by.
-        players: Who plays, as ``read_players`` reads it, and its proportion of the seats.
-        episodes: How many to play at least: the last block is played whole.
-        rules: What is played, and what counts; ``episodes`` says for how long.
+        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
+        players: The players, as ``read_players`` reads them, and the proportion of the seats that each gets.
+        episodes: Minimum number of episodes to play; the last block is always completed.
+        rules: What to play and what counts; ``episodes`` replaces ``max_blocks``.
         run: Where and how to play.
 
     Returns:
-        The report, which is in ``report.json`` and ``report.md`` too.
+        The report, which is also written to ``report.json`` and ``report.md``.
 
     Raises:
-        UsageError: Nobody, more players than seats, proportions by which somebody gets no seat, or as ``compare``.
+        UsageError: No players, more players than seats, proportions that leave a player without a seat, or as
+            ``compare``.
         ManifestError: The config does not satisfy the game's schema.
-        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
-        EnvironmentFault: The machine or the engine failed; the report covers what had ended.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     if not players:
         raise UsageError("There must be at least 1 player.", code="bad_count", hint="Name one with --player.")

@@ -1,7 +1,7 @@
-"""Evaluations as one page: a file that opens anywhere, loads nothing, and runs nothing.
+"""Renders evaluations as one page: a file that opens anywhere, loads nothing and runs nothing.
 
-Everything that came from a manifest, a game or a player is escaped. How the page looks is in
-``templates/evaluation.html``; here is what it is filled with, where things are drawn included.
+Everything that came from a manifest, a game or a player is escaped. ``templates/evaluation.html`` defines the layout;
+this module computes the values to fill in, including the positions in the drawings.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["different_games", "live_policy", "report_page"]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 _MOST_EPISODES = 400
-"""How many episodes of a run are listed; the file has them all."""
+"""Maximum number of episodes listed per run; the run's files have them all."""
 _MARGIN = 4.0
-"""Percent of a scale that is left free at both ends."""
+"""Percent of a scale to leave free at each end."""
 _TITLES = {
     "compare": "Comparison",
     "rank": "Ranking",
@@ -48,7 +48,7 @@ _TITLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Bar:
-    """An estimate on its scale; places are percent of the width."""
+    """An estimate on its scale; positions are percent of the width."""
 
     name: str
     value: str
@@ -57,12 +57,12 @@ class _Bar:
     low: float | None
     high: float | None
     clear: bool
-    """Whether zero says something, and the interval excludes it."""
+    """Whether zero is meaningful on this scale and the interval excludes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Drawing:
-    """A plot as it is drawn."""
+    """A plot, ready to draw."""
 
     title: str
     bars: tuple[_Bar, ...]
@@ -83,7 +83,7 @@ class _Episode:
 
 @dataclass(frozen=True, kw_only=True)
 class _Section:
-    """A run as the page has it."""
+    """A run as the page shows it."""
 
     id: str
     kind: str
@@ -104,13 +104,14 @@ def report_page(
     files: Path | None = None,
     live: bool = False,
 ) -> str:
-    """A page of one or more evaluations, as one HTML document.
+    """Render one or more evaluations as one HTML document.
 
     Args:
-        runs: What was played (``read_evaluation``); nothing in it is trusted.
-        beside: The directory that the page will be in: links to replays lead from there.
-        files: Where the episodes' files are, if not with the runs.
-        live: Whether it is served by what tells it at ``changes`` when it has changed; then it links to no directories.
+        runs: The evaluations (``read_evaluation``); nothing in them is trusted.
+        beside: The directory of the page; links to replays are relative to it.
+        files: The directory of the episodes' files; None: the workspace of each run.
+        live: Whether the server announces changes of the page over the websocket ``changes``. A live page does not
+            link to directories.
     """
     template = page_template("coworld_runner.evaluation", "evaluation.html")
     sections = [_section(index, run, Path(beside), files or run.workspace, live) for index, run in enumerate(runs, 1)]
@@ -124,13 +125,13 @@ def report_page(
 
 @cache
 def live_policy() -> str:
-    """The ``Content-Security-Policy`` of a page that is live: exactly its own script runs."""
+    """Return the ``Content-Security-Policy`` of a live page: only its own script may run."""
     script = (resources.files("coworld_runner.evaluation") / "templates" / "live.js").read_text("utf-8")
     return f"{_POLICY}; script-src '{script_digest(script)}'; connect-src 'self'"
 
 
 def different_games(reports: Sequence[ShownReport]) -> str:
-    """What is to be said when evaluations are not of the same game; empty when they are."""
+    """Return a warning if the evaluations are of different games; otherwise an empty string."""
     games = list(dict.fromkeys(f"{one.plan.coworld} {one.plan.version} ({one.plan.variant})" for one in reports))
     if len(games) < 2:
         return ""
@@ -176,12 +177,12 @@ def _episode(row: EpisodeRow, workspace: Path, beside: Path, live: bool) -> _Epi
 
 
 def _link(path: Path, beside: Path) -> str:
-    """An address that leads from the page to a file, wherever both are copied together."""
+    """Return a relative address of a file, which stays valid when the page and the file are copied together."""
     try:
         relative = os.path.relpath(path.absolute(), beside.absolute())
     except ValueError:  # on another drive
         return path.absolute().as_uri()
-    # a first part with a colon would be taken for a scheme
+    # without "./", a first part with a colon would be read as a scheme
     return "./" + quote(Path(relative).as_posix())
 
 
@@ -216,7 +217,7 @@ def _drawing(plot: Plot) -> _Drawing:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Three to six round numbers between two others."""
+    """Return three to six round numbers between two limits."""
     rough = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)

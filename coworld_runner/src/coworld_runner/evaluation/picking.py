@@ -1,4 +1,4 @@
-"""Playing one player in the places of others, to see what it is worth."""
+"""Plays one player in the seats of others to measure its value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .rules import EvaluationRules, blocks_for
 __all__ = ["pickup"]
 
 _MOST = 8
-"""Players that credit is dealt among: the episodes of a block grow with the square of them."""
+"""Maximum number of players that share credit: the episodes of a block grow with the square of their number."""
 
 
 async def pickup(
@@ -32,35 +32,35 @@ async def pickup(
     rules: EvaluationRules | None = None,
     **run: Unpack[RunArguments],
 ) -> PickupReport:
-    """Find out what a player is worth beyond those of a pool, by how many seats it takes from them.
+    """Find out how much better a candidate is than the players of a pool, by the number of seats it takes from them.
 
-    Each block is one seed, played with no seat of the candidate, with one, and so on up to all. A workspace that has
-    this pickup already is gone on with.
+    Each block plays one seed with the candidate in no seat, in one seat, and so on up to all seats. A workspace that
+    already contains this pickup is resumed.
 
     Args:
-        what: The Coworld: a package, or whatever ``resolve_package`` finds one by.
-        candidate: Whose value is measured, as ``read_players`` reads it.
-        pool: Whom it replaces.
-        episodes: How many to play at least: the last block is played whole.
-        team: Whether the mean of the whole table is what counts, for games that score a team with one number.
-        credit: How to deal credit for the mean of the whole table among the candidate and the pool, if at all; whoever
-            is left out is replaced by whom the game's own configuration seats.
-        rules: What is played, and what counts; ``episodes`` says for how long.
+        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
+        candidate: The player to measure, as ``read_players`` reads it.
+        pool: The players that it replaces.
+        episodes: Minimum number of episodes to play; the last block is always completed.
+        team: Whether the mean score of all seats counts, for games that score a team with one number.
+        credit: How to divide credit for the mean score of all seats among the candidate and the pool, if at all. A
+            player that is left out is replaced by the player of the game's own configuration.
+        rules: What to play and what counts; ``episodes`` replaces ``max_blocks``.
         run: Where and how to play.
 
     Returns:
-        The report, which is in ``report.json`` and ``report.md`` too.
+        The report, which is also written to ``report.json`` and ``report.md``.
 
     Raises:
-        UsageError: An empty pool, a candidate in it, more players than seats or than eight to deal credit among, or as
-            ``compare``.
+        UsageError: An empty pool; a pool that contains the candidate; credit among more players than seats, or among
+            more than eight; or as ``compare``.
         ManifestError: The config does not satisfy the game's schema.
-        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
-        EnvironmentFault: The machine or the engine failed; the report covers what had ended.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     if not pool:
         raise UsageError(
-            "The pool is empty: there is nobody to replace.", code="empty_pool", hint="Name players with --pool."
+            "The pool is empty: there is no player to replace.", code="empty_pool", hint="Name players with --pool."
         )
     if candidate in pool:
         raise UsageError(

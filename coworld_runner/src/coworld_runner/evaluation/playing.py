@@ -1,4 +1,4 @@
-"""Playing what an evaluation needs next, and keeping its plan and its report beside the rows."""
+"""Plays the episodes that an evaluation needs next, and keeps its plan and its report beside the rows."""
 
 from __future__ import annotations
 
@@ -47,32 +47,32 @@ __all__ = [
 ]
 
 _MAY_DIFFER = ("max_blocks", "before", "rating")
-"""Fields of a plan that change nothing about what was played by then."""
+"""Fields of a plan that may change when a run resumes, as they do not affect episodes already played."""
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
 _Report = TypeVar("_Report", bound=ShownReport)
 
 
 class RunArguments(TypedDict, total=False):
-    """Where and how an evaluation is played; all of it as for ``run_batch``."""
+    """Where and how to play an evaluation; the same arguments as those of ``run_batch``."""
 
     backend: Backend | str
     """An entered backend, or the name of one that is opened for this run; ``auto`` by default."""
     workspace: str | os.PathLike[str] | None
-    """The directory for the evidence: new, empty, or that of the same evaluation, which goes on there. None: a fresh
-    one where the package's results go."""
+    """The directory for the evidence: new, empty, or that of the same evaluation, which is resumed. None: a fresh one
+    among the package's results."""
     parallel: Parallel
-    """How many episodes at a time; 1 by default."""
+    """Number of episodes to play at a time; 1 by default."""
     options: EpisodeOptions | None
-    """How to run each."""
+    """How to run each episode."""
     overwrite: bool
     """Whether a workspace of an earlier run may be emptied first."""
     listeners: tuple[Listener, ...]
     """Readers of the run's own events."""
     episode_listeners: EpisodeListeners | None
-    """Readers of one episode's events, by its key."""
+    """Readers of one episode's events, by the episode's key."""
     latest: bool
-    """Whether ``latest`` beside the workspace should point at it."""
+    """Whether to point ``latest`` beside the workspace at it."""
     run_id: str | None
     """The run's label; a new one by default."""
 
@@ -91,27 +91,27 @@ async def play_evaluation(
     latest: bool = False,
     run_id: str | None = None,
 ) -> _Report:
-    """Play until the evaluation is over, or go on with the one in the workspace.
+    """Play until the evaluation is over, or resume the one in the workspace.
 
-    ``plan.json``, ``report.json`` and ``report.md`` are beside the rows on every path; the report covers what had
-    ended. The arguments are those of ``RunArguments``.
+    ``plan.json``, ``report.json`` and ``report.md`` are written beside the rows however the run ends; the report
+    covers the episodes that had ended.
 
     Args:
-        evaluation: It, with no rows.
-        entrants: Who plays.
-        backend: See there.
-        workspace: See there.
-        parallel: See there.
-        options: See there.
-        overwrite: See there.
-        listeners: See there.
-        episode_listeners: See there.
-        latest: See there.
-        run_id: See there.
+        evaluation: The evaluation, without rows.
+        entrants: The players.
+        backend: See ``RunArguments``.
+        workspace: See ``RunArguments``.
+        parallel: See ``RunArguments``.
+        options: See ``RunArguments``.
+        overwrite: See ``RunArguments``.
+        listeners: See ``RunArguments``.
+        episode_listeners: See ``RunArguments``.
+        latest: See ``RunArguments``.
+        run_id: See ``RunArguments``.
 
     Raises:
         UsageError: The workspace has another evaluation, or the metric is not in the results.
-        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed.
     """
     require_parallel(parallel)
@@ -155,27 +155,27 @@ async def play_evaluation(
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedEvaluation:
-    """An evaluation as it was left in its directory."""
+    """An evaluation as it is stored in its directory."""
 
     workspace: Path
     report: ShownReport
     episodes: int
-    """How many episodes have ended."""
+    """Number of episodes that have ended."""
     reread: Callable[[], Iterator[EpisodeRow]]
 
     def rows(self) -> Iterator[EpisodeRow]:
-        """Its episodes, in the order in which they ended. Each call reads them again, as there may be many."""
+        """Return the episodes in the order in which they ended; each call reads them again, as there may be many."""
         return itertools.islice(self.reread(), self.episodes)
 
 
 def read_evaluation(workspace: str | os.PathLike[str]) -> PlayedEvaluation:
-    """What the evaluation in a directory has come to so far, of whichever kind, and its episodes.
+    """Read the evaluation in a directory: its report so far, and its episodes.
 
     Args:
-        workspace: Where ``plan.json`` and ``episodes.jsonl`` are.
+        workspace: The directory of ``plan.json`` and ``episodes.jsonl``.
 
     Raises:
-        UsageError: There is no evaluation.
+        UsageError: The directory has no evaluation.
         RecordError: Its files are broken.
     """
     directory = Path(workspace)
@@ -205,28 +205,28 @@ async def play_blocks(
     episode_listeners: EpisodeListeners | None,
     between: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
 ) -> None:
-    """Play what an evaluation lacks until it is over, blocks that were spoiled again.
+    """Play the missing episodes of an evaluation until it is over; void blocks are played again.
 
     Args:
-        many: Where.
-        evaluation: It, with the rows there are.
-        entrants: Who plays.
-        tally: Where episodes are counted.
+        many: The run to play in.
+        evaluation: The evaluation, with its existing rows.
+        entrants: The players.
+        tally: Counts the episodes.
         backend: An entered backend.
-        parallel: How many at a time.
-        options: How to run each.
+        parallel: Number of episodes to play at a time.
+        options: How to run each episode.
         episode_listeners: Readers of one episode's events.
-        between: Called when nothing is under way; it may have the evaluation need more (``Evaluation.last_block``).
+        between: Called when no episode is running; it may raise ``Evaluation.last_block`` to have more played.
 
     Raises:
-        UsageError: What is played is not what was played before, or the metric is not in the results.
+        UsageError: A player differs from the one that played before, or the metric is not in the results.
         EnvironmentFault: The machine or the engine failed.
     """
     asked: set[str] = set()
     ledger, plan = evaluation.ledger, evaluation.plan
 
     def needed() -> tuple[int, str, Lineup] | None:
-        """The next episode: of the first block that lacks one, which may have to be played again."""
+        """Return the next episode: the first that is missing in the first incomplete block, possibly a replayed one."""
         for block in range(ledger.judged + 1, evaluation.last_block + 1):
             for key, lineup in ledger.missing(block):
                 if key not in asked:
@@ -254,7 +254,7 @@ async def play_blocks(
             )
 
     await between()
-    # the last episodes that are under way may show that some block must be played again
+    # the last running episodes may show that a block must be played again
     while not evaluation.stopped and needed() is not None:
         await many.play(
             episodes(),
@@ -271,7 +271,7 @@ async def play_blocks(
 
 @contextmanager
 def reported(many: Many, evaluation: Evaluation[_Plan, _Report], directory: Path) -> Generator[Tally]:
-    """Write the report into a directory on every path, and say how the run ended."""
+    """Write the report into a directory and publish how the run ended, also on failure."""
     tally = Tally()
     try:
         yield tally
@@ -284,18 +284,18 @@ def reported(many: Many, evaluation: Evaluation[_Plan, _Report], directory: Path
 
 
 def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
-    """Whether the workspace has this evaluation already.
+    """Return whether the workspace already contains this evaluation.
 
     Raises:
-        UsageError: It has another.
+        UsageError: The workspace contains another evaluation.
     """
     path = workspace.expanduser().absolute() / PLAN_NAME
     if not path.is_file():
-        # killed before it could say what it is about
+        # a run that was killed before it wrote its plan
         rows = path.with_name(ROWS_NAME)
         return rows.is_file() and rows.stat().st_size == 0
     found = read_plan(path.parent)
-    # more blocks may be asked for at any time: the evidence holds however often one looks
+    # more blocks may be requested at any time: the evidence stays valid however often it is examined
     refuse_changed(found, plan)
     others = [
         name
@@ -313,10 +313,10 @@ def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
 
 
 def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
-    """Refuse to go on with a file that holds something else now.
+    """Refuse to resume with a player's file whose content has changed.
 
     Raises:
-        UsageError: One of the players was another by the same name; code ``player_changed``.
+        UsageError: Code ``player_changed``: a player's file has another digest than before.
     """
     before = found.players()
     for label, player in plan.players().items():
@@ -327,15 +327,15 @@ def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
                 f"{file} has changed since the evaluation began: its digest was {was.rpartition('@')[2]} and is "
                 f"{content} now.",
                 code="player_changed",
-                hint="Put back what was there, or begin anew: in another directory (-o), or under another name.",
+                hint="Restore the old content, or start again: in another directory (-o), or under another name.",
             )
 
 
 def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeRow:
-    """The row with what is measured in the place of the scores.
+    """Return the row with its scores replaced by the measured metric.
 
     Raises:
-        UsageError: The results have no such thing.
+        UsageError: The results do not have this metric.
     """
     if not plan.metric or not row.scores:
         return row
@@ -346,13 +346,13 @@ def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> Episo
         raise UsageError(
             f"The results have no list of {plan.seats} numbers at {plan.metric!r}.",
             code="metric_unknown",
-            hint=f"There is {listed(known)}." if known else "There is none at all.",
+            hint=f"There is {listed(known)}." if known else "They have no such list at all.",
         )
     return row.model_copy(update={"scores": numbers})
 
 
 def tell_start(many: Many, plan: EvaluationPlan, entrants: Entrants, backend: Backend) -> None:
-    """Say what is played, and where."""
+    """Publish what is played, and where."""
     seated = entrants.rows().values()
     many.run.bus.publish(
         RunStarted(

@@ -1,4 +1,4 @@
-"""Playing several players against each other until it is known who is better than whom."""
+"""Plays several players against each other until their order is clear."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ async def rank(
     rules: EvaluationRules | None = None,
     **run: Unpack[RunArguments],
 ) -> RankingReport:
-    """Find out who is better than whom among several players.
+    """Rank several players by strength.
 
-    A round robin: each block is a group of as many players as there are seats, on one seed, with everybody in every
-    seat. It ends when everybody is told apart from everybody else, or the blocks are used up. A workspace that has this
-    ranking already is gone on with.
+    The ranking is a round robin: each block plays a group of as many players as there are seats on one seed, with every
+    player in every seat. It ends when every two players are told apart, or when the blocks are used up. A workspace
+    that already contains this ranking is resumed.
 
     Args:
-        what: The Coworld: a package, or whatever ``resolve_package`` finds one by.
-        players: Who is ranked, at least two, as ``players.read_players`` reads them: ids, files, directories, images.
-        rating: How they are rated; None: by Plackett and Luce's model where there are more than two seats, otherwise by
-            Bradley and Terry's. What was played may be rated otherwise at any time.
-        rules: What is played, and what counts.
+        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
+        players: At least two players, as ``players.read_players`` reads them: ids, files, directories, images.
+        rating: The rating model; None: Plackett–Luce for more than two seats, otherwise Bradley–Terry. It may change
+            when a run resumes.
+        rules: What to play and what counts.
         run: Where and how to play.
 
     Returns:
-        The report, which is in ``report.json`` and ``report.md`` too.
+        The report, which is also written to ``report.json`` and ``report.md``.
 
     Raises:
         UsageError: Fewer than two players, or as ``compare``.
         ManifestError: The config does not satisfy the game's schema.
-        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
-        EnvironmentFault: The machine or the engine failed; the report covers what had ended.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     if len(players) < 2:
         raise UsageError("There must be at least 2 players to rank.", code="bad_count")

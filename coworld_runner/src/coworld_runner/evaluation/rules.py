@@ -1,4 +1,4 @@
-"""What an evaluation plays and what it counts, whatever it is to find out."""
+"""The rules that evaluations of all kinds share: what to play and what counts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["EvaluationRules", "blocks_for", "rating_for"]
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRules:
-    """What is played, and what counts."""
+    """What to play and what counts."""
 
     variant: str | None = None
     """Id of a variant; None: the certification fixture."""
@@ -22,15 +22,15 @@ class EvaluationRules:
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secrets for every player."""
     seed: int = 0
-    """The base seed: every block has one of its own, made of it."""
+    """The base seed, from which the seed of each block is derived."""
     max_blocks: int = 200
-    """How many blocks to play at most: enough to see a difference of a quarter of a standard deviation, most often."""
+    """Maximum number of blocks: usually enough to detect a difference of a quarter of a standard deviation."""
     metric: str = ""
-    """JSON pointer to a list of one number a seat in the results; empty: the scores."""
+    """JSON pointer to a list of numbers in the results, one per seat; empty: the scores."""
     forfeit: float | None = None
-    """The score of whoever fails without results; None: the worst that was shown by then."""
+    """The score of a player that fails without results; None: the worst score seen so far."""
     starved: bool = False
-    """Whether to count episodes in which the machine was short of processors: for games in which time does not
+    """Whether to count episodes in which the machine was short of processors, for games in which time does not
     matter."""
 
     def __post_init__(self) -> None:
@@ -39,15 +39,15 @@ class EvaluationRules:
 
 
 def rating_for(seats: int) -> RatingName:
-    """How players of a game of so many seats are rated unless somebody says otherwise."""
+    """Return the default rating model for a game with this number of seats."""
     return "plackett-luce" if seats > 2 else "bradley-terry"
 
 
 def blocks_for(episodes: int, size: int) -> int:
-    """How many blocks of so many episodes it takes to play this many or more.
+    """Return the number of blocks of ``size`` episodes needed to play at least ``episodes``.
 
     Raises:
-        UsageError: A count below 1.
+        UsageError: ``episodes`` is below 1.
     """
     if episodes < 1:
         raise UsageError("There must be at least 1 episode.", code="bad_count")

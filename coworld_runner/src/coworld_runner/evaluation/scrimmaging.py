@@ -1,4 +1,4 @@
-"""Playing one player with itself."""
+"""Plays one player against itself."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ async def scrimmage(
     rules: EvaluationRules | None = None,
     **run: Unpack[RunArguments],
 ) -> ScrimmageReport:
-    """Find out how one player does with itself in every seat: its mean, how scores spread, what a seat is worth.
+    """Find out how a player scores with itself in every seat: the mean, the spread of scores, the value of each seat.
 
-    Each block is one episode on a seed of its own. A workspace that has this scrimmage already is gone on with.
+    Each block is one episode with its own seed. A workspace that already contains this scrimmage is resumed.
 
     Args:
-        what: The Coworld: a package, or whatever ``resolve_package`` finds one by.
-        player: Who plays, as ``read_players`` reads it.
-        episodes: How many to play.
-        rules: What is played, and what counts; ``episodes`` says for how long.
+        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
+        player: The player, as ``read_players`` reads it.
+        episodes: Number of episodes to play.
+        rules: What to play and what counts; ``episodes`` replaces ``max_blocks``.
         run: Where and how to play.
 
     Returns:
-        The report, which is in ``report.json`` and ``report.md`` too.
+        The report, which is also written to ``report.json`` and ``report.md``.
 
     Raises:
-        UsageError: A count below 1, or as ``compare``.
+        UsageError: ``episodes`` is below 1, or as ``compare``.
         ManifestError: The config does not satisfy the game's schema.
-        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
-        EnvironmentFault: The machine or the engine failed; the report covers what had ended.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     entrants = Entrants(await find_package(what), {PLAYER: player}, rules or EvaluationRules())
     common = {**entrants.common(), "max_blocks": blocks_for(episodes, 1)}

@@ -1,8 +1,8 @@
-"""Rules played in the process, without sockets: for training, tests and audits, at the speed of a library.
+"""Plays rules in this process, without sockets, at the speed of a library: for training, tests and audits.
 
-`rollout` plays one episode, `rollouts` many; `as_parallel_env` and `as_aec_env` make environments of PettingZoo of
-rules, and `SeatEnv` one of Gymnasium of a seat of any Coworld. What an environment needs is the extra `env`, and is
-imported when one is made.
+`rollout` plays one episode, `rollouts` many. `as_parallel_env` and `as_aec_env` make PettingZoo environments from
+rules, and `SeatEnv` makes a Gymnasium environment from a seat of any Coworld. Environments need the extra `env`, whose
+libraries are imported when they are first used.
 """
 
 from __future__ import annotations

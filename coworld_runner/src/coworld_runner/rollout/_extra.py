@@ -1,4 +1,4 @@
-"""What environments need beside the default install."""
+"""The error for a missing library that environments need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["env_missing"]
 
 
 def env_missing(error: ModuleNotFoundError) -> UsageError:
-    """What is said where a library of the extra `env` is not installed."""
+    """Return the error for a library of the extra `env` that is not installed."""
     return UsageError(
         f"Environments need {error.name}, which is not installed.",
         code="env_missing",

@@ -1,4 +1,4 @@
-"""Many episodes of rules, in this process or in several."""
+"""Plays many episodes of rules, in this process or in several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .playing import PolicyTable, Rollout, SeatPolicies, several
 __all__ = ["rollouts", "work"]
 
 SECONDS: Final = 0.05
-"""How long a process plays before it hands over its episodes."""
+"""Seconds that a process plays before it hands over its finished episodes."""
 
 
 def rollouts(
@@ -35,25 +35,26 @@ def rollouts(
     seed: int = 0,
     record: bool = False,
 ) -> Generator[Rollout]:
-    """Play many episodes and hand out each as it is there, in order.
+    """Play many episodes and yield them in order.
 
-    Episode n has the seed `seed` + n, so what comes does not depend on `processes`, as far as policies keep nothing
-    from one episode to the next. Whoever has seen enough may leave the loop: closing the generator ends the processes,
+    Episode n, counted from 0, has the seed `seed` + n, so the results do not depend on `processes`, provided that
+    policies keep no state between episodes. Closing the generator, for example by leaving the loop, ends the processes,
     as does Ctrl-C.
 
     Args:
-        rules: The game; with several processes it and the policies are found there by name, so they stand in files.
+        rules: The game. With several processes, the rules and the policies must be defined in files, because each
+            process imports them by name.
         policies: As for `rollout`.
-        episodes: How many.
-        processes: How many processes play; 1 is this one. A script that has the rules or a policy in it has
-            `if __name__ == "__main__":` around what it does.
+        episodes: Number of episodes.
+        processes: Number of processes; 1: only this one. A script that defines the rules or a policy must have
+            `if __name__ == "__main__":` around its main code.
         config: As for `rollout`.
         seats: As for `rollout`.
         seed: The seed of the first episode.
         record: Whether to keep replays.
 
     Raises:
-        UsageError: As for `rollout`; or rules or a policy cannot be handed to another process.
+        UsageError: As for `rollout`; or the rules or a policy cannot be sent to another process.
         RulesError: As for `rollout`.
         PolicyError: As for `rollout`.
         EnvironmentFault: A process died.
@@ -89,7 +90,7 @@ def _alone(job: _Job) -> Generator[Rollout]:
 
 def _together(job: _Job, count: int) -> Generator[Rollout]:
     letter = _letter(job)
-    # Invalid arguments are reported here, and not by each process.
+    # Report invalid arguments here rather than from each process.
     with job.table():
         pass
     with ExitStack() as stack:
@@ -104,16 +105,16 @@ def _together(job: _Job, count: int) -> Generator[Rollout]:
 
 @contextmanager
 def _worker(letter: bytes, number: int, count: int) -> Generator[Popen[bytes]]:
-    """A process that plays every count-th episode; it is ended with the block, whatever it does.
+    """A process that plays every count-th episode; it is killed at the end of the block.
 
-    Not one of `multiprocessing`: those share this program's `__main__` whether they need it or not, and bring a process
-    that stays. Of a group of its own, so that a terminal's Ctrl-C is for this process alone.
+    `multiprocessing` is not used, because its processes always import this program's `__main__` and leave a helper
+    process running. The process has a group of its own, so that Ctrl-C in a terminal reaches only this process.
     """
     command = [sys.executable, "-m", f"{__package__}.worker", str(number), str(count)]
     with Popen(command, stdin=PIPE, stdout=PIPE, process_group=0) as worker:
         try:
             assert worker.stdin is not None
-            # One that has ended at once says so where it is listened to.
+            # A worker that has already exited is reported when its results are read.
             with suppress(BrokenPipeError):
                 worker.stdin.write(letter)
                 worker.stdin.flush()
@@ -129,7 +130,7 @@ def _received(worker: Popen[bytes], seed: int) -> list[Rollout]:
     except (EOFError, pickle.UnpicklingError):
         status = worker.wait()
         raise EnvironmentFault(
-            f"A process that played has ended with status {status}, at the episode with seed {seed} or later.",
+            f"A worker process has ended with status {status}, at the episode with seed {seed} or later.",
             code="process_died",
             hint="Play with processes=1 to see what happens there.",
         ) from None
@@ -139,25 +140,25 @@ def _received(worker: Popen[bytes], seed: int) -> list[Rollout]:
 
 
 def _letter(job: _Job) -> bytes:
-    """What a process is told: where to look for modules, the file of this program where it is needed, and the job."""
+    """Return the message to a worker: its module path, this program's file if needed, and the job."""
     named: list[Any] = [job.rules, *(cast("list[Any]", job.policies) if several(job.policies) else [job.policies])]
     main: str | None = None
     for one in named:
         problem = None
         if getattr(one, "__module__", None) == "__main__":
             main = getattr(sys.modules["__main__"], "__file__", None)
-            problem = None if main else "it was written where there is no file"
+            problem = None if main else "it is not defined in a file"
         try:
             pickle.dumps(one)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             problem = str(error)
         if problem is not None:
             raise UsageError(
-                f"{getattr(one, '__qualname__', None) or repr(one)} cannot be handed to another process: {problem}.",
+                f"{getattr(one, '__qualname__', None) or repr(one)} cannot be sent to another process: {problem}.",
                 code="not_portable",
                 hint="Put it into a module of its own, or play with processes=1.",
             )
-    # What stands in there is of modules that are found only once the path is as it is here.
+    # The job is a second pickle: its modules can only be found after the worker has set its path.
     return pickle.dumps((list(sys.path), main)) + pickle.dumps(job)
 
 

@@ -100,7 +100,7 @@ class ActionSpace:
             number = self._index.get(text)
             if number is None:
                 raise UsageError(
-                    f"{text} is legal, and none of the {count} actions.",
+                    f"{text} is legal, but is not one of the {count} actions.",
                     code="no_space",
                     hint="Give actions=[…] with all of them, or actions=N where at most N are legal at a time.",
                 )
@@ -158,14 +158,14 @@ class ObservationSpace:
             made = codec(schema or like(example()))
         except NoSpaceError as error:
             raise UsageError(
-                f"Nothing says what stands in an observation of {name} at {error}.",
+                f"The type of an observation of {name} is not known at {error}.",
                 code="no_space",
-                hint="Give the rules an Observation type that says it, or give observe= and space=.",
+                hint="Give the rules an Observation type that declares it, or give observe= and space=.",
             ) from None
         return cls(made.space, made.encode)
 
     def with_mask(self, actions: ActionSpace) -> Space[Any]:
-        """The space of what an agent sees, with a mask if the actions have one."""
+        """Return the space of an agent's observations, with a mask if the actions have one."""
         own = deepcopy(self.space)
         if not actions.masks:
             return own
@@ -241,7 +241,7 @@ class _Arena:
         return self.actions.masks
 
     def action(self, agent: str, element: Any) -> tuple[Any, dict[str, Any]]:
-        """The action that an element stands for, or None if it is refused, and what the agent is told about it."""
+        """Return the action that an element stands for, or None if it is refused, and the agent's info about it."""
         seat = self.seat[agent]
         if element is None or seat not in self.play.to_act:
             return None, {}
@@ -267,7 +267,7 @@ class _Arena:
 
 
 class _ArenaEnv:
-    """The part of both kinds of environment that PettingZoo asks of them alike."""
+    """The part of the PettingZoo interface that both kinds of environment share."""
 
     def __init__(self, arena: Any, render_mode: str | None) -> None:
         self.metadata = {
@@ -283,15 +283,15 @@ class _ArenaEnv:
         self._arena: _Arena = arena
 
     def observation_space(self, agent: str) -> Space[Any]:
-        """The space of what an agent sees."""
+        """Return the space of an agent's observations."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Space[Any]:
-        """The space of what an agent does."""
+        """Return the space of an agent's actions."""
         return self.action_spaces[agent]
 
     def render(self) -> str | None:
-        """The board as text, as spectators see it."""
+        """Return the board as spectators see it, as text; None unless the render mode is `ansi`."""
         return self._arena.render() if self.render_mode == "ansi" else None
 
     def close(self) -> None:
@@ -321,7 +321,7 @@ class RulesAECEnv(_ArenaEnv, AECEnv[str, Any, Any]):
         self._ask()
 
     def observe(self, agent: str) -> Any:
-        """What an agent sees, and which actions are legal for it."""
+        """Return an agent's observation and, if the actions can be numbered, the mask of its legal actions."""
         return self._arena.observe(agent)
 
     def step(self, action: Any) -> None:
@@ -361,7 +361,7 @@ class RulesParallelEnv(_ArenaEnv, ParallelEnv[str, Any, Any]):
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Begin a new episode; without a seed, one that follows from the last seed."""
+        """Begin a new episode; without a seed, use one derived from the last seed."""
         self._arena.reset(seed)
         self.agents = list(self.possible_agents)
         return self._seen(), {agent: {} for agent in self.agents}

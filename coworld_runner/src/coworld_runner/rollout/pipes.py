@@ -1,4 +1,4 @@
-"""The pipes of a process that is started to run the code of others, which prints and reads what it likes."""
+"""The pipes of a process that runs foreign code, which may print and read anything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["own_pipes"]
 
 @contextmanager
 def own_pipes() -> Generator[tuple[BinaryIO, BinaryIO]]:
-    """What the parent sends and what it reads; from here on, other code reads nothing and prints to standard error."""
+    """Yield the pipes from and to the parent; other code then reads nothing and prints to standard error."""
     with os.fdopen(os.dup(0), "rb") as told, os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a device

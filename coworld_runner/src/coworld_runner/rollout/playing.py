@@ -126,7 +126,7 @@ def rollout(
 
 
 def several(policies: SeatPolicies) -> bool:
-    """Whether there is one policy for each seat."""
+    """Return whether this is a sequence of policies rather than a single one."""
     return isinstance(policies, Sequence) and not isinstance(policies, str | os.PathLike)
 
 
@@ -157,7 +157,7 @@ class PolicyTable:
         if not least <= count <= most or len(named) not in (1, count):
             has = f"{least}" if least == most else f"{least} to {most}"
             raise UsageError(
-                f"{rules.__name__} has {has} seats; here are {len(named)} policies for {count}.",
+                f"{rules.__name__} has {has} seats; got {len(named)} policies for {count}.",
                 code="wrong_seats",
                 hint="Give one policy for all seats, or one for each.",
             )

@@ -146,7 +146,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
 
     @property
     def time_left(self) -> float | None:
-        """Seconds that were left for this action when the game asked for it; None for no limit, or an unknown one."""
+        """Seconds that were left for this action when the game asked for it; None if there is no (known) limit."""
         return self._words.time_left
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -239,7 +239,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             return self.record.raise_for_fault()
         except EpisodeError as error:
             if self._workspace is None:
-                error.add_note("Nothing of it is kept: give workspace= to have its logs.")
+                error.add_note("No files of the episode are kept: give workspace= to keep its logs.")
             raise
 
     def _listen(self, episode: _Episode) -> bool:
@@ -288,7 +288,7 @@ class _KitWords:
         self.info = {}
 
     def heard(self, message: Any) -> bool:
-        """Take in a message. Returns whether it is the seat's turn."""
+        """Handle a message. Returns whether it is the seat's turn."""
         said = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
         match said.get("type"):
             case "hello" if said.get("protocol") == PROTOCOL:
@@ -469,7 +469,7 @@ class _Episode:
         return self._portal.call(_received, self._socket)
 
     def send(self, said: Any) -> None:
-        """Send a message; it is dropped if the game does not wait for it any more."""
+        """Send a message; it is dropped if the game has closed the connection."""
         self._portal.call(_sent, self._socket, said if isinstance(said, str) else json.dumps(said))
 
     def finished(self) -> EpisodeRecord:
@@ -494,7 +494,7 @@ async def _connected(url: str) -> ClientConnection:
         return await connect(url, ping_timeout=None, max_size=None, compression=None, proxy=None)
     except (WebSocketException, OSError, EOFError) as error:
         raise EnvironmentFault(
-            f"The game does not let the seat in: {str(error) or type(error).__name__}.", code="seat_refused"
+            f"The game refuses the seat's connection: {str(error) or type(error).__name__}.", code="seat_refused"
         ) from error
 
 

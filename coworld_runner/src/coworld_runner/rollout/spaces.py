@@ -1,16 +1,16 @@
-"""Spaces of Gymnasium for JSON: made of a JSON Schema, or of an example where there is none.
+"""Gymnasium spaces for JSON, made from a JSON Schema or, if there is none, from an example.
 
 | JSON | Space |
 | --- | --- |
-| one of several values, a boolean, null | `Discrete` |
-| integer between two bounds | `Discrete` that begins with the least, `Box` (int64) where there are many |
+| enumeration, boolean, null | `Discrete` |
+| integer with two bounds | `Discrete` that starts at the lower bound; `Box` (int64) if the range is large |
 | number, other integers | `Box` of shape `()`, float64 or int64 |
 | string | `Text` |
-| list of a fixed length | `MultiBinary`, `MultiDiscrete` or `Box`, where its items are such; else `Tuple` |
-| list of at most so many | `Dict` of `length` and `values`, which are filled up with zeros |
+| list of fixed length | `MultiBinary`, `MultiDiscrete` or `Box`, depending on its items; otherwise `Tuple` |
+| list of bounded length | `Dict` of `length` and `values`, which is padded with zeros |
 | list of any length | `Sequence` |
 | object | `Dict` |
-| something or null | `Dict` of `given` (0 or 1) and `value` |
+| optional value (or null) | `Dict` of `given` (0 or 1) and `value` |
 | one of several types | `OneOf` |
 """
 
@@ -36,52 +36,52 @@ except ModuleNotFoundError as error:
 __all__ = ["Codec", "NoSpaceError", "codec", "every_value", "like"]
 
 MOST_CHOICES: Final = 10_000
-"""Most values of one `Discrete` space."""
+"""Maximum number of values of one `Discrete` space."""
 
 MOST_PADDED: Final = 1024
-"""The longest list that is filled up."""
+"""Maximum length of a list that is padded."""
 
 EXACT: Final = 2**53
-"""Integers beyond are not the same in all JSON."""
+"""Larger integers are not exact in every JSON implementation."""
 
 TEXT: Final = 4096
-"""Characters of a text whose length nothing bounds; what is longer is cut off."""
+"""Characters kept of a text without a maximum length."""
 
 _CHARACTERS: Final = frozenset(string.printable)
 _Json = Mapping[str, Any]
 
 
 class NoSpaceError(Exception):
-    """Nothing says what stands at a place of a value; the message is the place."""
+    """The type of a part of a value is unknown; the message is the path of that part."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Codec:
-    """A space, and the way between JSON and its elements."""
+    """A space, and the conversion between JSON and its elements."""
 
     space: Space[Any]
     encode: Callable[[Any], Any]
-    """From JSON; what does not fit raises LookupError, TypeError or ValueError."""
+    """Converts JSON to an element; raises LookupError, TypeError or ValueError for a value that does not fit."""
     decode: Callable[[Any], Any]
-    """To JSON."""
+    """Converts an element to JSON."""
     zero: Any
-    """The element that stands where nothing is."""
+    """The element used for padding and for missing values."""
 
 
 def codec(schema: _Json) -> Codec:
-    """The space that a JSON Schema describes.
+    """Return the codec of the space that a JSON Schema describes.
 
     Raises:
-        NoSpaceError: Something in it may be anything.
+        NoSpaceError: The schema leaves the type of some part open.
     """
     return _codec(schema, schema, "")
 
 
 def like(example: Any, place: str = "") -> _Json:
-    """The JSON Schema of values that are like one: the same fields, lists of the same length.
+    """Return the JSON Schema of values with the structure of an example: the same fields, lists of the same length.
 
     Raises:
-        NoSpaceError: There is an empty list or a null in it, which are like nothing.
+        NoSpaceError: The example contains an empty list or a null, which do not determine a type.
     """
     match example:
         case bool():
@@ -109,12 +109,12 @@ def like(example: Any, place: str = "") -> _Json:
 
 
 def every_value(schema: _Json, *, most: int = MOST_CHOICES) -> list[Any] | None:
-    """All values that a JSON Schema allows, in its order; None where there are more than `most`, or no end of them."""
+    """Return all values that a JSON Schema allows, in its order; None if there are more than `most`."""
     return _every(schema, schema, most, 0)
 
 
 def _types(known: _Json, root: _Json) -> list[_Json]:
-    """What a value may be, each by itself."""
+    """Return the schemas of the alternative types of a value."""
     several: Any = known.get("anyOf") or known.get("oneOf")
     if several:
         return [one for inner in several for one in _types(resolved(inner, root), root)]
@@ -282,7 +282,7 @@ def _one_of(several: list[Codec]) -> Codec:
             except (LookupError, TypeError, ValueError):
                 continue
             return (np.int64(number), element)
-        raise ValueError(f"{value!r} is of none of the types")
+        raise ValueError(f"{value!r} has none of the types")
 
     return Codec(
         space=spaces.OneOf([one.space for one in several]),
@@ -376,7 +376,7 @@ def _fixed(item: Codec, count: int) -> Codec:
 
     def encode(value: Any) -> Any:
         if len(value) != count:
-            raise ValueError(f"a list of {len(value)}, where there are always {count}")
+            raise ValueError(f"a list of {len(value)} items instead of {count}")
         return np.asarray([item.encode(one) for one in value], space.dtype).reshape(space.shape)
 
     return Codec(

@@ -1,4 +1,4 @@
-"""`python -m coworld_runner.rollout.worker NUMBER COUNT`: a process of `rollouts`; reads its jobs from stdin."""
+"""`python -m coworld_runner.rollout.worker NUMBER COUNT`: a process of `rollouts`, which reads its job from stdin."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .pipes import own_pipes
 
 
 def main() -> None:
-    """Play until all episodes are played, or the parent has closed the pipe."""
+    """Play until all episodes are played or the parent closes the pipe."""
     number, count = map(int, sys.argv[1:])
     with own_pipes() as (told, out):
-        path, script = pickle.load(told)  # noqa: S301 - of the process that has started this one
+        path, script = pickle.load(told)  # noqa: S301 - from the process that started this one
         sys.path[:] = path
         if script is not None:
             known = ModuleType("__main__")

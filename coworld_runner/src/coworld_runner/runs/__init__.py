@@ -1,4 +1,4 @@
-"""What every run has, whatever it plays: a workspace, a scratch directory, events, files of units, and a reaper.
+"""The parts that every run has, whatever it plays: a workspace, a scratch directory, events, unit files and a reaper.
 
-Nothing here knows what is played.
+Nothing in this package depends on what is played.
 """

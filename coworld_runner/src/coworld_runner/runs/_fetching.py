@@ -16,7 +16,7 @@ __all__ = ["Fetched", "Room", "Wanted", "fetch_all", "worth_keeping"]
 
 _AT_ONCE = 8
 _MOST_FILES = 1000
-"""How many unrequested files of a unit are kept."""
+"""Maximum number of a unit's unrequested files to keep."""
 
 Fetched = int | FileNotFoundError | TransferError
 """The outcome for a file: its size in bytes, that it does not exist, or why it could not be fetched."""
@@ -52,8 +52,8 @@ def worth_keeping(names: Iterable[str], *, who: str, warn: Callable[[str], objec
     kept: list[str] = []
     for name in names:
         if not name.isprintable():
-            # it could not be written to a record either
-            warn(f"{who} wrote {name!a}, which is not kept: that is no name for a file.")
+            # such a name cannot be written to a record
+            warn(f"{who} wrote {name!a}, which is not kept: the name is not printable.")
         elif len(kept) == _MOST_FILES:
             warn(f"{who} wrote more than {_MOST_FILES} further files; the rest is not kept.")
             break
@@ -82,7 +82,7 @@ async def fetch_all(
 
     async def one(want: Wanted) -> None:
         fetched: Fetched = TransferError(
-            f"{want.name} could not be brought in within {seconds:g} s.",
+            f"{want.name} could not be fetched within {seconds:g} s.",
             code="too_slow",
             hint="Write less, or allow more time with the option collect_timeout.",
             context={"name": want.name},

@@ -94,7 +94,7 @@ async def _set_after(until: Callable[[], Awaitable[object]], ended: anyio.Event)
 
 
 def _inotify_open(directory: Path) -> int | None:
-    """A descriptor that watches the directory, or None where there is no inotify (or none left)."""
+    """Open an inotify descriptor that watches the directory; None if inotify is missing or its limit is reached."""
     if not stat.S_ISDIR(directory.stat().st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     if sys.platform != "linux":
@@ -116,7 +116,7 @@ def _inotify_open(directory: Path) -> int | None:
 
 
 def _inotify_read(descriptor: int) -> tuple[list[str], bool]:
-    """What happened since the last read: names in order, and whether the kernel dropped events."""
+    """Read the events since the last read: names in order, and whether the kernel dropped events."""
     names: list[str] = []
     overflow = False
     while True:
@@ -211,11 +211,11 @@ LOGS = "logs/"
 _CHUNK = 1 << 20
 _ZEROS = bytes(1 << 16)
 _LISTED = 3000
-"""The most names that are listed of the files that a unit has left."""
+"""Maximum number of names to list of a unit's files."""
 
 
 def list_files(directory: Path | None) -> list[str]:
-    """Names of the regular files that a unit has left, in the form ``fetch_file`` takes; none without a directory."""
+    """List the regular files that a unit has left, as names for ``fetch_file``; none if ``directory`` is None."""
     if directory is None:
         return []
     found = _regular_files(directory)
@@ -226,7 +226,7 @@ def list_files(directory: Path | None) -> list[str]:
 
 @contextlib.contextmanager
 def _below(directory: Path) -> Generator[int, None, None]:
-    """A descriptor of the directory of logs; a link in its place is not followed."""
+    """Open a descriptor of the directory of logs; a link in its place is not followed."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(directory / LOGS.rstrip("/"), flags)
     try:
@@ -244,7 +244,7 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
     Args:
         directory: Where the file is.
         name: A plain file name, without any directory, or ``logs/NAME``.
-        target: Where it goes; replaced when it exists.
+        target: The path of the copy; an existing file is replaced.
         limit: The most bytes it may have; None: any number.
 
     Returns:
@@ -317,7 +317,7 @@ def check_size(size: int, limit: int | None, context: Mapping[str, object]) -> N
 
 
 def not_regular(context: Mapping[str, object]) -> TransferError:
-    """The error for something that is not a regular file; the context's ``name`` is its name."""
+    """Return the error for something that is not a regular file; the context's ``name`` is its name."""
     return TransferError(
         f"{context['name']} is not a regular file, so it is not fetched.",
         code="not_regular",
@@ -327,7 +327,7 @@ def not_regular(context: Mapping[str, object]) -> TransferError:
 
 
 def not_written(error: OSError, context: Mapping[str, object]) -> TransferError:
-    """The error for a copy that could not be written; the context has the file's ``name`` and its ``target``."""
+    """Return the error for a copy that could not be written; the context has the file's ``name`` and ``target``."""
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     return TransferError(
         f"{context['name']} could not be written to {context['target']}: {error.strerror}.",
@@ -433,7 +433,7 @@ def cut_unfinished(file: int) -> int:
         file: A descriptor open for reading and writing.
 
     Returns:
-        The bytes that are left.
+        The remaining size in bytes.
     """
     size = at = os.fstat(file).st_size
     while at:
@@ -529,7 +529,7 @@ class CappedLog:
 
 
 def log_tail(paths: Sequence[Path], limit: int = 4000) -> str:
-    """The end of one or more logs as text, reading no more than needed.
+    """Return the end of one or more logs as text, reading no more than needed.
 
     Args:
         paths: The files, in the order to show them. Missing ones count as empty, and a repeated one counts once.

@@ -26,17 +26,17 @@ __all__ = ["OpenRun", "open_run", "started"]
 
 @dataclass(frozen=True)
 class OpenRun:
-    """Where a run leaves its evidence, and since when it runs."""
+    """A run in progress: its workspace, its events and its start time."""
 
     layout: EpisodeLayout
     bus: EventBus
     reserve: Reserve
-    """For files that must be written however the run went."""
+    """Disk space for files that must be written however the run ends."""
     begun_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
     _begun: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
-        """How long it has run."""
+        """Return the seconds since the run started."""
         return round(time.monotonic() - self._begun, 3)
 
 
@@ -58,13 +58,13 @@ def open_run(
         run_id: The run's label; None: a new one.
         listeners: Readers of its events.
         overwrite: Whether a workspace of an earlier run may be emptied first.
-        latest: Whether ``latest`` beside the workspace should point at it, once it has left a replay.
+        latest: Whether to point ``latest`` beside the workspace at it, once there is a replay.
         resume: The name of a file that marks a workspace as one to resume in; empty: it must be fresh.
         keep: How many past events to keep for late readers; None: all of them.
 
     Raises:
         WorkspaceError: The workspace is not fresh or not writable.
-        EnvironmentFault: There is no room.
+        EnvironmentFault: The disk is full.
     """
     layout = prepare_workspace(workspace, overwrite=overwrite, resume=resume)
     try:
@@ -84,7 +84,7 @@ def open_run(
 
 
 def started(what: Literal["episode", "batch"], plan: EpisodePlan, backend: Backend, workspace: Path) -> RunStarted:
-    """The first event of a run that plays a plan."""
+    """Return the first event of a run that plays a plan."""
     return RunStarted(
         what=what,
         coworld=plan.manifest.game.name,

@@ -33,10 +33,10 @@ def remove_tree(path: Path, *, last: str = "", within: float = math.inf) -> str:
     Args:
         path: The directory; a link or a file in its place is removed itself.
         last: Name of an entry that is removed after everything else.
-        within: Seconds it may take; then the rest stays.
+        within: Seconds it may take; whatever is left by then stays.
 
     Returns:
-        Why the directory, or something in it, is still there; an empty string when all is removed.
+        Why the directory, or something in it, is still there; an empty string if everything is removed.
     """
     try:
         top = _open(str(path), None)
@@ -193,6 +193,6 @@ def _unlock(name: str, parent: int | None) -> None:
 
 
 def _words(name: object, error: OSError) -> str:
-    # a name may be any bytes, and is shown to people and in JSON
+    # a name may contain any bytes, but is shown in terminals and in JSON
     shown = " ".join(strip_controls(os.fsencode(str(name)).decode("utf-8", "replace")).split())
     return f"{shown}: {error.strerror or error}"

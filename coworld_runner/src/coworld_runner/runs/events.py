@@ -120,7 +120,7 @@ class EventLog:
 
     Args:
         path: The NDJSON file.
-        append: Whether it may be there already, from an earlier run that this one goes on with; else it is made new.
+        append: Whether to append to an existing file, when an earlier run is resumed; otherwise it must not exist yet.
     """
 
     def __init__(self, path: Path, *, append: bool = False) -> None:
@@ -139,8 +139,8 @@ class EventLog:
         """Write one event.
 
         Raises:
-            EnvironmentFault: It cannot be written. The bus then removes this reader and notifies the others, and the
-                run goes on; the file ends with the last complete line.
+            EnvironmentFault: The event cannot be written. The bus then removes this reader and notifies the others, and
+                the run continues; the file ends with the last complete line.
         """
         if self._file is None:
             return

@@ -1,4 +1,4 @@
-"""A run's own directory: labelled before anything is in it, and locked while its runner lives.
+"""A run's own directory: labelled with the run id before anything is in it, and locked while its runner lives.
 
 Every run has one directory below ``<temporary files>/coworld-<uid>/``, or below ``$XDG_RUNTIME_DIR/coworld-<uid>/`` if
 another user has taken that name. The runtime directory always belongs to this user, but it comes second because it is
@@ -60,9 +60,9 @@ def scratch_roots() -> dict[Path, str]:
 
 
 def scratch_root() -> Path:
-    """The directory below which this user's runs have theirs.
+    """Return the directory that contains the directories of this user's runs.
 
-    Once it exists, the choice stays the same, whatever appears or disappears elsewhere.
+    An existing safe directory is preferred, so the choice does not change once one exists.
     """
     roots = scratch_roots()
     safe = [root for root, why in roots.items() if not why]
@@ -85,9 +85,9 @@ def _unsafe(root: Path) -> str:
     finally:
         os.close(descriptor)
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
-        return "belongs to somebody else"
+        return "belongs to another user"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return "may be written to by others"
+        return "is writable by other users"
     return ""
 
 
@@ -156,7 +156,7 @@ def _is_locked(descriptor: int) -> bool:
 
 @contextmanager
 def _guard(root: Path, *, alone: bool) -> Generator[None]:
-    """Keep a new directory that is not locked yet from being taken for a dead run's."""
+    """Prevent a new directory that is not locked yet from being mistaken for a dead run's."""
     import fcntl
 
     descriptor = _open_root(root)
@@ -168,7 +168,7 @@ def _guard(root: Path, *, alone: bool) -> Generator[None]:
 
 
 def owner_is_alive(directory: Path) -> bool:
-    """Whether the runner that made a run's directory still runs on this machine; True if that cannot be determined.
+    """Return whether the runner that made a run's directory is still running on this machine; True if unknown.
 
     Unlike ``run_is_alive``, this also covers runs of other users, and runs under another ``TMPDIR``.
     """
@@ -185,7 +185,7 @@ def owner_is_alive(directory: Path) -> bool:
 
 
 def run_is_alive(run_id: str) -> bool:
-    """Whether the runner of that run still runs on this machine as this user."""
+    """Return whether the runner of that run is still running on this machine as this user."""
     return any(_is_held(root / run_id) for root, why in scratch_roots().items() if not why)
 
 
@@ -204,7 +204,7 @@ def make_scratch(run_id: str) -> Scratch:
     """Make a run's directory and keep it locked, until ``Scratch.remove``.
 
     Raises:
-        EnvironmentFault: It cannot be made: no room, no permission, or the root is not safely this user's.
+        EnvironmentFault: It cannot be made: the disk is full, permission is missing, or the root is unsafe.
     """
     import fcntl
 
@@ -237,7 +237,7 @@ def make_scratch(run_id: str) -> Scratch:
 
 @asynccontextmanager
 async def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | None = None) -> AsyncGenerator[Scratch]:
-    """Make the run's directory, keep it locked, and remove it with its content, off the event loop.
+    """Make the run's directory, keep it locked, and remove it with its content in a worker thread.
 
     Removing takes at most ``REMOVE_SECONDS``, whatever a program has left; ``coworld clean`` removes the rest.
 

@@ -1,4 +1,4 @@
-"""Workspaces for an episode's evidence: always a fresh directory, or a refusal."""
+"""Workspaces for an episode's evidence: a fresh directory, or an error if the directory is in use."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ __all__ = [
 
 _LATEST = "latest"
 _RESERVE = 256 * 1024
-"""Bytes; a record takes some ten thousand, most of them the last lines of logs."""
+"""Bytes to reserve; a record takes about ten thousand, mostly the last lines of logs."""
 
 
 def timestamp() -> str:
-    """The current local time as a directory name that sorts by time: ``20261121-141503``."""
+    """Return the current local time as a directory name that sorts by time: ``20261121-141503``."""
     return dt.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
 
 
 def default_workspace(results: Path, run_id: str) -> Path:
-    """The run's own directory below a results directory."""
+    """Return the run's own directory below a results directory."""
     return results / f"{timestamp()}-{run_id[:6]}"
 
 
 def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") -> EpisodeLayout:
-    """Create a workspace, or refuse to.
+    """Create a workspace, or check that an existing directory may be used as one.
 
     Args:
         path: The directory. Missing parents are created.
@@ -56,8 +56,8 @@ def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") 
         resume: The name of a file that marks a directory as one to resume in; such a directory is left as it is.
 
     Raises:
-        WorkspaceError: It is a file, holds files, or cannot be written to.
-        EnvironmentFault: There is no room.
+        WorkspaceError: It is a file, contains files, or cannot be written to.
+        EnvironmentFault: The disk is full.
     """
     path = path.expanduser().absolute()
     try:
@@ -107,7 +107,7 @@ def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") 
 
 
 def _is_workspace(path: Path) -> bool:
-    """Whether a directory looks like a workspace that this or the published runner wrote."""
+    """Return whether a directory looks like a workspace that this or the published runner wrote."""
     ours = (
         "episode.json",
         ROWS_NAME,
@@ -121,7 +121,7 @@ def _is_workspace(path: Path) -> bool:
 
 
 def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
-    """The error for a directory for evidence that cannot be written to."""
+    """Return the error for an evidence directory that cannot be written to."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvironmentFault(
             f"There is no room to write to {path}.",
@@ -138,9 +138,9 @@ def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
 
 
 def point_latest(results: Path, workspace: Path) -> None:
-    """Make ``results/latest`` point at a workspace, atomically; the last to be pointed at wins.
+    """Make ``results/latest`` point at a workspace, atomically; of several runs, the last to call this wins.
 
-    On a file system without links there is no ``latest``, and the run goes on.
+    Does nothing on a file system without links, or if ``latest`` is not a link.
     """
     link = results / _LATEST
     if link.exists() and not link.is_symlink():
@@ -155,16 +155,16 @@ def point_latest(results: Path, workspace: Path) -> None:
 
 
 def replays_of(workspace: Path) -> list[Path]:
-    """The replays that a run has left: of its one episode, or of each of many."""
+    """Return the replays that a run has left: of its one episode, or of each of its episodes."""
     return [path for runs in ("replay", "episode-*/replay") for path in workspace.glob(runs) if path.is_file()]
 
 
 def atomic_write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: to a temporary file beside it, then renamed.
+    """Write a file whole or not at all: to a temporary file beside it, which is then renamed.
 
     Raises:
         WorkspaceError: It cannot be written.
-        EnvironmentFault: There is no room.
+        EnvironmentFault: The disk is full.
     """
     try:
         write_whole(path, data)
@@ -179,7 +179,7 @@ class Reserve:
 
     Args:
         directory: The workspace.
-        size: Bytes to keep.
+        size: Bytes to reserve.
 
     Raises:
         EnvironmentFault: There is not enough space.
@@ -224,13 +224,13 @@ class Reserve:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, in hex, read piece by piece."""
+    """Return the SHA-256 of a file, in hex, without loading the whole file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def artifact_records(layout: EpisodeLayout) -> tuple[ArtifactRecord, ...]:
-    """Size and digest of every regular file in a workspace except the record and the event log, which is still open."""
+    """Return size and digest of the visible regular files in a workspace, except the record and the open event log."""
     records: list[ArtifactRecord] = []
     for directory, _, names in os.walk(layout.workspace):
         for name in names:

@@ -1,7 +1,7 @@
-"""Serving rules as a game: the runtime contract, with its routes, clocks, pages, results and replays.
+"""Serves rules as a game: the runtime contract, with its routes, clocks, pages, results and replays.
 
-Here lives everything between `coworld_core.rules` and the network; no rule of any game does.
-A game's container needs core, websockets, anyio and this; nothing here imports backends or what runs episodes.
+This package contains everything between `coworld_core.rules` and the network, and no rules of any game. A game's
+container needs coworld-core, websockets, anyio and this package, which imports neither backends nor the episode runner.
 """
 
 from __future__ import annotations

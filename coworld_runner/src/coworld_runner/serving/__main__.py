@@ -1,4 +1,4 @@
-"""`python -m coworld_runner.serving MODULE:CLASS`: play one game, or show a replay, as the environment says."""
+"""`python -m coworld_runner.serving MODULE:CLASS`: play one game or show a replay, depending on the environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .program import run_program
 
 
 def main() -> int:
-    """Serve, and return the exit code: 0 done, 1 failed, 2 not to be started so, 130 or 143 stopped before the end."""
+    """Serve and return the exit code: 0 done, 1 failed, 2 wrong arguments or settings, 130 or 143 stopped early."""
     if len(sys.argv) != 2:
         print("usage: python -m coworld_runner.serving MODULE:CLASS", file=sys.stderr)
         return 2

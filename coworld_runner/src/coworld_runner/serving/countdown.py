@@ -1,4 +1,4 @@
-"""The seconds before the first tick, told to everyone as they pass, so that people see the start."""
+"""The countdown before the first tick, which is sent to all clients, so that people do not miss the start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Countdown:
     """A countdown before a game.
 
     Args:
-        seconds: Its length; 0: there is none.
+        seconds: Its length; 0: no countdown.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -30,7 +30,7 @@ class Countdown:
         self._ends = None
 
     def told(self) -> dict[str, float]:
-        """The field that tells how many seconds are left, while it runs."""
+        """Return the message field with the remaining seconds; empty when the countdown is not running."""
         if self._ends is None:
             return {}
         return {"starts_in": round(max(self._ends - anyio.current_time(), 0.0), 3)}

@@ -1,4 +1,4 @@
-"""What a game's process is told by its environment, the same for every game: config, targets, port and signals."""
+"""A game's interface to its process environment, the same for every game: config, targets, port and signals."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ MAX_COUNTDOWN: Final = 60.0
 
 
 async def read_config_document() -> bytes:
-    """The game config that the environment names.
+    """Read the game config at the address in the environment.
 
     Raises:
-        UsageError: None is named, or it cannot be read.
-        RemoteError: It cannot be fetched.
+        UsageError: The address is not set, or the config cannot be read.
+        RemoteError: The config cannot be fetched.
     """
     return await read_document(_required("COGAME_CONFIG_URI"), what="game config", limit=MAX_CONFIG)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where one of a game's files goes.
+    """The destination of one of a game's files.
 
     Attributes:
         uri: An http(s) or file address, or a path.
@@ -64,7 +64,7 @@ class Target:
 
     @classmethod
     def named(cls, variable: str, *, what: str, content_type: str, method: str | None = None) -> Target:
-        """The target that a variable of the environment names, refused now rather than at the end of the game.
+        """Read a target from the environment, so that an invalid one is refused now and not at the end of the game.
 
         Args:
             variable: The variable with the address.
@@ -73,7 +73,7 @@ class Target:
             method: The variable with the method, which may be unset.
 
         Raises:
-            UsageError: The first is unset, or one of the two is invalid.
+            UsageError: ``variable`` is unset, or one of the two is invalid.
         """
         uri = _required(variable)
         if read_source(uri, what=variable).kind == "s3":
@@ -93,13 +93,13 @@ class Target:
 
 
 def results_and_replay(*, replay_type: str) -> tuple[Target, Target]:
-    """Where the environment says that results and replay go.
+    """Read the targets of the results and of the replay from the environment.
 
     Args:
         replay_type: The media type of the replay.
 
     Raises:
-        UsageError: It does not say, or something invalid.
+        UsageError: A variable is unset or invalid.
     """
     return (
         Target.named(
@@ -112,10 +112,10 @@ def results_and_replay(*, replay_type: str) -> tuple[Target, Target]:
 
 
 def countdown() -> float:
-    """Seconds to count down before the game begins, as people play; 0 without the variable.
+    """Return the seconds to count down before a game in which people play; 0 if the variable is unset.
 
     Raises:
-        UsageError: It is no number of seconds, or too long.
+        UsageError: The variable is not a number of seconds from 0 to ``MAX_COUNTDOWN``.
     """
     text = os.environ.get("COWORLD_COUNTDOWN_SECONDS", "0")
     try:
@@ -133,7 +133,7 @@ class Stop:
 
     Attributes:
         playing: The scope.
-        number: The signal; None as long as there was none.
+        number: The signal; None until one is received.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Stop:
 
 @asynccontextmanager
 async def heeding_signals() -> AsyncGenerator[Stop]:
-    """While the context is open, SIGTERM and SIGINT cancel what is inside `Stop.playing`, and end nothing else."""
+    """While the context is open, SIGTERM and SIGINT cancel the scope `Stop.playing` and nothing else."""
     stop = Stop()
 
     async def heed() -> None:
@@ -176,7 +176,7 @@ async def show_replays(
         answer: Answers messages of viewers; None: they are ignored.
 
     Raises:
-        UsageError: There is no listening where the environment says.
+        UsageError: The address in the environment cannot be listened on.
     """
     with open_listener() as listener:
         async with (
@@ -190,10 +190,10 @@ async def show_replays(
 
 
 def open_listener() -> socket.socket:
-    """Listen where the environment says, on port 8080 of all addresses by default.
+    """Listen on the address in the environment, by default on port 8080 of all addresses.
 
     Raises:
-        UsageError: It names no port, or one that is taken.
+        UsageError: The port is invalid or taken.
     """
     host = os.environ.get("COGAME_HOST") or "0.0.0.0"  # noqa: S104 - a container is reached from outside
     word = os.environ.get("COGAME_PORT") or "8080"
@@ -209,7 +209,7 @@ def open_listener() -> socket.socket:
 
 
 def announce(listener: socket.socket, say: Callable[[str], None]) -> None:
-    """Say where the game listens."""
+    """Log the address that the game listens on."""
     host, port = listener.getsockname()[:2]
     say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
 

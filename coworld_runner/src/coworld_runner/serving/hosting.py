@@ -1,4 +1,4 @@
-"""Serving as the environment says: one game with its results and replay, one replay, or replays by request."""
+"""Serves what the environment asks for: one game with its results and replay, one replay, or replays by request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHUNK: Final = 256 * 1024
 
 
 async def serve_rules(rules: type[Rules]) -> int:
-    """Serve as the environment says and return the exit code.
+    """Serve what the environment asks for and return the exit code.
 
     `COGAME_CONFIG_URI` with `COGAME_RESULTS_URI` and `COGAME_SAVE_REPLAY_URI` plays one game. `COGAME_LOAD_REPLAY_URI`
     shows a replay until a signal arrives. `COGAME_REPLAY_SERVER=1`, the older way, shows a replay for each request.
@@ -63,15 +63,15 @@ async def _play(rules: type[Rules]) -> int:
     data = await read_config_document()
     to_results, to_replay = results_and_replay(replay_type="application/octet-stream")
     to_events: Target | None = None
-    # older runners do not ask for events
+    # older runners do not request events
     if os.environ.get("COGAME_EVENTS_URI"):
         to_events = Target.named("COGAME_EVENTS_URI", what="events", content_type="application/x-ndjson")
     try:
         raw: Any = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"The game config is no JSON: {error}.", code="config_invalid") from None
+        raise UsageError(f"The game config is not JSON: {error}.", code="config_invalid") from None
     if not isinstance(raw, dict):
-        raise UsageError("The game config is no JSON object.", code="config_invalid")
+        raise UsageError("The game config is not a JSON object.", code="config_invalid")
     config = read_config(rules, cast("dict[str, Any]", raw))
     seed = secrets.randbelow(2**31) if config.seed is None else config.seed
     match = Match(rules, config, seed=seed, log=_say, countdown=countdown())
@@ -128,7 +128,7 @@ async def _load(uri: str) -> list[str]:
 
 
 def replay_messages(replay: RulesReplay) -> list[str]:
-    """The messages that show a replay to a page: `replay` with its header, then `ticks` in chunks."""
+    """Return the messages that show a replay on a page: `replay` with its header, then `ticks` in chunks."""
     head = {
         "type": "replay",
         "header": replay.header.model_dump(mode="json"),

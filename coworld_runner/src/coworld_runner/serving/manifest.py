@@ -1,6 +1,7 @@
-"""The manifest of served rules: `python -m coworld_runner.serving.manifest MODULE:CLASS FILE` brings one up to date.
+"""The manifest of served rules: `python -m coworld_runner.serving.manifest MODULE:CLASS FILE` updates one.
 
-What the types and docstrings say is written anew; players, variants, owner and whatever else an author has added stays.
+The parts that come from the rules' types and docstrings are replaced; players, variants, owner and everything else that
+an author has added stay.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ __all__ = ["brought_up_to_date", "main"]
 
 
 def brought_up_to_date(manifest: Mapping[str, Any], rules: type[Rules]) -> dict[str, Any]:
-    """A manifest that says of the game what its rules say now.
+    """Return a manifest whose `game` section matches the rules.
 
     Args:
-        manifest: A manifest or a template of one, as JSON.
+        manifest: A manifest or manifest template, as JSON.
         rules: The game.
 
     Raises:
-        UsageError: It has no `game`.
+        UsageError: The manifest has no `game`.
     """
     game = manifest.get("game")
     if not isinstance(game, dict):
@@ -37,7 +38,7 @@ def brought_up_to_date(manifest: Mapping[str, Any], rules: type[Rules]) -> dict[
 
 
 def main() -> int:
-    """Bring a file up to date and return the exit code: 0 done, 2 for a wrong call."""
+    """Update a file and return the exit code: 0 done, 2 wrong arguments or an unreadable file."""
     if len(sys.argv) != 3:
         print("usage: python -m coworld_runner.serving.manifest MODULE:CLASS FILE", file=sys.stderr)
         return 2

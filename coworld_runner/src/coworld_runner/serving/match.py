@@ -1,4 +1,4 @@
-"""One running game: seats, clocks and spectators. Messages go through outboxes, so no client is waited for."""
+"""One running game: seats, clocks and spectators. Outboxes carry the messages, so the game waits for no client."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ OVER: Final = "the game is over"
 REPLACED: Final = "replaced by a newer connection"
 
 OWN_QUEUE: Final = 1.0
-"""Delays of up to this many seconds until an observation is delivered count as ours; longer ones are the
-client's."""
+"""If an observation takes up to this many seconds to deliver, the delay counts as ours and the seat's clock starts
+later; a longer delay counts as the client's."""
 
 SLOW: Final = 5.0
 """Seconds without a move after which spectators are told whose moves the game is waiting for."""
 
 MAX_BY: Final = 40
-"""The most characters of what a player says of who decided."""
+"""Maximum length of the text in which a player says who decided."""
 
 MAX_LINES: Final = 100
-"""The most log lines for one seat."""
+"""Maximum number of log lines for one seat."""
 
 MAX_EVENTS: Final = 100_000
-"""Events of a game, about six megabytes, shared evenly: a seat that fills its part takes nothing from others."""
+"""Maximum number of events of a game, about six megabytes, divided evenly among the seats."""
 
 
 @dataclass
 class _Seat:
-    """One seat: its connection, what it has said, and its clock."""
+    """One seat: its connection, its latest action, and its clock."""
 
     per_move: float
     """Seconds for each move; infinite in a game that does not wait for moves."""
@@ -76,11 +76,11 @@ class _Seat:
 
     @property
     def deadline(self) -> float:
-        """When its time for this tick is over, by `time.monotonic`."""
+        """The end of its time for this tick, by `time.monotonic`."""
         return self.asked + self.per_move + self.bank
 
     def charge(self) -> None:
-        """Take what the move took beyond its own time from the bank."""
+        """Deduct the time that the move took beyond its own allowance from the bank."""
         used = time.monotonic() - self.asked
         self.bank = max(self.bank - max(used - self.per_move, 0.0), 0.0)
 
@@ -95,7 +95,7 @@ class SeatEvents:
     """What each seat did in each of its turns (`coworld_core.episode.conduct`).
 
     Args:
-        seats: How many there are.
+        seats: The number of seats.
     """
 
     def __init__(self, seats: int) -> None:
@@ -103,13 +103,13 @@ class SeatEvents:
         self._left = [MAX_EVENTS // seats] * seats
 
     def add(self, tick: int, kind: str, slot: int, **more: Any) -> None:
-        """Add what a seat did."""
+        """Add an event of a seat."""
         if self._left[slot] > 0:
             self._left[slot] -= 1
             self._lines.append(compact({"tick": tick, "kind": kind, "agent": slot, **more}))
 
     def __bytes__(self) -> bytes:
-        """One JSON object a line."""
+        """The events as JSON objects, one per line."""
         return "".join(f"{line}\n" for line in self._lines).encode()
 
 
@@ -121,13 +121,13 @@ class Match:
         config: Its config.
         seed: The seed of all random numbers.
         log: Receives log lines for people; they never contain a token.
-        countdown: Seconds to count down once all players are there, for people to see the start.
+        countdown: Seconds to count down once all players are connected, so that people do not miss the start.
 
     Attributes:
         events: What each seat did.
 
     Raises:
-        RulesError: The game cannot even start.
+        RulesError: The rules fail at the start of the game.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class Match:
         return self._play.results()
 
     def replay(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
-        """The replay of the whole game, which cannot go on after that."""
+        """Return the replay of the whole game, which cannot continue afterwards."""
         return self._writer.finish(reason=reason, results=results)
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> None:
@@ -329,7 +329,7 @@ class Match:
         try:
             outbox.notify(self._observe(slot))
         except RulesError as error:
-            self._log(f"what seat {slot} sees of the end is not to be had: {error.message}")
+            self._log(f"the last observation of seat {slot} is not available: {error.message}")
 
     # asking and waiting
 
@@ -341,7 +341,7 @@ class Match:
 
     def _show(self) -> None:
         """Send every seat its observation, and every spectator the state."""
-        # The game waits for those whose turn it is.
+        # The seats whose turn it is come first, because the game waits for them.
         for slot, seat in sorted(enumerate(self._seats), key=lambda one: one[0] not in self._play.to_act):
             if seat.outbox is not None:
                 seat.outbox.put(self._observe(slot))
@@ -376,7 +376,7 @@ class Match:
                 seat.say(f"seat {slot} has missed its time in tick {self._play.tick}")
 
     def _waiting(self) -> dict[int, _Seat]:
-        """The seats whose moves are awaited; a seat that nobody has ever taken is not waited for."""
+        """Return the seats whose moves are awaited; a seat that never had a connection is not waited for."""
         return {slot: seat for slot in self._play.to_act if not (seat := self._seats[slot]).acted and seat.seen}
 
     async def _wait_for_tick(self, due: float) -> float:
@@ -416,7 +416,7 @@ class Match:
 
 
 async def _set_or_late(event: anyio.Event, when: float) -> None:
-    """Wait for an event, until a time; it is set then, too."""
+    """Wait for an event until a given time; the event is set at that time, too."""
     # A cancel scope for each move would take longer than most rules do.
     timer = asyncio.get_running_loop().call_later(when - time.monotonic(), event.set)
     try:
@@ -426,7 +426,7 @@ async def _set_or_late(event: anyio.Event, when: float) -> None:
 
 
 def _read_act(message: str | bytes) -> tuple[int, Any, str]:
-    """The tick and the action of a player's message, and who decided it, if it says so.
+    """Return the tick and the action of a player's message, and who decided it, if it says so.
 
     Raises:
         ValueError: The message is not valid; the text says why.
@@ -435,7 +435,7 @@ def _read_act(message: str | bytes) -> tuple[int, Any, str]:
         value: Any = json.loads(message)
     # Deeply nested input exhausts the parser's stack, and Python refuses numbers with very many digits.
     except (ValueError, RecursionError):
-        raise ValueError("the message is no JSON") from None
+        raise ValueError("the message is not JSON") from None
     if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") != "act":
         raise ValueError('send {"type": "act", "tick": …, "action": …}')
     said = cast("dict[str, Any]", value)

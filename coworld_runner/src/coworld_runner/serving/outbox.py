@@ -12,10 +12,10 @@ import anyio
 __all__ = ["MAX_NOTICES", "Outbox", "compact"]
 
 MAX_NOTICES: Final = 8
-"""Notices that may wait for one connection; further ones are dropped."""
+"""Maximum number of notices waiting for one connection; further ones are dropped."""
 
 compact: Final = json.JSONEncoder(separators=(",", ":")).encode
-"""A message as JSON text; `json.dumps` would make an encoder for each."""
+"""Encodes a message as JSON text; `json.dumps` would create an encoder for each."""
 
 
 class Outbox:
@@ -25,8 +25,8 @@ class Outbox:
     After `finish` nothing more is accepted.
 
     Attributes:
-        at_once: Sends what is pending without waiting, and returns whether it has. Otherwise, or without it, messages
-            stay until they are taken.
+        at_once: Sends the pending messages without waiting, and returns whether it did. If it did not, or is None,
+            messages stay until they are taken.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Outbox:
 
     @property
     def close_reason(self) -> str | None:
-        """Why the connection ends once everything is sent, or None while it goes on."""
+        """Why the connection closes once everything is sent; None while it stays open."""
         return self._reason
 
     def put(self, state: str) -> None:

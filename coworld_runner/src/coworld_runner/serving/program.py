@@ -1,4 +1,4 @@
-"""A game server's process: what signals, root and errors mean to it."""
+"""A game server's process: how it handles signals, root privileges and errors."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["run_program"]
 
 
 def run_program(serve: Callable[[], Awaitable[int]], *, name: str = "") -> int:
-    """Serve, and say on stderr why not; to be the first thing that the process does.
+    """Serve, and write errors to stderr; must be the first call of the process.
 
     Args:
-        serve: Serves, and returns the exit code; what it needs besides is best imported in it.
-        name: Whose errors these are, said before them.
+        serve: Serves, and returns the exit code. It should import its other dependencies itself.
+        name: The program's name, a prefix of its error messages.
 
     Returns:
-        The exit code: that of ``serve``, 1 failed, 2 not to be started so, 130 or 143 stopped before the end.
+        The exit code: that of ``serve``, 1 failed, 2 wrong arguments or settings, 130 or 143 stopped early.
     """
-    # The first process of a container ignores SIGTERM until it says otherwise, and the imports take a moment.
+    # The first process of a container ignores SIGTERM unless it has a handler, and the imports take a moment.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     leave_root(os.environ)
-    # What is imported stays: looking through it for cycles, again and again, takes a tenth of the start.
+    # Imported objects stay alive: searching them for cycles repeatedly would take a tenth of the start-up time.
     gc.disable()
     import asyncio
 
@@ -35,7 +35,7 @@ def run_program(serve: Callable[[], Awaitable[int]], *, name: str = "") -> int:
     from coworld_core.errors import CoworldError, unwrapped
 
     async def served() -> int:
-        # once `serve` waits for something, everything is there
+        # when `serve` first waits for something, everything is imported
         asyncio.get_running_loop().call_soon(_settled)
         return await serve()
 
@@ -43,7 +43,7 @@ def run_program(serve: Callable[[], Awaitable[int]], *, name: str = "") -> int:
         with unwrapped():
             return anyio.run(served)
     except CoworldError as error:
-        # An error of the rules has the lines that led to it.
+        # An error of the rules has the lines of its traceback.
         for line in getattr(error, "lines", ()):
             print(line, file=sys.stderr)
         print(f"{name}: {error}" if name else error, file=sys.stderr)

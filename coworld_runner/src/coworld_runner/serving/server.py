@@ -1,4 +1,4 @@
-"""Routes and connections in both dialects: pages, and the sockets of players, spectators and replays."""
+"""Routes and connections in both protocol dialects: pages, and the sockets of players, spectators and replays."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _Pages = Callable[[str], Document]
 
 
 class ServedGame(Protocol):
-    """A running game as its connections see it. What is to be sent goes into outboxes, so no client is waited for."""
+    """A running game as its connections see it. Messages go through outboxes, so the game never waits for a client."""
 
     def join(self, slot: int, /) -> Outbox:
         """Give a seat to a new connection."""
@@ -95,7 +95,7 @@ class ServedGame(Protocol):
         ...
 
     def fail(self, error: RulesError, /) -> None:
-        """End the game with a failure that a new connection has met."""
+        """End the game with a failure of the rules that a connection has caused."""
         ...
 
 
@@ -115,8 +115,8 @@ async def game_server(
         tokens: The secret of each seat.
         listener: The socket to listen on.
         pages: Its pages: `player`, `global`, and one for each of `operators`.
-        operators: Sockets of the game's own, by name: each is a spectator's whose messages are answered. They need no
-            token, so they are for games that are asked for them.
+        operators: Additional sockets of the game, by name: each is a spectator whose messages are answered. They
+            require no token, so offer them only when the game is asked to.
     """
     watching = 0
 
@@ -126,7 +126,7 @@ async def game_server(
         try:
             if url.path == "/player":
                 slot = seat_of(url, tokens)
-                assert slot is not None, "nobody else gets here"
+                assert slot is not None, "the route refuses all others"
                 outbox = game.join(slot)
                 try:
                     await converse(
@@ -153,7 +153,7 @@ async def game_server(
             return None
         if url.path == "/global" or url.path[1:] in operators:
             full = watching >= MAX_VIEWERS
-            return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "too many watch\n") if full else None
+            return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "too many viewers\n") if full else None
         return _common(connection, url, pages=pages, names=("player", "global", *operators), home="client/global")
 
     async with open_server(connected, route, listener) as server:
@@ -169,7 +169,7 @@ async def replay_server(
     pages: _Pages = render,
     answer: Reply | None = None,
 ) -> AsyncGenerator[Server]:
-    """Serve one replay, or in the older dialect the replays that requests name with `?uri=`.
+    """Serve one replay, or, in the older dialect, the replays that requests name with `?uri=`.
 
     Args:
         messages: The messages that show the one replay; None: each request names its replay.
@@ -224,12 +224,12 @@ async def converse(
         outbox: The messages to send, added while this runs.
         answer: Takes each message and may return a reply; None: messages are ignored.
         sent: Called when all pending messages have been handed to the network.
-        pause: The least seconds between two rounds of sending.
+        pause: Minimum seconds between two rounds of sending.
     """
     sending = False
 
     def at_once() -> bool:
-        # One more task to switch to for each message takes as long as the message.
+        # Switching to the sending task would take as long as sending the message.
         if sending or connection.transport.get_write_buffer_size():
             return False
         for message in outbox.pending():
@@ -312,22 +312,22 @@ async def open_server(
         route: Answers a request, or returns None for a socket.
         listener: The socket to listen on.
         compress: Whether to compress messages.
-        max_size: The most bytes of a frame; None: no limit.
+        max_size: Maximum size of a frame in bytes; None: no limit.
     """
-    # Connections inherit it. asyncio itself does it only for sockets that say they are TCP, as those of
-    # `socket.create_server` do not; without it, a second small frame waits until the first one is acknowledged.
+    # Connections inherit TCP_NODELAY. asyncio sets it only for sockets whose protocol number is TCP, which those of
+    # `socket.create_server` lack; without it, a second small frame waits until the first one is acknowledged.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = await serve(
         connected,
         sock=listener,
-        # asyncio listens once more, with room for a hundred who wait unless told.
+        # asyncio calls listen() again, with a backlog of only 100 by default.
         backlog=socket.SOMAXCONN,
         process_request=route,
         max_size=max_size,
         max_queue=4,
         compression="deflate" if compress else None,
         close_timeout=CLOSING_SECONDS,
-        # Pings keep idle proxies open. A late pong drops no client: a player may be thinking.
+        # Pings keep connections through proxies open. A late pong drops no client: a player may be thinking.
         ping_timeout=None,
         # Log lines would show requests, and with them tokens.
         logger=_silent(),
@@ -351,7 +351,7 @@ def _silent() -> logging.Logger:
 
 
 def address_of(request: Request | None) -> SplitResult:
-    """The address of a request; empty for an unreadable one."""
+    """Return the address of a request; empty if it cannot be parsed."""
     try:
         return urlsplit(request.path if request is not None else "")
     except ValueError:
@@ -359,7 +359,7 @@ def address_of(request: Request | None) -> SplitResult:
 
 
 def seat_of(url: SplitResult, tokens: Sequence[str]) -> int | None:
-    """The slot whose token the query has, or None when either is missing or wrong."""
+    """Return the slot in the query, or None if the slot or its token is missing or wrong."""
     query = parse_qs(url.query)
     slot, token = query.get("slot", [""])[0], query.get("token", [""])[0]
     if not (slot.isascii() and slot.isdigit() and len(slot) < 5 and int(slot) < len(tokens)):
@@ -371,7 +371,7 @@ def seat_of(url: SplitResult, tokens: Sequence[str]) -> int | None:
 def _common(
     connection: ServerConnection, url: SplitResult, *, pages: _Pages, names: Sequence[str], home: str
 ) -> Response:
-    """The routes that every server has: health, the pages under both prefixes, and a way from the root to one."""
+    """The routes of every server: health, the pages under both prefixes, and a redirect from the root to a page."""
     if url.path == "/healthz":
         return _response(http.HTTPStatus.OK, b'{"ok":true}', {"Content-Type": "application/json"})
     if match := re.fullmatch(rf"/clients?/({'|'.join(names) or '$'})", url.path):
@@ -382,12 +382,12 @@ def _common(
 
 
 def page_response(document: Document) -> Response:
-    """The response with a page."""
+    """Return the response with a page."""
     return content_response(document.html.encode(), kind="text/html; charset=utf-8", policy=document.policy)
 
 
 def content_response(body: bytes, *, kind: str, policy: str) -> Response:
-    """The response with a page or one of its files.
+    """Return the response with a page or one of its files.
 
     Args:
         body: Its content.

@@ -1,4 +1,4 @@
-"""Everyone who watches a game, and the states that they are sent."""
+"""The spectators of a game, and the states that are sent to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New games and players, made of the files in `templates`, which are a game and a player that work."""
+"""Creates new games and players from the files in `templates`, which are a working game and player."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["NewFiles", "new_game", "new_player", "new_sample", "rules_names", "w
 
 _TEMPLATES: Final = files("coworld_runner.serving") / "templates"
 _LEFT = frozenset({"coworld_manifest.json", "results", "wheels"})
-"""What builds and runs leave beside a package."""
+"""Names of files and directories that builds and runs leave in a package."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewFiles:
-    """What was made.
+    """The files that were written.
 
     Attributes:
-        directory: Where.
-        paths: The files, relative to it.
+        directory: The directory that contains them.
+        paths: Their paths, relative to the directory.
     """
 
     directory: Path
@@ -37,24 +37,24 @@ class NewFiles:
 
 
 def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
-    """Make the directory of a new game: rules, a player, the manifest template, and what an image is built of.
+    """Create the directory of a new game: rules, a player, the manifest template, and the files to build an image from.
 
     Args:
-        name: The game's name: small letters, digits, hyphens and underscores.
-        directory: Where; by default a directory of that name here.
+        name: The game's name: lower-case letters, digits, hyphens and underscores.
+        directory: The directory; by default one of that name in the current directory.
 
     Raises:
-        UsageError: It is no name for a game, or there is something at that place.
+        UsageError: The name is not valid for a game, or the directory is not empty.
     """
     module, class_name = rules_names(name)
     if not re.fullmatch(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", name):
         raise UsageError(
-            f"{name!r} is no name for a game.",
+            f"{name!r} is not a valid name for a game.",
             code="bad_name",
-            hint="Small letters, digits and single hyphens or underscores, a letter first: connect-four.",
+            hint="Use lower-case letters, digits and single hyphens or underscores, a letter first: connect-four.",
         )
     if keyword.iskeyword(module) or module in sys.stdlib_module_names:
-        raise UsageError(f"{name!r} is a name of Python's own.", code="bad_name", hint="Take another one.")
+        raise UsageError(f"{name!r} is a name that Python uses itself.", code="bad_name", hint="Choose another one.")
     place = directory or Path(name)
     _require_room(place)
     words = {
@@ -69,38 +69,38 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
 
 
 def rules_names(name: str) -> tuple[str, str]:
-    """The module and the class of rules that a game with this name has."""
+    """Return the module and the class of the rules of a game with this name."""
     module = name.replace("-", "_")
     return module, "".join(part.capitalize() for part in module.split("_"))
 
 
 def new_sample(source: Traversable, directory: Path, *, known_as: str) -> NewFiles:
-    """Make a copy of a whole package, to run, change and build as one's own.
+    """Copy a whole package, to run, change and build.
 
     Args:
         source: The package's directory, perhaps inside an installed distribution.
-        directory: Where; it must be new or empty.
-        known_as: How its own texts name its directory; the copy's name the copy's.
+        directory: The directory of the copy, which must be new or empty.
+        known_as: The name of the package's directory in its own files; the copy's files name ``directory`` instead.
 
     Raises:
-        UsageError: There is something at that place.
+        UsageError: The directory is not empty, or a file is in its place.
     """
     _require_room(directory)
     return write_files(source, directory, {known_as: str(directory)}, without=_LEFT)
 
 
 def new_player(path: Path) -> NewFiles:
-    """Make the file of a new player, which plays any game of the kit, at random.
+    """Create the file of a new player, which plays random actions in any game made with the kit.
 
     Args:
-        path: The file: `.py` for Python, `.mjs` for JavaScript, which is a program for Node.
+        path: The file: `.py` for Python, or `.mjs` for JavaScript, a program for Node.
 
     Raises:
-        UsageError: There is something at that place, or its name has another ending.
+        UsageError: The file exists already, or its name has another suffix.
     """
     if path.suffix not in (".py", ".mjs"):
         hint = f"Write {path.with_suffix('.py')} for Python, or {path.with_suffix('.mjs')} for JavaScript."
-        raise UsageError(f"{path} is no file of Python or JavaScript.", code="bad_name", hint=hint)
+        raise UsageError(f"{path} is not a Python or JavaScript file.", code="bad_name", hint=hint)
     if path.exists():
         raise UsageError(f"There is something at {path} already.", code="path_taken", hint="Name a new file.")
     made = write_files(_TEMPLATES / "player", path.parent, {f"bot{path.suffix}": path.name}, only=path.suffix)
@@ -117,19 +117,19 @@ def _require_room(place: Path) -> None:
 def write_files(
     source: Traversable, place: Path, words: Mapping[str, str], *, only: str = "", without: Container[str] = ()
 ) -> NewFiles:
-    """Write the files of a folder, with other words in them and in their names.
+    """Copy the files of a folder, replacing words in their contents and names.
 
     Args:
         source: The folder.
-        place: Where.
-        words: What is replaced, by what.
-        only: How the name of a file must end.
-        without: Names that are left out.
+        place: The target directory.
+        words: The words to replace, each with its replacement.
+        only: Suffix of the file names to copy.
+        without: Names of files and directories to leave out.
 
     Raises:
-        UsageError: It cannot be written.
+        UsageError: A file cannot be written.
     """
-    # The longest first: a part of it may be a word as well.
+    # The longest words first, as a shorter one may be part of a longer one.
     pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
 
     def renamed(text: str) -> str:
@@ -157,7 +157,7 @@ def _files(folder: Traversable, under: str = "", *, without: Container[str] = ()
         if entry.is_dir():
             found += [] if entry.name == "__pycache__" else _files(entry, f"{under}{entry.name}/")
         else:
-            # A file that is named so in the tree would count there.
+            # In this tree, a file named .dockerignore would take effect itself.
             name = ".dockerignore" if entry.name == "dockerignore" else entry.name
             found.append((under + name, entry))
     return found

@@ -1,7 +1,8 @@
-"""Leaving root, where the runner's files allow it.
+"""Drops root privileges if the runner's files allow it.
 
-Some runners keep the game's config and directory to their own user, so an image has to start as root. Others open them
-to everybody. The image says with ``COWORLD_GAME_USER`` as which user the game can go on.
+Some runners make the game's config and directory accessible only to their own user, so an image has to start as root.
+Others make them accessible to every user. The image names the user that the game may switch to in
+``COWORLD_GAME_USER``.
 """
 
 from __future__ import annotations
@@ -14,25 +15,25 @@ from urllib.parse import unquote, urlsplit
 __all__ = ["USER_VARIABLE", "leave_root"]
 
 USER_VARIABLE = "COWORLD_GAME_USER"
-"""The id of a user and group that the game becomes; nothing else of an image sets it."""
+"""The variable with the id of the user and group that the game switches to; only the game's image sets it."""
 
 _READ = ("COGAME_CONFIG_URI", "COGAME_LOAD_REPLAY_URI")
 _WRITTEN = ("COGAME_RESULTS_URI", "COGAME_SAVE_REPLAY_URI", "COGAME_EVENTS_URI")
 
 
 def leave_root(environment: Mapping[str, str]) -> bool:
-    """Become the user that the image names, if that user can read and write the files that the environment names.
+    """Switch to the user that the image names, if that user can read and write the files that the environment names.
 
-    To be called before anything is opened and before there are threads.
+    Call this before opening files and before starting threads.
 
     Args:
-        environment: The program's variables.
+        environment: The program's environment variables.
 
     Returns:
-        Whether the program is that user now; otherwise it goes on as it was.
+        Whether the program now runs as that user; otherwise nothing has changed.
     """
     user = environment.get(USER_VARIABLE, "")
-    # an older way of showing replays names each in a request, and they may be root's
+    # in the older replay mode, requests name the replays, which may be readable by root only
     if not user.isdecimal() or os.geteuid() != 0 or environment.get("COGAME_REPLAY_SERVER") == "1":
         return False
     number = int(user)
@@ -41,7 +42,7 @@ def leave_root(environment: Mapping[str, str]) -> bool:
         os.setegid(number)
         os.seteuid(number)
     except PermissionError:
-        return False  # root without the right to become somebody else has no other rights either
+        return False  # root that may not switch users has no other privileges either
     able = _reaches(environment)
     os.seteuid(0)
     os.setegid(0)

@@ -1,6 +1,7 @@
-"""Tournaments in a folder: ``tournament.toml`` says what is wanted, ``events.ndjson`` what has happened.
+"""Tournaments in a folder: ``tournament.toml`` has the settings, ``events.ndjson`` is the log of what has happened.
 
-The evidence of each episode lies below ``episodes``. What a log comes to is computed in ``coworld_core.tournament``.
+The evidence of each episode is stored under ``episodes``. ``coworld_core.tournament`` computes the standings from the
+log.
 """
 
 from __future__ import annotations

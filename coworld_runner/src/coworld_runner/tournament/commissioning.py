@@ -1,7 +1,7 @@
-"""A tournament whose rounds a commissioner decides: it is asked whenever nothing is under way, and answers are logged.
+"""A tournament whose rounds a commissioner decides: it is asked when no episode is running, and its answers are logged.
 
-A round that a killed run has left open is begun anew: what the commissioner wants played is answered from the log where
-the same was played there. A failure drops the round that was open, and ends the run.
+A round that a killed run left open is started again: episodes that the commissioner requests are answered from the log
+if the same ones were played before. A failure of the commissioner drops the open round and ends the run.
 """
 
 from __future__ import annotations
@@ -69,42 +69,42 @@ __all__ = ["Chair", "open_chair"]
 
 _Answer = TypeVar("_Answer", bound=CommissionerMessage)
 _PATIENCE = 3
-"""How often in a round episodes may be refused before it is given up."""
+"""The number of refused messages at which a round is given up."""
 _MOST_LATER = 100
-"""How much is kept of what is said while the answer to a hook is awaited."""
+"""Maximum number of other messages kept while waiting for the answer to a hook."""
 
 
 @dataclass
 class _Round:
-    """A round while a commissioner is spoken to about it."""
+    """A round during the conversation with its commissioner."""
 
     due: DueRound
     socket: CommissionerSocket
     start: RoundStart
     unclaimed: list[ScheduledBlock]
-    """Played before, in a run that was killed, and not asked for again yet."""
+    """Blocks of a killed run that the commissioner has not requested again yet."""
     requests: dict[str, ScheduledBlock] = field(default_factory=dict[str, ScheduledBlock])
     untold: dict[str, ScheduledBlock] = field(default_factory=dict[str, ScheduledBlock])
     refusals: int = 0
     told: list[EpisodeResult | EpisodeFailed] = field(default_factory=list[EpisodeResult | EpisodeFailed])
     events: list[MembershipEvent] = field(default_factory=list[MembershipEvent])
-    """Changes of memberships that it has asked for so far; they count when the round does."""
+    """Membership changes requested so far; they take effect when the round does."""
     later: deque[CommissionerMessage] = field(default_factory=deque[CommissionerMessage])
-    """What it said while the answer to a hook was awaited."""
+    """Messages received while waiting for the answer to a hook."""
 
 
 class Chair:
-    """Has a commissioner say what comes next.
+    """Asks a commissioner what comes next.
 
     Args:
-        tournament: The tournament, which is this process's own.
-        commission: The same, as its commissioner sees it.
+        tournament: The tournament, which this process owns.
+        commission: The commissioner's view of the tournament.
         found: The commissioner.
-        happen: Logs events, and has the tournament apply them.
+        happen: Logs events and applies them to the tournament.
         backend: An entered backend.
-        publish: Where events go.
+        publish: Receives events.
         options: How to run the commissioner.
-        hooks: What it is asked besides its rounds.
+        hooks: The optional questions to ask it.
         run_id: The label of its program; a new one each time by default.
     """
 
@@ -137,22 +137,25 @@ class Chair:
         self._asked = False
 
     async def go_on(self) -> None:
-        """Have it said and logged what comes next, up to episodes that are to be played or the end.
+        """Take steps until there are episodes to play or nothing is due.
 
         Raises:
-            CommissionerError: It failed; a round that was open is dropped.
+            CommissionerError: The commissioner failed; an open round is dropped.
         """
         while not self._tournament.unplayed and await self.step():
             pass
 
     async def step(self) -> bool:
-        """Have one more thing said and logged, also while episodes of the round are played; False: nothing is due.
+        """Exchange and log one more message, even while episodes of the round are running.
+
+        Returns:
+            False if nothing is due.
 
         Raises:
-            CommissionerError: It failed; a round that was open is dropped.
+            CommissionerError: The commissioner failed; an open round is dropped.
         """
         tournament, league = self._tournament, self._tournament.league
-        tournament.next_events()  # none, but whether it is over
+        tournament.next_events()  # returns no events here, but sets `stopped`
         if tournament.stopped and not self._asks_again():
             return False
         due = league.open
@@ -171,16 +174,16 @@ class Chair:
 
     @property
     def waits(self) -> bool:
-        """Whether what the commissioner has asked for last is being played, and no outcome can be told."""
+        """Whether requested episodes are running and no outcome is ready to report."""
         untold = self._round.untold.values() if self._round is not None else ()
         return bool(untold) and not any(self._is_over(block) for block in untold)
 
     def ask_again(self) -> None:
-        """Have it asked once more which rounds are due, where none was."""
+        """Ask which rounds are due once more, although none was."""
         self._asked = False
 
     def drop(self, due: DueRound, error: CommissionerError) -> None:
-        """Have a round come to nothing."""
+        """Drop a round because of an error."""
         self._round = None
         self._happen(RoundDropped(round=due.round, code=error.code, reason=error.message))
         self._tell(due.round)
@@ -198,7 +201,7 @@ class Chair:
         return block.block <= self._tournament.history.over
 
     def _asks_again(self) -> bool:
-        """Whether nothing was due in an earlier run only: by now something may be."""
+        """Return whether to ask for rounds again because nothing was due in an earlier run; if so, clear `stopped`."""
         tournament = self._tournament
         if self._asked or tournament.stopped != "rounds" or not tournament.league.idle:
             return False
@@ -209,7 +212,7 @@ class Chair:
         return True
 
     def _tell(self, number: int) -> None:
-        """Say what became of a round."""
+        """Publish the outcome of a round."""
         report = self._tournament.league.report(self._tournament.active)
         assert report is not None
         over = next(one for one in report.rounds if one.round == number)
@@ -221,7 +224,7 @@ class Chair:
     # --- talking
 
     async def _open(self) -> CommissionerSocket:
-        """A conversation of its own: with the program that runs, or a new one where that has ended."""
+        """Open a new conversation with the running program, or with a new one if that has ended."""
         await self._conversation.aclose()
         if self._commissioner is not None and self._commissioner.unit.exit is not None:
             self._commissioner = None
@@ -256,7 +259,7 @@ class Chair:
             self._happen(event)
 
     async def _talk(self, due: DueRound) -> None:
-        """Hear what a commissioner says next in a round."""
+        """Report outcomes to the commissioner, or handle its next message in a round."""
         now = self._round
         if now is None or now.due.round != due.round:
             socket = await self._open()
@@ -275,7 +278,7 @@ class Chair:
                 now.events += answer.policy_membership_events
                 if answer.episodes:
                     await self._schedule(now, ScheduleEpisodes(episodes=answer.episodes))
-        if now.untold:  # still played, or a hook has asked for more
+        if now.untold:  # still running, or requested by a hook
             return
         message = now.later.popleft() if now.later else await now.socket.hear()
         if isinstance(message, ScheduleEpisodes):
@@ -288,22 +291,22 @@ class Chair:
         elif not isinstance(message, EpisodeCancel):
             raise misplaced(message, now.start)
         elif message.request_id not in now.requests:
-            raise refused(f"It cancels the episode {message.request_id!r:.80}, which it has not asked for.")
-        # what is cancelled was over when that was heard
+            raise refused(f"It cancels the episode {message.request_id!r:.80}, which it has not requested.")
+        # a cancellation has no effect: the episode had ended when the message was read
 
     async def _ask(self, now: _Round, request: HostMessage, answer: type[_Answer]) -> _Answer:
-        """Ask something within a round; what else is said meanwhile is heard afterwards."""
+        """Send a request within a round; other messages that arrive before the answer are handled later."""
         await now.socket.tell(request)
         while not isinstance(heard := await now.socket.hear(), answer):
             if not isinstance(heard, ScheduleEpisodes | RoundComplete | EpisodeCancel):
                 raise misplaced(heard, request)
             now.later.append(heard)
             if len(now.later) > _MOST_LATER:
-                raise refused(f"It says more than {_MOST_LATER} other things before it answers {request.type}.")
+                raise refused(f"It sends more than {_MOST_LATER} other messages before it answers {request.type}.")
         return heard
 
     async def _consequences(self, now: _Round, event: RoundDecided) -> RoundDecided:
-        """What its hooks add to the end of a round."""
+        """Add the answers of the hooks to the end of a round."""
         commission, division = self._commission, now.due.division
         if "round_completed" in self._hooks:
             request = ask_consequences(commission, now.due, event)
@@ -317,7 +320,7 @@ class Chair:
         return event
 
     async def _schedule(self, now: _Round, message: ScheduleEpisodes) -> None:
-        """Have episodes played: all of a message, or none."""
+        """Schedule the episodes of a message: all of them, or none."""
         room = self._tournament.room + len(self._tournament.history.blocks_of(now.due.round))
         mistakes = self._commission.mistakes(now.due, message, now.requests, room=room)
         ids = tuple(request.request_id for request in message.episodes)
@@ -359,9 +362,9 @@ async def open_chair(
     publish: Publish,
     options: CommissionerOptions | None = None,
 ) -> AsyncGenerator[Chair | None]:
-    """What has a tournament's commissioner say what comes next; None where a pairing does.
+    """Open the chair of a tournament's commissioner; None for a tournament without a commissioner.
 
-    Its program is started when it is needed, and stopped on leaving.
+    The commissioner's program is started when it is needed and stopped on leaving.
 
     Raises:
         UsageError: There is no such commissioner.

@@ -1,4 +1,4 @@
-"""Beginning a tournament, and who enters and leaves it."""
+"""Creates tournaments, and adds and withdraws their players."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ async def create_tournament(
     """Write the ``tournament.toml`` of a new tournament, for a person to edit.
 
     Args:
-        directory: Where it is to be; it is made.
-        game: The Coworld: whatever ``resolve_package`` finds one by.
+        directory: The tournament's directory, which is created.
+        game: The Coworld: anything that ``resolve_package`` accepts.
         variant: Id of a variant; None: the certification fixture.
-        pairing: Who meets whom; empty: a round robin, or ``commissioner`` where one is named.
-        rounds: How many rounds; None: as many as the pairing takes by itself.
-        blocks: Blocks of each match.
+        pairing: The pairing; empty: a round robin, or ``commissioner`` if one is named.
+        rounds: Number of rounds; None: as many as the pairing needs.
+        blocks: Blocks per match.
         seed: The base seed.
         count_starved: Whether to count episodes in which the machine was short of processors.
-        commissioner: Which commissioner has the say (``find_commissioner``).
+        commissioner: The commissioner that decides the rounds (``find_commissioner``).
 
     Returns:
-        The file.
+        The path of the file.
 
     Raises:
-        UsageError: There is a tournament already, or no such game, variant, pairing or commissioner.
+        UsageError: The directory has a tournament already, or there is no such game, variant, pairing or commissioner.
     """
     place = Path(directory)
     path = place / SETTINGS_NAME
@@ -117,13 +117,13 @@ def _game_word(place: Path, game: str) -> str:
 
 
 async def game_of(settings: TournamentSettings, directory: Path) -> Package:
-    """The game of a tournament."""
+    """Return the game of a tournament."""
     word = settings.game
     return await resolve_package(found_from(directory, word) if word.startswith(".") else word)
 
 
 def rules_of(settings: TournamentSettings) -> EvaluationRules:
-    """What episodes of a tournament are, and what counts."""
+    """Return what the episodes of a tournament play and what counts."""
     return EvaluationRules(
         variant=settings.variant,
         seed=settings.seed,
@@ -135,19 +135,19 @@ def rules_of(settings: TournamentSettings) -> EvaluationRules:
 
 
 async def add_entrant(directory: str | os.PathLike[str], player: str, *, name: str = "") -> tuple[str, Tournament]:
-    """Enter a player; what is in its file now is what plays from here on.
+    """Add a player; the current content of its file is what plays from now on.
 
     Args:
-        directory: The tournament's.
-        player: As ``read_players`` reads it: an id, a file, a directory, an image.
-        name: What it is called; by default like the player.
+        directory: The tournament's directory.
+        player: The player, as ``read_players`` reads it: an id, a file, a directory, an image.
+        name: Its name in the tournament; by default the player's own.
 
     Returns:
         Its name, and the tournament.
 
     Raises:
-        UsageError: No such player, or the name stands for another one.
-        WorkspaceError: Another process writes there.
+        UsageError: No such player, or the name is taken by another one.
+        WorkspaceError: Another process is writing to the directory.
     """
     place = Path(directory)
     settings = read_settings(place)
@@ -169,15 +169,15 @@ async def add_entrant(directory: str | os.PathLike[str], player: str, *, name: s
 
 
 async def withdraw_entrant(directory: str | os.PathLike[str], name: str) -> Tournament:
-    """Take a player out. What it has played stays; what it had still to play is void.
+    """Withdraw a player. Its played blocks stay; its outstanding blocks become void.
 
     Args:
-        directory: The tournament's.
-        name: What it is called there.
+        directory: The tournament's directory.
+        name: The player's name in the tournament.
 
     Raises:
-        UsageError: It is not in the tournament.
-        WorkspaceError: Another process writes there.
+        UsageError: The player is not in the tournament.
+        WorkspaceError: Another process is writing to the directory.
     """
     place = Path(directory)
     settings = read_settings(place)
@@ -196,7 +196,7 @@ async def withdraw_entrant(directory: str | os.PathLike[str], name: str) -> Tour
 def _change(
     place: Path, wanted: TournamentSettings, package: Package, *, add: tuple[str, str] | None = None, remove: str = ""
 ) -> Tournament:
-    """Change the settings, then the log; killed between the two, the next command goes on from the settings."""
+    """Change the settings, then the log; if killed between the two, the next command continues from the settings."""
     with TournamentFolder(place) as folder:
         entrants = entrants_of(wanted, place, package, rules_of(wanted))
         folder.refuse(wanted, entrants)

@@ -1,4 +1,4 @@
-"""A tournament as a static site: one page, and the replays that it links to."""
+"""Exports a tournament as a static site: one page, and the replays that it links to."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["export_tournament"]
 
 
 def export_tournament(directory: str | os.PathLike[str], target: str | os.PathLike[str]) -> Path:
-    """Write a tournament as a site that any server of files can serve: standings, who beat whom, rounds, replays.
+    """Write a tournament as a site that any file server can serve: standings, results of each pair, rounds, replays.
 
-    What is there is written again; the same log gives the same page.
+    An existing page is overwritten; the same log gives the same page.
 
     Args:
-        directory: The tournament's.
-        target: Where the site goes; it is made.
+        directory: The tournament's directory.
+        target: The directory of the site, which is created.
 
     Returns:
-        Its page.
+        The path of the page.
 
     Raises:
-        UsageError: There is no tournament, its log was changed, or the target is that of the tournament itself.
+        UsageError: There is no tournament, its log was changed, or the target is the tournament's own directory.
         WorkspaceError: The target cannot be written to.
     """
     played = read_tournament(directory)

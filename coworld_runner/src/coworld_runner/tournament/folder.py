@@ -1,4 +1,4 @@
-"""The log of a tournament on disk: read by anyone at any time, written by one process at a time."""
+"""The log of a tournament on disk: any process may read it at any time, and one process at a time writes it."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from .settings import TournamentSettings, found_from
 __all__ = ["EPISODES", "TournamentFolder", "TournamentRows", "entrants_of", "read_tournament"]
 
 EPISODES = "episodes"
-"""The directory of the episodes' own evidence."""
+"""Name of the directory of the episodes' evidence."""
 _CHANGEABLE = {"pairing", "rounds", "blocks", "max_blocks", "told_apart", "rating"}
-"""Rules that may change while a tournament goes on: they leave alone what was played."""
+"""Rules that may change during a tournament, as they do not affect episodes already played."""
 
 
 def read_tournament(directory: str | os.PathLike[str], *, rating: str = "") -> PlayedEvaluation:
-    """What a tournament has come to so far, and its episodes; somebody else may be writing there.
+    """Read a tournament's report so far and its episodes; another process may be writing the log.
 
     Args:
-        directory: The tournament's.
-        rating: Another rating than its own.
+        directory: The tournament's directory.
+        rating: A rating to use instead of the tournament's own.
 
     Raises:
-        UsageError: There is none, or its log was changed.
+        UsageError: There is no tournament, its log is empty, or its log was changed.
     """
     place = Path(directory)
     episodes = 0
@@ -78,7 +78,7 @@ def read_tournament(directory: str | os.PathLike[str], *, rating: str = "") -> P
 
 
 def replay(events: Iterable[LogEvent]) -> Tournament | None:
-    """The tournament that a log tells of; None for an empty one."""
+    """Rebuild a tournament from the events of its log; None for an empty log."""
     tournament: Tournament | None = None
     for event in events:
         if tournament is None:
@@ -92,23 +92,24 @@ def replay(events: Iterable[LogEvent]) -> Tournament | None:
 
 
 def entrants_of(settings: TournamentSettings, directory: Path, package: Package, rules: EvaluationRules) -> Entrants:
-    """Who is in a tournament, as they are on this machine."""
+    """Return the players of a tournament, as found on this machine."""
     players = {name: found_from(directory, word) for name, word in settings.entrants.items()}
     return Entrants(package, players, rules)
 
 
 class TournamentFolder:
-    """A tournament that is this process's own while it is entered.
+    """A tournament that this process owns while the context is entered.
 
     Args:
-        directory: Where it is.
+        directory: The tournament's directory.
 
     Attributes:
-        tournament: What its log tells; None before there is anything.
+        tournament: The tournament of the log; None while the log is empty.
 
     Raises:
-        WorkspaceError: Code ``workspace_busy``: another process writes there; it says which. Raised on entry.
-        UsageError: The log was changed; nothing is overwritten. Raised on entry.
+        WorkspaceError: On entry: another process, which the message names, is writing to the directory (code
+            ``workspace_busy``).
+        UsageError: On entry: the log was changed. Nothing is overwritten.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -129,7 +130,7 @@ class TournamentFolder:
                     yield event
 
             self.tournament = replay(noted())
-            # only now: a log that somebody changed is left as it is
+            # only after the check, so that a log that was tampered with is left as it is
             self._file.cut_unfinished()
             self._check = log.check
             self._stack = stack.pop_all()
@@ -139,17 +140,17 @@ class TournamentFolder:
         self._stack.close()
 
     def evidence(self) -> Path:
-        """The directory of the episodes' evidence, ready to be gone on in."""
+        """Return the directory of the episodes' evidence, ready to be resumed."""
         layout = EpisodeLayout(self.directory / EPISODES)
         layout.workspace.mkdir(exist_ok=True)
-        layout.events.touch()  # by this file it shows itself to be ours
+        layout.events.touch()  # this file marks the directory as a workspace of ours
         return layout.workspace
 
     def write(self, *events: LogEvent) -> None:
         """Append events, all or none of them.
 
         Raises:
-            EnvironmentFault: There is no room; the log ends where it ended before.
+            EnvironmentFault: The disk is full; the log is unchanged.
         """
         lines: list[bytes] = []
         check = self._check
@@ -161,14 +162,14 @@ class TournamentFolder:
             self._check = check
 
     def happen(self, *events: LogEvent) -> None:
-        """Append events, and take them in."""
+        """Append events and apply them to the tournament."""
         self.write(*events)
         for event in events:
             assert self.tournament is not None
             self.tournament.apply(event)
 
     def update(self, settings: TournamentSettings, entrants: Entrants) -> Tournament:
-        """Have the log say what the settings say: rules that changed, and who entered or left since."""
+        """Log what has changed in the settings: the rules, and players that were added or withdrawn."""
         rules = _rules(settings, entrants)
         if self.tournament is None:
             self.write(Configured(rules=rules))
@@ -186,11 +187,10 @@ class TournamentFolder:
         return tournament
 
     def refuse(self, settings: TournamentSettings, entrants: Entrants) -> None:
-        """Refuse settings that do not go with what was played; nothing is written.
+        """Refuse settings that conflict with what was played; nothing is written.
 
         Raises:
-            UsageError: There is no such pairing, a rule that stands for good was changed, or a name now stands for
-                another player.
+            UsageError: There is no such pairing, a fixed rule was changed, or a name now stands for another player.
         """
         rules = _rules(settings, entrants)
         find_pairing(rules.pairing)
@@ -222,21 +222,21 @@ class TournamentFolder:
                 )
 
     def voided(self, since: int) -> list[LogEvent]:
-        """What is to be said of blocks that were judged and do not count, from the given one on."""
+        """Return the events for blocks judged after block number ``since`` that do not count."""
         assert self.tournament is not None
         return [BlockVoided(block=block.block, reason=block.reason) for block in self.tournament.history.lost(since)]
 
     def report(self) -> TournamentReport:
-        """What it has come to."""
+        """Return the tournament's report so far."""
         assert self.tournament is not None
         return self.tournament.report()
 
 
 class TournamentRows(Rows):
-    """The rows of a tournament's episodes, which are in its log.
+    """The rows of a tournament's episodes, which are stored in its log.
 
     Args:
-        folder: The tournament, which has taken in a row before it is appended.
+        folder: The tournament, which has already applied a row when it is appended.
     """
 
     def __init__(self, folder: TournamentFolder) -> None:
@@ -245,7 +245,7 @@ class TournamentRows(Rows):
         self._voided = 0
 
     def append(self, row: EpisodeRow) -> None:
-        """Write a row, and which blocks it shows to be void."""
+        """Write a row, and the blocks that it makes void."""
         tournament = self._folder.tournament
         assert tournament is not None
         measured = measure_row(row, tournament.plan, self._folder.directory / EPISODES)
@@ -254,7 +254,7 @@ class TournamentRows(Rows):
         self.note(row)
 
     def begin(self) -> None:
-        """Nothing that was judged so far needs to be said again."""
+        """Start a run: log only the void blocks that are judged from now on."""
         assert self._folder.tournament is not None
         self._voided = self._folder.tournament.history.over
 

@@ -1,4 +1,4 @@
-"""Which pairings there are: what the installed distributions name under the entry point group ``coworld.pairings``."""
+"""Finds pairings: the entry points of installed distributions in the group ``coworld.pairings``."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ GROUP = "coworld.pairings"
 
 
 def pairing_names() -> tuple[str, ...]:
-    """Names of the pairings that are installed."""
+    """Return the names of the installed pairings."""
     return tuple(entry_points_of(GROUP))
 
 
 def find_pairing(name: str) -> PairingRule:
-    """The pairing of that name.
+    """Load a pairing by name.
 
     Raises:
-        UsageError: There is none, two distributions have one, or it cannot be loaded.
+        UsageError: There is no such pairing, two distributions have one, or it cannot be loaded.
     """
     entry = find_entry_point(name, entry_points_of(GROUP), noun="pairing")
     try:
@@ -30,13 +30,13 @@ def find_pairing(name: str) -> PairingRule:
     except Exception as error:
         raise _broken(name, source_of(entry), f"{type(error).__name__}: {error}") from error
     if not isinstance(found, PairingRule):
-        raise _broken(name, source_of(entry), f"it is a {type(found).__name__}, and no PairingRule")
+        raise _broken(name, source_of(entry), f"it is a {type(found).__name__}, not a PairingRule")
     return found
 
 
 def _broken(name: str, source: str, why: str) -> UsageError:
     return UsageError(
-        f"The pairing {name!r} of {source} is of no use: {why}.",
+        f"The pairing {name!r} of {source} cannot be used: {why}.",
         code="pairing_broken",
         hint=f"Update or uninstall {source}.",
     )

@@ -1,4 +1,4 @@
-"""Playing a tournament on: the blocks of its rounds, through the same mechanism as any evaluation."""
+"""Plays the blocks of a tournament's rounds, through the same mechanism as any evaluation."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ async def play_tournament(
     episode_listeners: EpisodeListeners | None = None,
     run_id: str | None = None,
 ) -> TournamentReport:
-    """Play a tournament until it is over, from wherever it is.
+    """Play a tournament until it is over, from its current state.
 
-    What ``tournament.toml`` says now holds from here on. Whatever ends this, the next call goes on: an episode counts
-    once it is in the log. ``report.json`` and ``report.md`` follow from the log alone.
+    The current ``tournament.toml`` applies from now on. However the call ends, the next one resumes: an episode counts
+    once it is in the log. ``report.json`` and ``report.md`` are derived from the log alone.
 
     Args:
-        directory: The tournament's.
+        directory: The tournament's directory.
         backend: An entered backend, or the name of one.
-        package: The game, where it was found already.
-        parallel: How many episodes at a time.
-        options: How to run each.
-        commissioner_options: How to run its commissioner, where one has the say.
+        package: The game, if already resolved.
+        parallel: Number of episodes to play at a time.
+        options: How to run each episode.
+        commissioner_options: How to run the commissioner, if the tournament has one.
         command: Command for players given as images.
         secret_env: Secrets for every player.
         listeners: Readers of the run's own events.
@@ -61,8 +61,8 @@ async def play_tournament(
 
     Raises:
         UsageError: Fewer than two entrants, a player or an image that has changed, or a log that was changed.
-        WorkspaceError: Another process writes there.
-        CommissionerError: Its commissioner failed. The round that was open is dropped; the next call begins another.
+        WorkspaceError: Another process is writing to the directory.
+        CommissionerError: The commissioner failed. The open round is dropped; the next call starts another.
         EnvironmentFault: The machine or the engine failed.
     """
     require_parallel(parallel)

@@ -1,4 +1,4 @@
-"""The page of a tournament, served while it is played: it is made anew whenever the log has grown."""
+"""Serves the page of a tournament while it is played; the page is rendered again whenever the log has grown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .folder import read_tournament
 __all__ = ["open_site"]
 
 _LOOK_SECONDS: Final = 1.0
-"""Between two looks at the log; a page changes no more often than that."""
+"""Interval between two checks of the log; a page changes no more often than that."""
 
 
 class _Site:
@@ -43,14 +43,14 @@ class _Site:
         self._making = anyio.Lock()
 
     def length(self) -> int:
-        """How long the log is; it only ever grows."""
+        """Return the size of the log, which only ever grows, in bytes; -1 if it cannot be read."""
         try:
             return (self.directory / LOG_NAME).stat().st_size
         except OSError:
             return -1
 
     async def page(self) -> bytes:
-        """The page of the log as it is.
+        """Return the page of the current log.
 
         Raises:
             UsageError: There is no tournament, or its log was changed.
@@ -63,7 +63,7 @@ class _Site:
             return self._page
 
     def replay(self, path: str) -> Path | None:
-        """The replay that the page has at a path."""
+        """Return the replay that the page links to by this path; None if there is none."""
         return self._replays.get(path)
 
     def _make(self) -> None:
@@ -77,11 +77,11 @@ class _Site:
 
 @asynccontextmanager
 async def open_site(directory: str | os.PathLike[str], *, port: int = 0) -> AsyncGenerator[str]:
-    """Serve the page of a tournament on the loopback interface until the block ends; somebody else may be playing it.
+    """Serve the page of a tournament on the loopback interface; another process may be playing the tournament.
 
     Args:
-        directory: The tournament's.
-        port: Where; 0: anywhere.
+        directory: The tournament's directory.
+        port: The port to listen on; 0: any free one.
 
     Yields:
         The page's address.
@@ -118,7 +118,7 @@ async def open_site(directory: str | os.PathLike[str], *, port: int = 0) -> Asyn
 
         async def route(connection: ServerConnection, request: Request) -> Response | None:
             path = unquote(address_of(request).path)
-            # a page of somebody else's, by whose name this machine is called, is told nothing
+            # refuse foreign pages that reach this machine under a name of their own (DNS rebinding)
             if request.headers.get("Host") not in names:
                 return connection.respond(http.HTTPStatus.FORBIDDEN, "not by that name\n")
             if path == "/changes":

@@ -1,4 +1,4 @@
-"""``tournament.toml``: what a person wants of a tournament."""
+"""The settings of a tournament, in the file ``tournament.toml``."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class _Part(BaseModel):
 
 
 class PairingSettings(_Part):
-    """Who meets whom."""
+    """How players are paired."""
 
     kind: str = "round-robin"
     rounds: int | None = Field(default=None, ge=1)
     blocks: int = Field(default=1, ge=1)
     commissioner: str = ""
     hooks: list[HookName] = []
-    """What the commissioner is asked besides its rounds; those of its hooks that it does not have, it never answers."""
+    """The optional questions to ask the commissioner. A commissioner without one of these hooks never answers it."""
 
 
 class StopSettings(_Part):
-    """When it is over, besides when the pairing has no more rounds."""
+    """When the tournament ends, other than by the pairing having no more rounds."""
 
     blocks: int = Field(default=1000, ge=1)
     told_apart: bool = False
@@ -62,11 +62,11 @@ class TournamentSettings(_Part):
 
 
 def read_settings(directory: Path) -> TournamentSettings:
-    """Read the file of a tournament.
+    """Read the settings of a tournament.
 
     Raises:
-        UsageError: There is none (``no_tournament``), or something in it is wrong (``settings_invalid``), with its
-            line or its field.
+        UsageError: The file is missing (``no_tournament``), or invalid (``settings_invalid``); the message names the
+            line or the field.
     """
     path = directory / SETTINGS_NAME
     try:
@@ -82,10 +82,10 @@ def read_settings(directory: Path) -> TournamentSettings:
 
 
 def parse_settings(text: str, path: Path) -> TournamentSettings:
-    """The settings in a text.
+    """Parse the text of a settings file.
 
     Raises:
-        UsageError: Something in it is wrong; code ``settings_invalid``.
+        UsageError: Code ``settings_invalid``: the text is invalid.
     """
     try:
         return TournamentSettings.model_validate(tomllib.loads(text))
@@ -99,12 +99,12 @@ def parse_settings(text: str, path: Path) -> TournamentSettings:
 
 
 def change_entrants(directory: Path, *, add: tuple[str, str] | None = None, remove: str = "") -> None:
-    """Write another entrant into the file, or take one out; everything else stays as it was written.
+    """Add an entrant to the file or remove one; everything else stays as it was written.
 
     Args:
-        directory: That of the tournament.
-        add: Name and player.
-        remove: Name.
+        directory: The tournament's directory.
+        add: Name and player of the entrant to add.
+        remove: Name of the entrant to remove.
     """
     path = directory / SETTINGS_NAME
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
@@ -122,18 +122,18 @@ def change_entrants(directory: Path, *, add: tuple[str, str] | None = None, remo
 
 
 def found_from(directory: Path, word: str) -> str:
-    """What a word of the file means from here: files are looked for from the directory of the tournament."""
+    """Make a path in the file, which is relative to the tournament's directory, relative to the current directory."""
     relative = word.startswith(("./", "../")) or word in (".", "..") or word.endswith((".py", "/"))
     return os.path.relpath(directory / word) if relative and not Path(word).is_absolute() else word
 
 
 def described_from(directory: Path, path: Path) -> str:
-    """A path as the file has it: from the directory of the tournament."""
+    """Return a path as the file stores it: relative to the tournament's directory."""
     relative = Path(os.path.relpath(path.expanduser().absolute(), directory.absolute())).as_posix()
     return relative if relative.startswith(".") else f"./{relative}"
 
 
 def described_player(directory: Path, player: PlayerRef) -> str:
-    """A player as the file has it."""
+    """Return a player as the file stores it."""
     own = player.own
     return described_from(directory, own.path) if own is not None and player.word != own.name else player.word

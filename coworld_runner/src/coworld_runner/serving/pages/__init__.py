@@ -1,6 +1,7 @@
-"""The pages of every game: each one file, with style and script put into it, and nothing fetched from elsewhere.
+"""The pages of every game: each is one file with its style and script inline, and fetches nothing else.
 
-They are put together because a page may be opened below any path prefix of a proxy that passes on its own routes only.
+Style and script are inline because a page may be opened under any path prefix of a proxy that forwards only the
+documented routes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Document:
 
     Attributes:
         html: The whole document.
-        policy: The `Content-Security-Policy` that lets exactly its own style and script run.
+        policy: The `Content-Security-Policy` that allows only its own style and script.
     """
 
     html: str
@@ -29,32 +30,32 @@ class Document:
 
 @cache
 def render(page: str) -> Document:
-    """A page: `player`, `global` or `replay`."""
+    """Return the page `player`, `global` or `replay`."""
     return document(common("page.html"), style=common("common.css"), script=common("common.js") + common(f"{page}.js"))
 
 
 def common(name: str) -> str:
-    """A part that pages are made of."""
+    """Return the text of a file that pages are built from."""
     return (files(__name__) / name).read_text("utf-8")
 
 
 def document(html: str, *, style: str, script: str, frames: str = "'none'") -> Document:
-    """A page with its style and script put into it.
+    """Return a page with its style and script inline.
 
     Args:
-        html: The document, with `/*style*/` and `/*script*/` where they go.
+        html: The document, with the placeholders `/*style*/` and `/*script*/`.
         style: The style.
         script: The script.
-        frames: What it may show in frames, as a policy says it.
+        frames: The value of `frame-src` in its policy.
     """
     policy = (
         f"default-src 'none'; style-src '{script_digest(style)}'; script-src '{script_digest(script)}'; img-src data:; "
-        # A hosted page is told its socket by `?address=`, which may be anywhere.
+        # A hosted page gets its socket's address in `?address=`, which may be any host.
         f"connect-src 'self' ws: wss:; frame-src {frames}; base-uri 'none'; form-action 'none'"
     )
     return Document(html=html.replace("/*style*/", style).replace("/*script*/", script), policy=policy)
 
 
 def script_digest(text: str) -> str:
-    """By what a policy knows a style or a script that is part of a page."""
+    """Return the hash by which a policy allows an inline style or script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -9,8 +9,8 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-// `?address=` as it stands, or the page's own address with `/client/<page>` replaced by `/<page>`, so that a path
-// prefix, a suffix and the whole query survive.
+// The value of `?address=`, or the page's own address with `/client/<page>` replaced by `/<page>`, which keeps a path
+// prefix, a suffix and the whole query.
 function socketUrl(page, socket = page) {
   const address = new URLSearchParams(location.search).get("address");
   const url = new URL(address || location.href, location.href);
@@ -31,10 +31,10 @@ function setNotice(text) {
   el("notice").hidden = !text;
 }
 
-// Everyone is there, and the game begins in a moment; the game tells each second.
+// All players are connected and the game is about to start; the game sends the remaining time every second.
 const countdown = (message) => (message.starts_in ? `Starts in ${Math.ceil(message.starts_in)}` : "");
 
-// Keep a socket open until `over()`; after some tries in vain the page says so.
+// Keep a socket open until `over()`; after several failed attempts the page reports it.
 function talk(url, hear, over) {
   let socket = null;
   let tries = 0;
@@ -42,7 +42,7 @@ function talk(url, hear, over) {
     try {
       socket = new WebSocket(url);
     } catch {
-      setStatus("This address is no game", "failed");
+      setStatus("This is not the address of a game", "failed");
       return;
     }
     socket.onmessage = (event) => { tries = 0; hear(JSON.parse(event.data)); };

@@ -2,9 +2,9 @@ let about = null;
 let now = null;
 let ended = false;
 let send = () => {};
-let held = false; // whether the focus was among the controls that went away
+let held = false; // whether one of the removed controls had the focus
 
-// Show other controls; whoever had the focus there, and has moved it nowhere else, gets it back with the next ones.
+// Show other controls. If the old ones had the focus and it has not moved elsewhere, the first new one gets it.
 function place(...nodes) {
   held = held || el("controls").contains(document.activeElement);
   el("controls").replaceChildren(...nodes);
@@ -40,7 +40,7 @@ function showChoices() {
     if (plain) { act(typed.value); return; }
     try { act(JSON.parse(typed.value)); } catch { act(typed.value); }
   });
-  // As in a chat: Enter sends, and with Shift it begins another line.
+  // As in a chat: Enter sends, Shift+Enter starts a new line.
   typed.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();

@@ -36,7 +36,7 @@ function go() {
   pause.textContent = playing ? "Pause" : "Play";
   if (!playing) return;
   const end = at >= ticks.length - 1;
-  // A short rest at the end, then from the beginning again.
+  // Pause briefly at the end, then start again.
   timer = setTimeout(() => { show(end ? 0 : at + 1); go(); }, (end ? 3 * STEP : STEP) / speed);
 }
 

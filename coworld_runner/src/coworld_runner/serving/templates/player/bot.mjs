@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-// A player: asked for an action whenever it is its turn. Needs Node 18 or later, and nothing else.
+// A player, which is asked for an action whenever it is its turn. Needs Node 18 or later, and nothing else.
 
-/** Return one of the legal actions, or a promise of one; `legal` is undefined where the game does not list them. */
+/** Return one of the legal actions, or a promise of one; `legal` is undefined if the game does not list them. */
 function act(observation, legal) {
   return legal[Math.floor(Math.random() * legal.length)];
 }
 
-// What follows speaks coworld.seat/1 over a websocket, and can stay as it is.
+// The rest speaks coworld.seat/1 over a websocket; you need not change it.
 
 import { randomBytes } from "node:crypto";
 import http from "node:http";
@@ -15,7 +15,7 @@ import https from "node:https";
 const CONNECT_MS = 8000;
 const MAX_REFUSED = 20;
 
-/** Connect; resolves to { send(text), messages } or rejects with an error that has `final` when trying again is no use. */
+/** Connect; resolves to { send(text), messages }, or rejects with an error whose `final` is true if a retry is useless. */
 function connect(url) {
   return new Promise((resolve, reject) => {
     const headers = {
@@ -39,7 +39,7 @@ function connect(url) {
   });
 }
 
-/** One frame as a client sends it: masked, and whole. */
+/** Encode one frame from a client: masked and unfragmented. */
 function frame(opcode, data) {
   const long = data.length < 126 ? 0 : data.length < 65536 ? 2 : 8;
   const head = Buffer.alloc(2 + long + 4);
@@ -52,7 +52,7 @@ function frame(opcode, data) {
   return Buffer.concat([head, data.map((byte, index) => byte ^ mask[index % 4])]);
 }
 
-/** The game's messages; ends when the game closes the connection, and throws when it is lost. */
+/** Yield the game's messages; ends when the game closes the connection, and throws when it is lost. */
 async function* messages(socket, head) {
   let data = head;
   let text = [];
@@ -83,7 +83,7 @@ async function* messages(socket, head) {
   throw new Error("the connection was lost");
 }
 
-/** What there is to read, the part that came with the handshake's answer included. */
+/** Yield the socket's data after an empty piece, so that data that came with the handshake is handled first. */
 async function* whole(socket) {
   yield Buffer.alloc(0);
   yield* socket;

@@ -1,4 +1,4 @@
-"""A player: asked for an action whenever it is its turn."""
+"""A player, which is asked for an action whenever it is its turn."""
 
 from typing import Any
 
