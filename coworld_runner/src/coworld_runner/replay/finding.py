@@ -1,7 +1,7 @@
 """Opens a replay, wherever it is and however it is compressed.
 
-A replay is opaque bytes of any game, and may be raw, zlib or gzip; its content decides which. It is unpacked in bounded
-pieces up to a limit, never in memory as a whole.
+A replay is opaque bytes of any game, and may be raw, zlib or gzip. Its first bytes tell which; its name counts only for
+rare zlib headers. It is unpacked in bounded pieces up to a limit, never in memory as a whole.
 """
 
 from __future__ import annotations
