@@ -3,10 +3,10 @@
 Games tick. On an overloaded machine, a player that needs part of a tick to answer may answer after the tick, and a
 deterministic game then ends with other scores. The load of the machine alone says little about that: a fair scheduler
 favours threads that need little, so nothing is lost as long as the units have run, waited, and still rested within
-every tick. So the measure is how long the units themselves waited (from the kernel's scheduler statistics of their threads).
-A player and the game must both have run before an answer counts. Their waiting is divided by the spare time of a tick:
-the tick less the time in which one of them ran. Time in which both wait counts once. A share of 1 means that they were
-busy or waiting all through a tick, and would not have been without the waiting.
+every tick. So the measure is how long the units themselves waited (from the kernel's scheduler statistics of their
+threads). A player and the game must both have run before an answer counts. Their waiting is divided by the spare time
+of a tick: the tick less the time in which one of them ran. Time in which both wait counts once. A share of 1 means that
+they were busy or waiting all through a tick, and would not have been without the waiting.
 
 Only play counts: from when all players are seen to be connected to the last write of the results. Waiting while
 programs start or end changes nothing.
@@ -268,7 +268,7 @@ class _Track:
 
 
 def spare_share(tick: float, ran: float, waited: float) -> float:
-    """Return the share of a tick's spare time spent waiting; 0 for units that run nearly all through the tick anyway."""
+    """Return the share of a tick's spare time spent waiting; 0 for units that run through nearly the whole tick."""
     return waited / (tick - ran) if ran < _MOST_RUNNING * tick else 0.0
 
 
