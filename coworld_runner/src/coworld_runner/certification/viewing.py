@@ -70,7 +70,7 @@ _INSTALL: Final = "Install Chromium and `pip install coworld-runner[browser]`, s
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """What the page did."""
+    """Observations of the page."""
 
     fetched: bool
     complaints: tuple[str, ...]

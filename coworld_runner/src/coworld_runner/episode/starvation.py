@@ -204,7 +204,7 @@ class _Track:
         """The time and share of each new maximum."""
         self.pids: tuple[int, ...] = ()
         self.seen = False
-        """Whether a process of it has ever been visible."""
+        """Whether any process of the unit has ever been visible."""
         self._threads: dict[tuple[int, str], _Thread] = {}
         self._listed = -math.inf
         self._looked = -math.inf

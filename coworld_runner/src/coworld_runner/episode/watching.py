@@ -1,4 +1,4 @@
-"""Watchers for what happens while an episode is played: units ending, results, the contract.
+"""Watches an episode while it is played: the ends of units, the results, the contract.
 
 Each watcher waits until the meaning of an event is clear, tells the ledger, and reports when the game's part is over.
 """

@@ -43,16 +43,16 @@ LIBRARIES: Final = {
         module="pyspiel",
         games="openspiel_games",
         sees="A seat sees a text, and its moves have names.",
-        reading="""A move is the name that OpenSpiel has for it. `view` of an observation is what the seat sees, as
-text; where nothing is hidden, `history` has every move so far, by its number in OpenSpiel, and `game` is what to load
-there. Games in which something is hidden show spectators only whose turn it is, until the end.""",
+        reading="""A move is its name in OpenSpiel. `view` of an observation is the text that the seat sees. In games where
+nothing is hidden, `history` has OpenSpiel's number of every move so far, and `game` is the name to load there. Games
+with hidden information show spectators only whose turn it is, until the end.""",
     ),
     "pettingzoo": Library(
         title="PettingZoo",
         module="pettingzoo",
         games="pettingzoo",
         sees="A seat sees an array, and its actions are numbers.",
-        reading="""An action is its number in PettingZoo, and `legal` has those that the action mask allows. `view` of
+        reading="""An action is its number in PettingZoo, and `legal` lists those that the action mask allows. `view` of
 an observation is the array that the agent sees, as lists of numbers; `game` is the environment's name there. Scores are
 sums of rewards.""",
     ),
@@ -61,9 +61,9 @@ sums of rewards.""",
         module="textarena",
         games="textarena",
         sees="A seat reads a text, and answers in words of its own.",
-        reading="""An action is any text; most games want the move in brackets, and say so in `view` of an
-observation, which is what the seat reads: the rules, and what has been said and shown to it. A second wrong move in
-turn loses most games. Spectators see what all seats were told alike.""",
+        reading="""An action is any text; most games expect the move in brackets, and say so in `view` of an
+observation, which is what the seat reads: the rules, and the messages to it. A second wrong move in a row loses most
+games. Spectators see the messages that all seats receive.""",
     ),
 }
 """The libraries by their names in sources."""
