@@ -43,9 +43,9 @@ LIBRARIES: Final = {
         module="pyspiel",
         games="openspiel_games",
         sees="A seat sees a text, and its moves have names.",
-        reading="""A move is its name in OpenSpiel. `view` of an observation is the text that the seat sees. In games where
-nothing is hidden, `history` has OpenSpiel's number of every move so far, and `game` is the name to load there. Games
-with hidden information show spectators only whose turn it is, until the end.""",
+        reading="""A move is its name in OpenSpiel. `view` of an observation is the text that the seat sees. In games
+where nothing is hidden, `history` has OpenSpiel's number of every move so far, and `game` is the name to load there.
+Games with hidden information show spectators only whose turn it is, until the end.""",
     ),
     "pettingzoo": Library(
         title="PettingZoo",
