@@ -178,7 +178,7 @@ def test_a_world_that_is_not_certified(world: World, tmp_path: Path) -> None:
     assert failed
     shown = click.unstyle(verdict_text(certification, out, manifest="world"))
     assert "not certified" in shown
-    assert "This step checks that an episode is played to its end" in shown
+    assert "This step checks that an episode runs to its end" in shown
     assert f"  [fail] {failed[0]}" in shown
     assert "hint: " in shown
 

@@ -179,7 +179,7 @@ async def test_hosts_are_refused_where_players_cannot_be_held_to_them(arena: Are
         (
             EpisodeOptions(player_https=("api.example.com",)),
             CapabilityError,
-            "cannot hold players to named HTTPS hosts",
+            "cannot restrict players to named HTTPS hosts",
         ),
         (EpisodeOptions(player_https=("10.0.0.1",)), UsageError, "is an address"),
         (EpisodeOptions(player_https=("a.example.com",), player_network="open"), UsageError, "their network is open"),

@@ -88,7 +88,7 @@ EXAMPLES: list[tuple[str, Seen, Known]] = [
         of_game("not_collected", error=TransferError("A link.", code="not_regular")),
         Known(),
     ),
-    ("an image is not to be had", Seen(what="failed", words="No.", error=ImageError("No.")), Known()),
+    ("an image is not available", Seen(what="failed", words="No.", error=ImageError("No.")), Known()),
     ("the config, the options or the manifest", Seen(what="failed", words="No.", error=UsageError("No.")), Known()),
     ("the engine fails", Seen(what="failed", words="No.", error=BackendError("No.")), Known()),
     ("you interrupt it", Seen(what="interrupted"), Known()),

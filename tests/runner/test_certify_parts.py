@@ -80,7 +80,7 @@ def test_every_step_of_the_transcript_is_carried_out_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("step", "ledger", "lacking"),
     [
-        ("smoke-episode", StepLedger(fixture_ok=False), "fixture-conforms did not pass: the fixture is no config"),
+        ("smoke-episode", StepLedger(fixture_ok=False), "fixture-conforms did not pass: the fixture is not a valid"),
         ("smoke-episode", StepLedger(), "images-reachable did not pass: without counting-game and counting-player"),
         ("results-conform", StepLedger(), "smoke-episode did not pass: there was no episode"),
         ("replay-present", StepLedger(), "smoke-episode did not pass: there was no episode"),

@@ -472,7 +472,7 @@ async def test_images_are_looked_for_once_each_and_recorded(tmp_path: Path) -> N
     assert found.ok
     assert not found.caveats
     assert [record.image for record in found.images] == ["counting-game", "counting-player"]
-    assert found.step("images-reachable").detail == "2 images for linux/amd64, each at hand."
+    assert found.step("images-reachable").detail == "2 images for linux/amd64, all available."
 
 
 async def test_a_missing_image_fails_and_nothing_is_played(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ async def test_no_other_players_can_sit_there(players: list[str], code: str) -> 
 
 async def test_players_without_a_network_of_their_own_reach_no_hosts(tmp_path: Path) -> None:
     options = EpisodeOptions(player_https=("api.example.com",))
-    with pytest.raises(UsageError, match="they have its network"):
+    with pytest.raises(UsageError, match="they use its network"):
         await run_episode(await hosted(), backend="process", workspace=tmp_path / "out", options=options)
     assert not (tmp_path / "out").exists()
 

@@ -124,7 +124,7 @@ async def test_nobody_gets_in_without_the_secrets() -> None:
 )
 def test_a_seat_is_found_by_its_socket_or_its_page(address: str, found: str | None) -> None:
     if found is None:
-        with pytest.raises(UsageError, match="no address of a seat"):
+        with pytest.raises(UsageError, match="not the address of a seat"):
             socket_address(address)
     else:
         assert socket_address(address) == found

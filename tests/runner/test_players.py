@@ -291,7 +291,7 @@ def test_what_a_backend_cannot_run_is_refused_by_name(here: Path) -> None:
     refusals: list[tuple[OwnPlayer, Backend, str | None, type[CoworldError], str]] = [
         (directory, ProcessBackend(), None, UsageError, "neither CMD nor ENTRYPOINT"),
         (directory, Remote(), None, CapabilityError, "builds no images"),
-        (program, Remote(), None, CapabilityError, "hands pods no executables"),
+        (program, Remote(), None, CapabilityError, "cannot pass executables to pods"),
         (program, DockerBackend(), "linux/arm64", UsageError, "a program for linux/amd64"),
     ]
     for player, backend, wanted, kind, said in refusals:

@@ -35,7 +35,7 @@ def check_attendance(
     Args:
         manifest: The manifest.
         record: The episode, if there was one.
-        seats: By slot, whether the seat of a player that had left could be taken again.
+        seats: By slot, whether a player that had left could have reconnected.
         directory: The episode's directory relative to the certification's, to name logs.
     """
     seated = [entry.player_id for entry in manifest.certification.players]

@@ -1,4 +1,4 @@
-"""Runs the ten steps: times, reports and records each, and writes the record and the page on every path."""
+"""Runs the ten steps; times, reports and records each, and writes the record and the page on every path."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def certify_refused(
     Args:
         error: The error that ``resolve_package`` raised.
         workspace: The directory for the evidence; it must be new or empty.
-        backend: The backend that it would have run on, for the record; need not be entered.
+        backend: The backend that it would have run on, for the record; it need not be entered.
         overwrite: Whether a workspace of an earlier run may be emptied first.
         listeners: Readers of the certification's events.
         latest: Whether ``latest`` beside the workspace should point at it.

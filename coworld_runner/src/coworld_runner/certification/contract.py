@@ -28,7 +28,7 @@ from .record import Evidence, Level
 __all__ = ["LEAVE_SECONDS", "ContractProbes", "SeatState"]
 
 LEAVE_SECONDS = 1.0
-"""A player that ends this close to the end of the game has stayed: it learned that the game is over before we did."""
+"""A player that ends this close to the end of the game has stayed: it may learn before us that the game is over."""
 
 MALFORMED_LEVEL: Level = "advice"
 """Level of a malformed query (no slot, no token, or a slot that is not a number) answered with a status other than 401
@@ -69,7 +69,7 @@ def wrong_callers(tokens: Sequence[str]) -> list[_Knock]:
     for slot in range(count):
         stranger = secrets.token_urlsafe(16)
         knocks.append(
-            _Knock("refuses_wrong_token", f"slot {slot} with a token nobody was given", _query(slot, stranger), slot)
+            _Knock("refuses_wrong_token", f"slot {slot} with a token that was not issued", _query(slot, stranger), slot)
         )
         knocks.append(_Knock("refuses_empty_token", f"slot {slot} with an empty token", _query(slot, ""), slot))
         knocks.append(
@@ -134,7 +134,7 @@ def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
         case "refused":
             return say(ok=True, message=f"/player refuses {asked.who} with HTTP {status}.")
         case "closed":
-            return say(ok=True, message=f"/player closes on {asked.who}.")
+            return say(ok=True, message=f"/player closes the connection of {asked.who}.")
         case "dropped":
             return say(ok=True, message=f"/player drops {asked.who} during the handshake.")
         case "status":
@@ -142,7 +142,7 @@ def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
                 ok=False,
                 level=MALFORMED_LEVEL if asked.malformed else "required",
                 message=f"/player answers {asked.who} with HTTP {status}; it must be 401 or 403.",
-                hint="Read slot and token with care: both may be missing, and a slot may be no number.",
+                hint="Parse slot and token with care: either may be missing, and the slot may not be a number.",
             )
         case "open":
             return say(
@@ -157,10 +157,10 @@ def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
                 ok=False,
                 level="advice",
                 message=f"/player does not answer the handshake of {asked.who} within {_OPEN_SECONDS:g} s.",
-                hint="Refuse at once; a caller left hanging costs a connection.",
+                hint="Refuse at once: a caller that is left waiting holds a connection.",
             )
         case "gone":
-            return say(ok=False, level="advice", message=f"Not checked: nobody listened when {asked.who} came.")
+            return say(ok=False, level="advice", message=f"Not checked: nothing listened for {asked.who}.")
 
 
 class ContractProbes:
@@ -230,7 +230,7 @@ class ContractProbes:
                 if not await self._served(early, "viewer", "A viewer", first=None):
                     return
                 async with anyio.create_task_group() as group:
-                    # unread messages would hold the answer to a ping back
+                    # unread messages would delay the pong
                     group.start_soon(_drain, early)
                     await self._late_viewer(address, early)
                     await self._ping(early)
@@ -242,13 +242,13 @@ class ContractProbes:
     async def _late_viewer(self, address: str, early: ClientConnection) -> None:
         try:
             async with _connected(address, "/global") as late:
-                await self._served(late, "late_viewer", "A viewer that comes late", first=early)
+                await self._served(late, "late_viewer", "A late viewer", first=early)
         except (WebSocketException, OSError, EOFError, TimeoutError) as error:
             await anyio.sleep(_CONFIRM_SECONDS)
-            # only a game that still serves the first viewer is to blame: others may just have ended their streams
+            # blame the game only if it still serves the first viewer: otherwise it may just have ended its streams
             if early.state is State.OPEN:
                 words = f"is not let in: {words_of(error)}"
-                self._viewer_evidence("late_viewer", "A viewer that comes late", served=False, words=words)
+                self._viewer_evidence("late_viewer", "A late viewer", served=False, words=words)
 
     async def _served(self, socket: ClientConnection, code: str, who: str, *, first: ClientConnection | None) -> bool:
         """Return whether a viewer gets a message in time, and record it as evidence unless it is too soon to tell.
@@ -268,10 +268,10 @@ class ContractProbes:
             self._viewer_evidence(code, who, served=False, words=f"got no message within {_MESSAGE_SECONDS:g} s")
             return False
         except ConnectionClosed:
-            # if the game ended just then, the usual check has better evidence
+            # if the game ended just then, the check of every episode has better evidence
             still = anyio.current_time() - since >= _CONFIRM_SECONDS if first is None else first.state is State.OPEN
             if still:
-                self._viewer_evidence(code, who, served=False, words="was closed on without a message")
+                self._viewer_evidence(code, who, served=False, words="lost its connection without a message")
             return False
         except over:
             # the game is over; its last message may still be on the way
@@ -311,7 +311,7 @@ class ContractProbes:
                 message="The game answers a websocket ping."
                 if answered
                 else f"The game did not answer a websocket ping within {_PONG_SECONDS:g} s.",
-                hint=None if answered else "Answer Ping with Pong: clients with a keep-alive leave otherwise.",
+                hint=None if answered else "Answer Ping with Pong: otherwise clients with a keep-alive disconnect.",
             )
         )
 

@@ -13,7 +13,7 @@ __all__ = ["slots_leaked"]
 
 _PIECE = 1 << 20
 _UNPACKED_LIMIT = 1 << 30
-"""Most bytes to search in a packed file, unpacked."""
+"""Limit of unpacked bytes to search in a packed file."""
 
 
 async def slots_leaked(path: Path, tokens: Sequence[str]) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ EPISODE = "episode"
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The Coworld certified, for the record and the first event; only ``manifest`` is set if that could not be read."""
+    """The certified Coworld for the record and the first event; most fields are empty if its manifest is unreadable."""
 
     manifest: str
     """Where the manifest was read from."""
@@ -147,7 +147,7 @@ class StepLedger:
     # ------------------------------------------------------------------ texts
 
     def plain(self, text: str) -> str:
-        """Clean a text for display: no control sequences, no half characters, no secret of this run."""
+        """Clean a text for display: without control sequences, lone surrogates and tokens of this run."""
         text = strip_controls(text.encode("utf-8", "replace").decode())
         for slot, token in enumerate(self.probes.tokens):
             text = text.replace(token, f"[token of slot {slot}]")

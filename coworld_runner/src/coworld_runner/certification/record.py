@@ -1,6 +1,6 @@
 """The record of one certification: its checks, evidence and verdict (``certification.json``).
 
-It is written strictly and read leniently (``coworld_core.records``), with ``read_certification``.
+It is written strictly and read leniently (``coworld_core.records``); ``read_certification`` reads it.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ StepId = Annotated[
 
 _CAPTIONS: Mapping[str, str] = {
     "matriculate": "the manifest is right",
-    "source-resolves": "the sources that the manifest names are there",
-    "images-reachable": "every image can be had, for the platform where it runs",
+    "source-resolves": "the sources that the manifest names exist",
+    "images-reachable": "every image is available for the platform that it runs on",
     "fixture-conforms": "every config satisfies the game's own schema",
-    "smoke-episode": "an episode is played to its end, and the game keeps the contract meanwhile",
+    "smoke-episode": "an episode runs to its end, and the game keeps the contract",
     "results-conform": "the results satisfy the game's own schema, with a score for each seat",
     "replay-present": "the game leaves a replay",
     "replay-loadable": "the game shows that replay",
-    "players-run": "every bundled player plays, and ends well",
-    "supporting-roles": "reporters, graders and the like do their part",
+    "players-run": "every bundled player plays, and ends with status 0",
+    "supporting-roles": "supporting roles, such as reporters and graders, are listed",
 }
 """What each step checks, in plain words."""
 
@@ -113,16 +113,16 @@ class Evidence(_Record):
     """The result of one check."""
 
     code: str = Field(description="Stable snake_case identifier of the check.")
-    level: Level = Field(description="What a bad answer means: the step fails, it is advice, or nothing.")
-    ok: bool = Field(description="Whether what was seen is right.")
-    message: str = Field(description="What was seen, in a sentence.")
-    hint: str | None = Field(default=None, description="What to do about it.")
+    level: Level = Field(description="Effect if not ok: required fails the step, advice is a warning; note is a fact.")
+    ok: bool = Field(description="Whether the check passed.")
+    message: str = Field(description="The finding, in a sentence.")
+    hint: str | None = Field(default=None, description="How to fix it.")
     pointer: str | None = Field(default=None, description="JSON pointer into the manifest or the results.")
     line: int | None = Field(default=None, description="Line in that document, from 1.")
     column: int | None = Field(default=None, description="Column in that line, from 1.")
-    slot: int | None = Field(default=None, description="The slot it is about.")
-    artifact: str | None = Field(default=None, description="A file to read on, relative to the workspace.")
-    log_tail: str = Field(default="", description="The last lines of the log that belongs to it.")
+    slot: int | None = Field(default=None, description="The slot concerned, if any.")
+    artifact: str | None = Field(default=None, description="A file with details, relative to the workspace.")
+    log_tail: str = Field(default="", description="The last lines of the related log.")
 
     @property
     def broken(self) -> bool:
@@ -134,18 +134,18 @@ class StepRecord(_Record):
     """One step of the transcript and its answer."""
 
     id: StepId = Field(description="Id of the step.")
-    kind: Annotated[Literal["auto", "human"], Grows] = Field(description="Who carries it out.")
+    kind: Annotated[Literal["auto", "human"], Grows] = Field(description="Who carries it out: a program or a person.")
     checks: str = Field(description="What the step checks.")
     criterion: str = Field(
         validation_alias=AliasChoices("pass", "criterion"), serialization_alias="pass", description="When it passes."
     )
     how: str = Field(description="How it is checked.")
     status: StepStatus = Field(description="pass, fail or skip.")
-    failure_reason: str | None = Field(default=None, description="Stable code of the failure, when it failed.")
-    skip_reason: SkipReason | None = Field(default=None, description="Why it has no answer, when it was skipped.")
+    failure_reason: str | None = Field(default=None, description="Stable code of the failure, if it failed.")
+    skip_reason: SkipReason | None = Field(default=None, description="Why it has no answer, if it was skipped.")
     detail: str = Field(description="The answer in a sentence.")
-    evidence: tuple[Evidence, ...] = Field(default=(), description="What was looked at.")
-    hint: str | None = Field(default=None, description="What to do next, when it did not pass.")
+    evidence: tuple[Evidence, ...] = Field(default=(), description="The findings of the step.")
+    hint: str | None = Field(default=None, description="What to do next, if it did not pass.")
     seconds: float = Field(default=0.0, ge=0, description="How long it took.")
 
     @property
@@ -170,11 +170,11 @@ class StepRecord(_Record):
 class SourceRecord(_Record):
     """The declared source of one program, and whether it exists."""
 
-    runnable: str = Field(description="Whose source: game, player <id>, reporter <id>, ...")
+    runnable: str = Field(description="The program: game, player <id>, reporter <id>, ...")
     url: str | None = Field(default=None, description="The reference as declared, without passwords; null: none.")
-    status: SourceStatus = Field(description="What became of it.")
+    status: SourceStatus = Field(description="Result of the look-up.")
     code: str = Field(description="Stable code of the reason: source_resolved, source_not_pinned, ...")
-    message: str = Field(description="What was seen, in a sentence.")
+    message: str = Field(description="The finding, in a sentence.")
     sha: str | None = Field(default=None, description="The commit it is pinned to.")
 
 
@@ -182,30 +182,30 @@ class Certification(_Record):
     """The checks of one Coworld, and the degree conferred; written beside the evidence on every path."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
-    transcript: str = Field(description="Name of the transcript: which steps there are and what they check.")
+    transcript: str = Field(description="Name of the transcript, which defines the steps and their checks.")
     transcript_sha256: str = Field(description="Digest of the transcript's canonical Markdown.")
-    verdict: Degree | None = Field(description="The degree conferred; null: none.")
-    statement: str = Field(description="What follows, in a sentence.")
-    caveats: tuple[str, ...] = Field(default=(), description="What a reader of the verdict must know was not checked.")
-    status: EpisodeStatus = Field(description="completed: every step has its answer; failed: we could not go on.")
-    coworld: str = Field(default="", description="Name of the Coworld; empty when its manifest could not be read.")
+    verdict: Degree | None = Field(description="The degree conferred; null if none was.")
+    statement: str = Field(description="The verdict, in a sentence.")
+    caveats: tuple[str, ...] = Field(default=(), description="Limits of the verdict: what was not checked.")
+    status: EpisodeStatus = Field(description="completed: every step has an answer; failed: it could not go on.")
+    coworld: str = Field(default="", description="Name of the Coworld; empty if its manifest could not be read.")
     version: str = Field(default="", description="Version of the Coworld.")
     manifest: str = Field(default="", description="Where the manifest was read from.")
     manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
-    images: tuple[ImageRecord, ...] = Field(default=(), description="The images it names, with what they stood for.")
-    sources: tuple[SourceRecord, ...] = Field(default=(), description="Where its sources are, by program.")
+    images: tuple[ImageRecord, ...] = Field(default=(), description="The images of the manifest, with their digests.")
+    sources: tuple[SourceRecord, ...] = Field(default=(), description="The source of each program.")
     backend: str = Field(default="", description="Name of the backend it ran on.")
-    run_id: str = Field(description="The run's label: everything it created carries it.")
+    run_id: str = Field(description="The run's label, carried by everything that it created.")
     started_at: dt.datetime = Field(description="When it began (UTC).")
-    matriculated_at: dt.datetime | None = Field(default=None, description="When the manifest was found right (UTC).")
+    matriculated_at: dt.datetime | None = Field(default=None, description="When the manifest passed the check (UTC).")
     graduated_at: dt.datetime | None = Field(default=None, description="When the degree was conferred (UTC).")
     ended_at: dt.datetime = Field(description="When it ended (UTC).")
-    seconds: float = Field(ge=0, description="Wall time from begin to end.")
+    seconds: float = Field(ge=0, description="Wall time from start to end.")
     steps: tuple[StepRecord, ...] = Field(description="The steps in the order of the transcript.")
     episode: str | None = Field(default=None, description="The smoke episode's record, relative to the workspace.")
-    seats: tuple[SeatedPlayer, ...] = Field(default=(), description="Who sat in the smoke episode, by slot.")
-    scores: tuple[float, ...] = Field(default=(), description="The smoke episode's scores by slot, when valid.")
-    trouble: str | None = Field(default=None, description="What kept us from going on, when it was not the Coworld.")
+    seats: tuple[SeatedPlayer, ...] = Field(default=(), description="Players of the smoke episode, by slot.")
+    scores: tuple[float, ...] = Field(default=(), description="The smoke episode's scores by slot, if valid.")
+    trouble: str | None = Field(default=None, description="Why it could not go on, if not because of the Coworld.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
 
     @property
@@ -232,18 +232,18 @@ class Certification(_Record):
         return tuple(item for step in self.steps for item in step.advice)
 
     def step(self, step_id: StepId) -> StepRecord:
-        """The record of one step."""
+        """Return the record of one step."""
         return next(step for step in self.steps if step.id == step_id)
 
     def to_json(self) -> str:
-        """The record as ``certification.json`` holds it."""
+        """Return the record as the JSON of ``certification.json``."""
         return self.model_dump_json(indent=2, by_alias=True) + "\n"
 
     def raise_for_verdict(self) -> Certification:
         """Return the record if the degree was conferred.
 
         Raises:
-            CertificationError: It was not; has the first failed step's reason and detail.
+            CertificationError: It was not conferred; has the first failed step's reason and detail.
         """
         if self.ok:
             return self

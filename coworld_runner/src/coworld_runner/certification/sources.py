@@ -99,7 +99,7 @@ class _Unreached(Exception):
         code: Code of the reason.
         message: The reason in words.
         passing: Whether another try may succeed.
-        after: Seconds that GitHub asks to wait before it.
+        after: Seconds that GitHub asks to wait before another try.
     """
 
     def __init__(self, code: str, message: str, *, passing: bool = False, after: float | None = None) -> None:
@@ -145,7 +145,7 @@ def read_reference(url: str) -> _Place | _Settled:
         return _Settled(
             "unresolved",
             "source_not_pinned",
-            f"It names the repository {owner}/{repo} at no commit, so it will mean something else tomorrow.",
+            f"It names the repository {owner}/{repo} at no commit, so what it refers to can change.",
         )
     if len(segments) < 4 or segments[2] not in ("tree", "blob"):
         return _Settled(
@@ -190,7 +190,7 @@ async def check_sources(manifest: Manifest, *, options: SourceOptions | None = N
     found: dict[str, _Settled] = {}
     if places and options.offline:
         found = {
-            url: _Settled("unreached", "offline", "It was not looked up: no network was to be used.") for url in places
+            url: _Settled("unreached", "offline", "It was not looked up: the check was offline.") for url in places
         }
     elif places:
         found = await _look_up(places, options)

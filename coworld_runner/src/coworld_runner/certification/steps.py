@@ -78,7 +78,7 @@ class CertifyOptions:
     images_timeout: float = 1800.0
     """For fetching all images."""
     published: Generation | None = None
-    """Published version by whose rules it is certified; None: by today's."""
+    """Published version whose rules apply; None: today's rules."""
 
     @property
     def packs_replays(self) -> bool:
@@ -100,7 +100,7 @@ class CertifyOptions:
             timeout: Seconds; also the most that the game gets to become healthy.
             offline: Whether to skip looking up source references.
             platform: Platform that images must support; None means the default.
-            published: Published version by whose rules to certify; None means today's.
+            published: Published version whose rules apply; None means today's.
         """
         usual = cls()
         ready = min(timeout, usual.episode.ready_timeout)
@@ -159,7 +159,7 @@ async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
         ledger.caveats.append(caveat)
         evidence.append(note("published_rules", caveat))
     if given := candidate.package.environment:
-        caveat = f"It was run with {listed(given)} set besides, so this says nothing about how it runs without."
+        caveat = f"It ran with {listed(given)} added to its environment; this says nothing about how it runs without."
         ledger.caveats.append(caveat)
         evidence.append(advice("environment_given", caveat, hint="Set it in the manifest, or in the Dockerfile."))
     game = candidate.manifest.game
@@ -167,12 +167,12 @@ async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
 
 
 def _strict_report(candidate: Candidate) -> Report:
-    """Check the manifest by the rules that it is certified by; issues have file positions if there is a file."""
+    """Check the manifest strictly, by the rules that apply; issues have file positions if there is a file."""
     package, published = candidate.package, candidate.options.published
     if published == "0.1.7":
-        # older forms are no mistakes there, and what cannot be read was refused before
+        # older forms are valid in that version, and unreadable manifests were refused before
         return package.report
-    # without images a template runs as it is: such a backend could certify nothing else
+    # a backend without images runs a template as it is, and could certify nothing else
     template = package.is_template and not candidate.backend.capabilities.images
     if package.path is not None:
         report = check_manifest(package.path, mode="strict", template=template, published=published)
@@ -184,7 +184,7 @@ def _strict_report(candidate: Candidate) -> Report:
                 report = check_manifest(text.encode(), mode="strict", template=template, published=published)
         except ManifestError as error:
             report = error.report
-    # without tags, that version plays a Coworld and does not certify it
+    # a published version plays a Coworld without tags, but does not certify it
     issues = [
         issue.model_copy(update={"severity": "error"}) if issue.code == "tags_missing" else issue
         for issue in report.issues
@@ -266,7 +266,7 @@ async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> StepAns
             for image in users:
                 group.start_soon(have, image)
     for image in users.keys() - found.keys():
-        late = f"{image} was not there after {options.images_timeout:g} s."
+        late = f"{image} was not available after {options.images_timeout:g} s."
         found[image] = required("image_unreachable", ok=False, message=late)
     evidence = [found[image] for image in users]
     evidence += [
@@ -278,12 +278,12 @@ async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> StepAns
         return failed_on("image_unreachable", evidence)
     if not uses_images:
         detail = (
-            f"The {backend.name} backend runs commands where images are built from; the images themselves were not "
-            "looked at."
+            f"The {backend.name} backend runs commands in the directories that images are built from; the images "
+            "themselves were not checked."
         )
         return skipped("not_applicable", detail, evidence, hint="Certify with --backend docker, too.")
     count = f"{len(users)} {'image' if len(users) == 1 else 'images'}"
-    return passed(f"{count} for {options.platform}, each at hand.", evidence)
+    return passed(f"{count} for {options.platform}, all available.", evidence)
 
 
 async def _have_image(candidate: Candidate, ledger: StepLedger, image: str, who: str) -> Evidence:
@@ -295,7 +295,7 @@ async def _have_image(candidate: Candidate, ledger: StepLedger, image: str, who:
     if not candidate.backend.capabilities.images:
         return note("image_context", f"{image} ({who}) runs in {info.context or 'this process'}.")
     what = ", ".join(part for part in (info.digest, info.platform) if part)
-    return required("image_present", ok=True, message=f"{image} ({who}) is at hand{what and f': {what}'}.")
+    return required("image_present", ok=True, message=f"{image} ({who}) is available{what and f': {what}'}.")
 
 
 async def _fixture_conforms(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
@@ -305,7 +305,7 @@ async def _fixture_conforms(candidate: Candidate, ledger: StepLedger) -> StepAns
 
 
 def _fixture_is_right(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
-    return None if ledger.fixture_ok else missing("fixture-conforms", "the fixture is no config for this game")
+    return None if ledger.fixture_ok else missing("fixture-conforms", "the fixture is not a valid config for this game")
 
 
 def _fixture_has_images(candidate: Candidate, ledger: StepLedger) -> StepAnswer | None:
@@ -360,7 +360,7 @@ async def _play(candidate: Candidate, ledger: StepLedger, checks: list[ProbeFini
 
 
 def _usual_checks(checks: list[ProbeFinished]) -> list[Evidence]:
-    """Convert the checks of every episode; a bad answer counts only if the episode held it against the game."""
+    """Convert the checks of every episode; a failed one counts only if the episode blamed the game for it."""
     found: list[Evidence] = []
     for seen in checks:
         message = f"{seen.probe.replace('_', ' ')}: {seen.detail or ('right' if seen.ok else 'wrong')}."
@@ -492,7 +492,7 @@ async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
         packed = viewer.replay_compression == "gzip"
         return await check_viewer(directory, candidate.episode.replay, packed=packed, seconds=seconds)
     found: dict[bool, Evidence] = {}
-    # two games that need the same ports have to run one after the other
+    # two units that need the same ports have to run one after the other
     gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 2)
 
     async def show(packed: bool) -> None:
@@ -510,7 +510,7 @@ async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
 
 
 async def _show(candidate: Candidate, packed: bool) -> Evidence:
-    """Have the game show the replay in one form; the one that viewers serve is required, the other is advice."""
+    """Have the game show the replay in one form; the form that viewers serve is required, the other is advice."""
     options, layout = candidate.options.replay, candidate.layout
     level: Level = "required" if packed == candidate.options.packs_replays else "advice"
     name = "replay.z" if packed else "replay"

@@ -39,7 +39,7 @@ addEventListener("message", event => { if (event.data && event.data.src === "cow
 
 
 async def check_viewer(directory: Path, replay: Path, *, packed: bool, seconds: float) -> StepAnswer:
-    """Have a viewer show a replay.
+    """Check that a viewer shows a replay.
 
     Args:
         directory: The viewer's directory.
@@ -62,24 +62,24 @@ async def check_viewer(directory: Path, replay: Path, *, packed: bool, seconds: 
     evidence += _told(seen, seconds)
     if any(item.broken for item in evidence):
         return failed_on("replay_unloadable", evidence)
-    return passed("In a browser, the replay viewer fetches the replay and complains of nothing.", evidence)
+    return passed("In a browser, the replay viewer fetches the replay and reports no errors.", evidence)
 
 
-_INSTALL: Final = "Install Chromium and `pip install coworld-runner[browser]`, so that the page is looked at."
+_INSTALL: Final = "Install Chromium and `pip install coworld-runner[browser]`, so that the page is checked, too."
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """What the page did."""
+    """Observations of the page."""
 
     fetched: bool
     complaints: tuple[str, ...]
     """Errors on its console, and uncaught errors."""
     said: tuple[dict[str, Any], ...]
-    """Messages of the viewer to the page around it."""
+    """Messages from the viewer to the page around it."""
 
     def says(self, kind: str) -> dict[str, Any] | None:
-        """Return its first message of a kind."""
+        """Return the viewer's first message of a kind."""
         return next((message for message in self.said if message.get("type") == kind), None)
 
 
@@ -146,13 +146,18 @@ def _told(seen: _Seen, seconds: float) -> list[Evidence]:
         )
     ]
     evidence += [
-        required("viewer_complains", ok=False, message=f"The viewer's console: {words}", hint="Open it, and see why.")
+        required(
+            "viewer_complains",
+            ok=False,
+            message=f"The viewer's console: {words}",
+            hint="Open the viewer in a browser, and read its console.",
+        )
         for words in dict.fromkeys(seen.complaints)
     ]
     if (error := seen.says("error")) is not None:
         words = f"The viewer says that it failed: {strip_controls(str(error.get('message', '')))[:300]}"
         evidence.append(required("viewer_failed", ok=False, message=words))
     elif seen.said and seen.says("ready") is None:
-        words = f"The viewer says that it loads, and not within {seconds:g} s that it is ready."
+        words = f"The viewer says that it loads, but did not say within {seconds:g} s that it is ready."
         evidence.append(advice("viewer_not_ready", words, hint='Post {src: "coworld-replay", type: "ready"}.'))
     return evidence

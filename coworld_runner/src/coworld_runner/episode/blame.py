@@ -1,10 +1,10 @@
-"""Assigns blame: a table, and one pure function that reads it.
+"""Assigns blame, with a table and one pure function that reads it.
 
 The function takes an observation and the facts known at that moment, and returns a fault, a warning or nothing. It does
 no I/O and never waits: callers wait until an observation is conclusive before they pass it in.
 
-A player that ends badly when the game fails or is stopped is not blamed: the cause cannot be determined then, so it is
-a warning.
+A player that ends badly when the game fails or is stopped is not blamed but reported as a warning, because the cause
+cannot be determined.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ What = Literal[
 did not connect in time; ``left_early`` a player ended with 0 long before the game did; ``abandoned`` every player
 ended with 0, and the game went on for too long without them; ``still_running`` a player ran for too long after the
 game was over; ``deadline`` the game was not over at the deadline; ``results_malformed`` and ``results_missing``;
-``not_collected`` a file could not be collected, ``not_kept`` an optional file of the game could not; ``failed`` one
-of our own errors ended the episode, ``crashed`` any other error did, ``interrupted`` the user did.
+``not_collected`` a file could not be collected, ``not_kept`` an optional file of the game could not; ``failed`` a
+``CoworldError`` ended the episode, ``crashed`` any other error did, ``interrupted`` the user did.
 """
 
 _BEFORE_PLAY = {
@@ -56,7 +56,7 @@ _BEFORE_PLAY = {
     "start_game": "The game was still being started",
     "start_players": "Players were still being started",
 }
-"""Phases that the platform is responsible for."""
+"""Phases that the platform is responsible for, with words for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class Known:
     stopped_at: float | None = None
     """Seconds into the episode when we began to stop the game."""
     disturbed_at: float | None = None
-    """Seconds into the episode when we took the seat of a player that had failed, to see whether it can be taken."""
+    """Seconds into the episode when we first took a failed player's seat, to check that the game admits it."""
     blamed: frozenset[int] = field(default_factory=frozenset[int])
     """Slots of the players already blamed."""
     game_failed: bool = False
@@ -127,7 +127,7 @@ class Row:
     hint: str | None = None
     """Template of the hint; ``{log}`` is the unit's log."""
     with_log: bool = True
-    """Whether the unit's log says more about it."""
+    """Whether the unit's log says more about the observation."""
 
 
 def _of_the_host(seen: Seen, _: Known) -> bool:
@@ -280,7 +280,7 @@ TABLE: tuple[Row, ...] = (
         says="{who} {exit} when the game was stopped; it is not blamed for that.",
     ),
     Row(
-        # the game may have taken our connection for that player's, and gone on playing
+        # the game may have mistaken our connection for that player's, and played on
         seen="a player ends badly after the seat of another that had failed was tried",
         what="ended",
         component="player",
@@ -431,7 +431,7 @@ TABLE: tuple[Row, ...] = (
         says="{who} left no artifact that can be kept: {words}",
     ),
     Row(
-        # as above
+        # the episode is still good without it, too
         seen="what a game may leave besides its results cannot be kept",
         what="not_kept",
         says="The game left a file that cannot be kept: {words}",
@@ -443,7 +443,7 @@ TABLE: tuple[Row, ...] = (
         party="game",
     ),
     Row(
-        seen="an image is not to be had",
+        seen="an image is not available",
         what="failed",
         when=_comes_to("image_unreachable"),
         error_type="image_unreachable",
@@ -497,7 +497,7 @@ def rule(seen: Seen, known: Known, *, who: str = "The game", log: str = "its log
         seen: The observation.
         known: The facts known at that moment.
         who: The unit's name, for people.
-        log: Where its log is.
+        log: The location of its log.
     """
     row = next(row for row in TABLE if _fits(row, seen, known))
     words: Mapping[str, str] = {

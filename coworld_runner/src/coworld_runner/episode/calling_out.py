@@ -1,4 +1,4 @@
-"""The way out for players that may reach named HTTPS hosts: a proxy as a further unit of the episode."""
+"""Lets players reach named HTTPS hosts, through a proxy that runs as another unit of the episode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .setup import Setup
 __all__ = ["PROXY", "open_proxy", "proxy_variables", "read_hosts", "require_way_out"]
 
 PROXY = "https-proxy"
-"""The unit's name."""
+"""Name of the proxy's unit."""
 _PROGRAM = "https_proxy.py"
 _LIMITS = Limits(memory_bytes=256 << 20, pids=512, disk_bytes=16 << 20, disk_entries=100)
 _MOST_TOLD = 20
@@ -33,9 +33,9 @@ def read_hosts(text: str) -> tuple[str, ...]:
     """Read a list of HTTPS hosts: ``api.example.com,*.example.org``.
 
     Raises:
-        UsageError: An entry names no host; says what would be right.
+        UsageError: An entry is not a host; the message says what would be right.
     """
-    # the module is the proxy's program too, and imports a server that few episodes need
+    # imported here because the module is also the proxy's program: it imports a server that few episodes need
     from ..https_proxy import host_problem
 
     hosts = tuple(dict.fromkeys(entry.strip().lower() for entry in text.split(",")))
@@ -46,18 +46,19 @@ def read_hosts(text: str) -> tuple[str, ...]:
 
 
 def require_way_out(plan: EpisodePlan, backend: Backend, options: EpisodeOptions) -> None:
-    """Check that players can be held to the hosts that they may reach; starts nothing.
+    """Check that players can be restricted to the HTTPS hosts that they may reach; starts nothing.
 
     Raises:
-        UsageError: An entry names no host, their network is open anyway, or they have none of their own.
-        CapabilityError: The backend cannot do that.
+        UsageError: An entry is not a host, the players' network is not ``game-only``, or the game runs its players
+            itself, so that they have its network.
+        CapabilityError: The backend cannot restrict them.
     """
     if not options.player_https:
         return
     read_hosts(",".join(options.player_https))
     if plan.game_hosts:
         raise UsageError(
-            f"{plan.manifest.game.name} runs its players itself: they have its network, and no other way out.",
+            f"{plan.manifest.game.name} runs its players itself: they use its network, so this option has no effect.",
             code="https_hosts_without_effect",
             hint="Leave --player-https out.",
         )
@@ -66,11 +67,11 @@ def require_way_out(plan: EpisodePlan, backend: Backend, options: EpisodeOptions
             f"Players are to reach {', '.join(options.player_https)} alone, and their network is "
             f"{options.player_network}.",
             code="https_hosts_without_effect",
-            hint="Leave --player-network out: its default closes all but the game and those hosts.",
+            hint="Leave --player-network out: its default allows only the game and those hosts.",
         )
     if not backend.capabilities.proxies:
         raise CapabilityError(
-            f"The {backend.name} backend cannot hold players to named HTTPS hosts, which this episode requires.",
+            f"The {backend.name} backend cannot restrict players to named HTTPS hosts, which this episode requires.",
             hint="Docker can (--backend docker), and so can a cluster that enforces network policies.",
             context={"backend": backend.name, "capability": "proxies"},
         )
@@ -78,13 +79,13 @@ def require_way_out(plan: EpisodePlan, backend: Backend, options: EpisodeOptions
 
 @asynccontextmanager
 async def open_proxy(setup: Setup, ledger: Ledger, scratch: Scratch) -> AsyncGenerator[str]:
-    """Run the proxy while players need it; what it has refused becomes warnings of the episode.
+    """Run the proxy while players need it, then report what it refused as warnings of the episode.
 
-    Returns:
-        Its ``host:port`` as players see it; empty if they may reach nobody outside.
+    Yields:
+        The proxy's ``host:port`` as players see it; empty if they may reach no hosts outside.
 
     Raises:
-        EnvironmentFault: It could not be started.
+        EnvironmentFault: The proxy could not be started.
     """
     if not setup.options.player_https:
         yield ""
@@ -111,18 +112,18 @@ async def open_proxy(setup: Setup, ledger: Ledger, scratch: Scratch) -> AsyncGen
         finally:
             with anyio.CancelScope(shield=True):
                 if proxy.exit is not None:
-                    ledger.warn(f"The players' way out was closed before the end: their proxy {proxy.exit}.")
+                    ledger.warn(f"The players' proxy ended before the episode did: it {proxy.exit}.")
                 await proxy.stop(0)
                 for words in await anyio.to_thread.run_sync(_refusals, spec.stdout):
                     ledger.warn(words)
 
 
 def proxy_variables(proxy: str, game: str) -> Mapping[str, str]:
-    """Return the variables that lead a player's HTTPS through the proxy, and nothing else.
+    """Return the variables that send a player's HTTPS traffic, and no other, through the proxy.
 
     Args:
-        proxy: ``host:port`` of the proxy; empty: there is none.
-        game: ``host:port`` of the game, which is reached without it.
+        proxy: ``host:port`` of the proxy; empty if there is none.
+        game: ``host:port`` of the game, which is reached directly.
     """
     if not proxy:
         return {}
@@ -154,7 +155,7 @@ def _spec(setup: Setup, scratch: Scratch) -> UnitSpec:
 
 
 def _refusals(log: Path | None) -> list[str]:
-    """What the proxy has refused, in words."""
+    """Return what the proxy refused, in words."""
     assert log is not None
     told: list[str] = []
     for line in _lines(log):
@@ -162,9 +163,9 @@ def _refusals(log: Path | None) -> list[str]:
             entry = json.loads(line)
             told.append(f"A player asked for {entry['refused']}, which {entry['why']}.")
         except (ValueError, KeyError, TypeError):
-            continue  # a message of Python's own
+            continue  # a message from Python itself
     if len(told) > _MOST_TOLD:
-        told[_MOST_TOLD:] = [f"Players asked for {len(told) - _MOST_TOLD} more in vain: logs/{log.name} has them."]
+        told[_MOST_TOLD:] = [f"The proxy refused {len(told) - _MOST_TOLD} more hosts: logs/{log.name} lists them."]
     return told
 
 

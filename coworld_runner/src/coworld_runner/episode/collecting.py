@@ -106,7 +106,7 @@ class ArtifactCollector:
         ]
 
     async def results(self, game: Unit) -> None:
-        """Collect the results of a game that has ended, and judge them."""
+        """Collect and judge the results of a game that has ended."""
         await self._fetch_all(self._results(game))
         await self.judge_results()
 

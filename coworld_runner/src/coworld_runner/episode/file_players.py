@@ -21,7 +21,7 @@ _SCHEMAS = ("coworld-player-seats/1", "coworld-player-seats/2")
 
 
 def stage_players(setup: Setup, scratch: Scratch) -> Path:
-    """Copy each seat's file to where only the game can read it."""
+    """Copy each seat's file into a directory that only the game reads; returns the directory."""
     inputs = scratch.directory("game-players")
     for slot, seat in enumerate(setup.plan.seats):
         assert seat.own is not None

@@ -58,7 +58,7 @@ class Flow:
         self._specs: dict[str, UnitSpec] = {}
         """By name, because an error names the unit that it concerns."""
 
-    # --- the whole
+    # --- the episode
 
     async def play(self) -> EpisodeRecord:
         """Play the episode, and write its record on every path, before the units' files are removed."""
@@ -141,7 +141,7 @@ class Flow:
                     await self._play(game, players, watch)
                     await self._finish(game, players, watch)
             finally:
-                # ask now: nothing can be learned of units that are gone
+                # ask now: nothing can be learned about units that are gone
                 self._ledger.trouble = self._backend.trouble()
                 await self._collector.players(game, players)
 
@@ -199,7 +199,7 @@ class Flow:
         return True
 
     async def _play(self, game: Unit, players: Sequence[Unit], watch: Watch) -> None:
-        """Start the players, check the contract meanwhile, and wait until the game's part is over."""
+        """Start the players, check the contract at the same time, and wait until the game's part is over."""
         # players that the game runs itself do not connect to /player
         address, tokens = game.endpoint().here, () if self._setup.plan.game_hosts else self._setup.tokens
         if self._probe is not None:
@@ -260,7 +260,7 @@ class Flow:
             if game.exit is not None:
                 # read the results before waiting for the players or judging them
                 await self._collector.results(game)
-            # a failed player costs the others nothing if the game has done its part anyway
+            # once the game has done its part, one player's failure does not take the others' time from them
             stopping = self._options.on_player_failure == "stop" and not ledger.played
             if ledger.faults and (stopping or ledger.failed):
                 await watch.judge_players()

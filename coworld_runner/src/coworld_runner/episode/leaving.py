@@ -17,7 +17,7 @@ __all__ = ["blame_for_leaving", "watch_leaving"]
 async def watch_leaving(setup: Setup, ledger: Ledger, watch: Watch, players: Sequence[Unit]) -> None:
     """Give a game that all its players have left a while to end, or to leave its results; then blame the players.
 
-    Does nothing where people play, where the game hosts its players, or where it decides about missing players.
+    Does nothing if people play, if the game hosts its players, or if the game decides about missing players.
 
     Args:
         setup: The episode's surroundings.

@@ -1,7 +1,7 @@
 """The state of a running episode: its units, its phase, its results and its faults.
 
-Observers report to the ledger, and the ledger informs the listeners, of which there may be none. The ledger starts and
-stops nothing, and leaves it to ``blame`` to assign faults.
+Observers report to the ledger, and the ledger informs the listeners, if there are any. The ledger starts and stops
+nothing; ``blame`` assigns the faults.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class UnitState:
 
     @property
     def own_end(self) -> Exit | None:
-        """The same for a unit that ended by itself; None for one that had to be stopped."""
+        """The unit's exit if it ended by itself; None while it runs, or if it had to be stopped."""
         return None if self.end is None or self.end.reason in ("stopped", "deadline") else self.end
 
 
@@ -82,12 +82,12 @@ class Ledger:
         self.rewritten = False
         """Set when results or replay were written again after that."""
         self.disturbed_at: float | None = None
-        """Seconds into the episode when we first took the seat of a failed player, to see whether it can be taken. The
-        results do not count then, and players that fail later are not blamed."""
+        """Seconds into the episode when we first took a failed player's seat, to check that the game admits it. After
+        that the results do not count, and players that fail are not blamed."""
         self.over_at: float | None = None
         """Seconds into the episode when the game's part was over."""
         self.stopped_at: float | None = None
-        """Seconds into the episode when we began to stop the game, its part being over."""
+        """Seconds into the episode when we began to stop the game, because its part was over."""
         self.trouble = ""
         """Why the platform did not answer when play ended, in words; empty if it did."""
         self.starvation: StarvationRecord | None = None

@@ -32,7 +32,7 @@ async def watch_connections(
         setup: The episode's surroundings.
         ledger: Receives what is seen.
         watch: Tells whether the game's part is over.
-        all_started: Set when every player was started, or could not be.
+        all_started: Set when every player has been started or could not be started.
         missing: Returns the players not connected, as far as that can be seen.
     """
     await all_started.wait()

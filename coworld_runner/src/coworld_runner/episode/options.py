@@ -43,8 +43,8 @@ class EpisodeOptions:
     on_player_failure: Literal["stop", "continue"] = "stop"
     """Whether a player's failure ends the episode (after ``failure_grace``) or the game decides how to go on."""
     failure_grace: float = 1.0
-    """How long after a player's failure the game's own end may still clear the player; after that, a failure that ends
-    the episode does so."""
+    """How long after a player's failure the game's own end may still clear the player. After that, the failure ends the
+    episode if ``on_player_failure`` is ``stop``."""
     stop_grace: float = 5.0
     """Between TERM and KILL when a unit is stopped."""
     collect_timeout: float = 300.0
@@ -63,29 +63,29 @@ class EpisodeOptions:
     """``open`` gives players a route to the internet and to each other."""
     player_https: tuple[str, ...] = ()
     """HTTPS hosts that players may reach besides the game, on port 443: ``api.example.com``, or ``*.example.com`` for
-    all below it. Refused where a backend cannot enforce it."""
+    all hosts below it. Refused on a backend that cannot enforce it."""
     players_drop_privileges: bool = False
     """Whether players' start scripts may change file owners and switch users, as those of games may."""
     required_capabilities: tuple[str, ...] = ()
     """Names of ``Capabilities`` fields without which the episode must not start."""
     platform: str | None = None
-    """os/architecture of the images; None: the engine's own."""
+    """os/architecture of the images; None: the engine's."""
     watch: bool = False
     """Whether to follow the public viewer stream and publish ``GameProgressed``."""
     admin: bool = False
     """Whether to ask the game for its admin page (``COWORLD_ADMIN=1``); only ever for local play."""
     countdown: float = 0.0
     """Seconds to ask the game to count down once all players are there (``COWORLD_COUNTDOWN_SECONDS``), so that people
-    see the start. 0: it is not asked, and games that do not know the variable start at once."""
+    see the start. 0: no countdown. Games that do not know the variable start at once."""
 
 
 OnReady = Callable[[PlayLinks], None]
 
 
 class ContractProbe(Protocol):
-    """Further checks of a running game, in addition to those of every episode; it keeps its results itself.
+    """Further checks of a running game, in addition to those of every episode. The probe keeps its own results.
 
-    Both are called once, with the game's ``host:port`` and the tokens by slot, and must not raise.
+    Both methods are called once, with the game's ``host:port`` and the tokens by slot, and must not raise.
     """
 
     async def before_players(self, address: str, tokens: Sequence[str]) -> None:
@@ -93,7 +93,7 @@ class ContractProbe(Protocol):
         ...
 
     async def during_play(self, address: str, tokens: Sequence[str], players: Sequence[Unit]) -> None:
-        """Called once every player was started, or could not be; cancelled when the game is over.
+        """Called when every player has been started or could not be started; cancelled when the game is over.
 
         ``players`` are their units; wait for one to learn how it ended.
         """

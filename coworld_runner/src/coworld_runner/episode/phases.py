@@ -21,7 +21,7 @@ class Phases:
     """The phases so far, and the current one.
 
     Args:
-        publish: Receives the begin and end of each.
+        publish: Receives an event at the start and at the end of each phase.
     """
 
     def __init__(self, publish: Publish) -> None:

@@ -36,7 +36,7 @@ __all__ = [
 _HTTP_TIMEOUT = 5.0
 _REFUSAL_WAIT = 2.0
 _STATE_SECONDS = 0.25
-"""Shortest time between two states of the public viewer stream that are read."""
+"""Minimum time between two states of the public viewer stream that are parsed."""
 _POLICY_VIOLATION = 1008
 """The close code that refuses a caller."""
 _READ_LIMIT = 4 * 1024 * 1024
@@ -75,7 +75,7 @@ def seat_query(slot: int, token: str) -> str:
 
 
 def load_libraries() -> None:
-    """Import the checks' and the record's libraries early: that takes as long as a small game's whole start."""
+    """Import the libraries of the checks and the record early: this takes as long as a small game takes to start."""
     import importlib.metadata
 
     from .. import websocket

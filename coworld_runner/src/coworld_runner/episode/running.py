@@ -71,7 +71,7 @@ async def run_episode(
         The record, also written as ``episode.json``. Its ``faults`` list what a game or a player did wrong.
 
     Raises:
-        UsageError: There is no such package, variant, player or backend, or a plan came with arguments it includes.
+        UsageError: There is no such package, variant, player or backend, or arguments repeat what a plan includes.
         ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable; nothing was started.
         CapabilityError: The backend cannot provide something that is required; nothing was started.
@@ -96,7 +96,7 @@ async def run_episode(
 
 
 def require_images(plan: EpisodePlan, backend: Backend) -> None:
-    """Refuse placeholders for images that are to run, on a backend that runs images.
+    """Refuse image placeholders on a backend that runs images.
 
     Raises:
         ImageError: An image of the game or of a player is not built yet.
@@ -120,7 +120,7 @@ def _require_gpu(backend: Backend, plan: EpisodePlan) -> None:
     wanting = [who for who, runnable in programs.items() if wants_gpu(runnable)]
     if wanting and not backend.capabilities.gpu:
         raise CapabilityError(
-            f"The {backend.name} backend has no graphics processor to give, and {listed(wanting)} asks for one "
+            f"The {backend.name} backend cannot provide a graphics processor, and {listed(wanting)} asks for one "
             "(resources.requests.gpu).",
             hint="Use a machine or a cluster that has one, or leave that request out of the manifest.",
             context={"backend": backend.name, "capability": "gpu"},

@@ -148,9 +148,9 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str, prox
     Args:
         setup: The episode's surroundings.
         slot: The player's seat.
-        scratch: Where its directories are made.
+        scratch: Holds the player's directories.
         address: The game's address, as players see it.
-        proxy: Their proxy's address, if they have one.
+        proxy: The address of the players' proxy; empty if there is none.
     """
     seat = setup.plan.seats[slot]
     runnable = seat.runnable
@@ -233,7 +233,7 @@ def player_variables(placement: Placement, slot: int, url: str) -> dict[str, str
     """Return a player's variables: its seat's address, with the token, and where to upload its artifact."""
     return {
         "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": placement.uri(f"policy_artifact_{slot}.zip"),
-        # the older name, the only one the first generations know
+        # the older name, the only one that the first generations of players know
         "COGAMES_ENGINE_WS_URL": url,
         "COWORLD_PLAYER_WS_URL": url,
     }

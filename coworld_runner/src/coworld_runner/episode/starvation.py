@@ -1,12 +1,12 @@
-"""Whether the units of an episode got the processor time they asked for, in time for their game.
+"""Measures whether the units of an episode got the processor time they needed, in time for their game.
 
 Games tick. On an overloaded machine, a player that needs part of a tick to answer may answer after the tick, and a
 deterministic game then ends with other scores. The load of the machine alone says little about that: a fair scheduler
-favors threads that need little, so nothing is lost as long as the units have run, waited, and still rested within every
-tick. So the measure is how long the units themselves waited (from the kernel's scheduler statistics of their threads).
-A player and the game must both have run before an answer counts. Their waiting is divided by the spare time of a tick:
-the tick less the time in which one of them ran. Time in which both wait counts once. A share of 1 means that they were
-busy or waiting all through a tick, and would not have been without the waiting.
+favours threads that need little, so nothing is lost as long as the units have run, waited, and still rested within
+every tick. So the measure is how long the units themselves waited (from the kernel's scheduler statistics of their
+threads). A player and the game must both have run before an answer counts. Their waiting is divided by the spare time
+of a tick: the tick less the time in which one of them ran. Time in which both wait counts once. A share of 1 means that
+they were busy or waiting all through a tick, and would not have been without the waiting.
 
 Only play counts: from when all players are seen to be connected to the last write of the results. Waiting while
 programs start or end changes nothing.
@@ -63,7 +63,7 @@ _SECONDS = ("seconds_per_move", "seconds_per_turn", "tick_seconds", "seconds_per
 
 
 def tick_seconds(config: Mapping[str, Any], schema: Mapping[str, Any]) -> float | None:
-    """The time in which a game expects its answers, read from the usual fields of its config.
+    """Return the time in which a game expects its answers, read from the usual fields of its config.
 
     Args:
         config: The game's config.
@@ -89,7 +89,7 @@ class TickWindow:
     """How long a unit has run and waited in the last tick.
 
     Args:
-        tick: Seconds.
+        tick: Length of a tick in seconds.
     """
 
     def __init__(self, tick: float) -> None:
@@ -111,7 +111,7 @@ class TickWindow:
             self._stretches.popleft()
 
     def last(self, now: float) -> list[Stretch]:
-        """The stretches within the tick that ends now."""
+        """Return the stretches within the tick that ends now."""
         begin = now - self._tick
         return [
             Stretch(max(start, begin), end, run / 1e9 / (end - start), wait / 1e9 / (end - start))
@@ -130,7 +130,7 @@ class Stretch(NamedTuple):
 
 
 def together(stretches: Sequence[Stretch]) -> tuple[float, float]:
-    """Seconds in which any unit ran, and seconds in which none ran and at least one waited.
+    """Return the seconds in which any unit ran, and those in which none ran and at least one waited.
 
     Args:
         stretches: Of one or more units; they may overlap.
@@ -155,7 +155,7 @@ class _Thread:
     Args:
         pid: The process id.
         thread: The thread id.
-        keep: Keep the file open: a look then costs a tenth.
+        keep: Whether to keep the file open, which makes a look ten times cheaper.
     """
 
     def __init__(self, pid: int, thread: str, *, keep: bool) -> None:
@@ -171,7 +171,7 @@ class _Thread:
             return None
 
     def look(self) -> tuple[int, int]:
-        """Nanoseconds for which it has run, and for which it was ready but waited, since the last look."""
+        """Return the nanoseconds that it ran, and that it was ready but waited, since the last look."""
         file = self._open() if self._file is None else self._file
         if file is None:
             return 0, 0
@@ -204,13 +204,13 @@ class _Track:
         """The time and share of each new maximum."""
         self.pids: tuple[int, ...] = ()
         self.seen = False
-        """Whether a process of it has ever been visible."""
+        """Whether any process of the unit has ever been visible."""
         self._threads: dict[tuple[int, str], _Thread] = {}
         self._listed = -math.inf
         self._looked = -math.inf
 
     def look(self, now: float, *, starting: bool) -> None:
-        """Add what its threads have run and waited since the last look.
+        """Add the time that its threads ran and waited since the last look.
 
         Args:
             now: The time, in seconds.
@@ -250,7 +250,7 @@ class _Track:
 
         Args:
             now: The time, in seconds.
-            stretches: What the unit and the game did in the tick.
+            stretches: Stretches of the unit and the game in the tick.
             tick: Its length in seconds.
         """
         most = self.peaks[-1][1] if self.peaks else 0.0
@@ -263,12 +263,12 @@ class _Track:
             self.peaks.append((now, share))
 
     def worst(self, until: float) -> float:
-        """The largest share in any tick up to that time."""
+        """Return the largest share in any tick up to that time."""
         return max((share for when, share in self.peaks if when <= until), default=0.0)
 
 
 def spare_share(tick: float, ran: float, waited: float) -> float:
-    """The share of a tick's spare time spent waiting; 0 for units that run through nearly the whole tick anyway."""
+    """Return the share of a tick's spare time spent waiting; 0 for units that run through nearly the whole tick."""
     return waited / (tick - ran) if ran < _MOST_RUNNING * tick else 0.0
 
 
@@ -278,8 +278,8 @@ class StarvationMeter:
     Args:
         game: The game, which has been started.
         players: Its players; they may start later.
-        tick: Seconds in which the game expects its answers; None: unknown, so that nothing can be said to come too
-            late. Then only connections are watched.
+        tick: Seconds in which the game expects its answers; None: unknown. Without it nothing can be judged as late, so
+            only connections are watched.
     """
 
     _watching: ClassVar[set[int]] = set()
@@ -292,7 +292,7 @@ class StarvationMeter:
         self._players = [_Track(player, self._tick) for player in players]
         self._connections: Connections | None = None
         self._began: float | None = None
-        """When all players were first seen to be connected, from which on their waiting counts."""
+        """When all players were first seen to be connected; their waiting counts from then on."""
         self._first = math.inf
         """When a whole tick of play was first observed."""
 
@@ -339,8 +339,8 @@ class StarvationMeter:
             for player in alone:
                 player.connected = not there.isdisjoint(player.pids)
             if self._players and all(player.connected for player in self._players):
-                # Not since the look before: until a program connects it is busy for longer than many a tick, and that
-                # cannot be told from play within the same look.
+                # Do not count from the previous look: before it connects, a program is often busy for longer than a
+                # tick, which cannot be distinguished from play within the same look.
                 self._began = now
         elif now - self._tick >= self._began:
             self._first = min(self._first, now)
@@ -349,16 +349,16 @@ class StarvationMeter:
                 player.note(now, [*stretches, *player.window.last(now)], self._tick)
 
     def missing(self) -> tuple[Unit, ...]:
-        """Players that have not connected, though their processes are, were, or would have been visible."""
+        """Return the players that have not connected, though their processes are, were, or would have been visible."""
         return tuple(
             track.unit
             for track in self._players
-            # where the game can be seen, one that has not been had ended before the first look
+            # if the game's processes are visible, a player that never was had ended before the first look
             if not track.connected and (track.seen or (self._game.seen and track.unit.exit is not None))
         )
 
     def read(self) -> StarvationRecord | None:
-        """The observations of the play; None if nothing of it could be observed or judged, or there was no play."""
+        """Return the measurements of play; None if there was no play, or it could not be observed or judged."""
         if self._began is None or not self._paced:
             return None
         until = _written(self._game.unit)
@@ -384,7 +384,7 @@ def _threads(pid: int) -> list[str]:
 
 
 def _written(game: Unit) -> float:
-    """When the results were last written, on the monotonic clock; the current time if that cannot be seen."""
+    """Return when the results were last written, on the monotonic clock; the current time if that is unknown."""
     now = time.monotonic()
     if game.spec.directory is None:
         return now

@@ -1,4 +1,4 @@
-"""Watchers for what happens while an episode is played: units ending, results, the contract.
+"""Watches an episode while it is played: the ends of units, the results, the contract.
 
 Each watcher waits until the meaning of an event is clear, tells the ledger, and reports when the game's part is over.
 """
@@ -86,7 +86,7 @@ class Watch:
             self.over.set()
 
     async def _lets_in(self, player: Unit) -> bool:
-        """Whether the game admits a client with the token of this player, which is gone; otherwise its part is over.
+        """Whether the game admits a client with the token of this player, which has ended; blames the game if not.
 
         A player that is shut out can only fail or give up.
         """
@@ -248,9 +248,9 @@ class Watch:
     # --- the contract
 
     async def contract(self, all_started: anyio.Event) -> None:
-        """The runtime contract's checks, made while the players start; a violation ends the episode."""
+        """Make the runtime contract's checks while the players start; a violation ends the episode."""
         results, broken, excused = list[probes.ProbeResult](), list[probes.ProbeResult](), False
-        # try again if the connection to the game may have failed
+        # try again if only the connection to the game may have failed
         for _ in range(2):
             results = await self._contract_checks(all_started)
             broken = [result for result in results if not result.ok]
@@ -285,10 +285,10 @@ class Watch:
             group.start_soon(viewer)
         return results
 
-    # --- its public stream
+    # --- the game's public stream
 
     async def progress(self) -> None:
-        """Publish how far the game is, if its public stream says so in the usual words."""
+        """Publish the game's progress, if its public stream has the usual fields."""
         await probes.watch_global(self._game.endpoint().here, self._note_progress)
 
     def _note_progress(self, state: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
-"""Games and players of one's own, opened by hand on this machine: served, seated, and worked on while they play.
+"""Runs the user's own games and players on this machine, while the user develops them or tries them out.
 
-Here live what `coworld serve`, `sit` and `dev` do, over local processes; nothing of an episode's record or blame does.
+Implements `coworld serve`, `sit` and `dev` with local processes. Keeps no episode record and assigns no blame.
 """
 
 from __future__ import annotations

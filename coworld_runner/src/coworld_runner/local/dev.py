@@ -1,4 +1,4 @@
-"""A game that is being written: it plays in a page of its own, and again whenever one of its files is saved."""
+"""A game under development: plays in its own page, and starts again whenever one of its files is saved."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from .relay import SIT, WATCH, Relay
 __all__ = ["Dev", "open_dev"]
 
 _GRACE: Final = 1.0
-"""Seconds between TERM and KILL: who saves a file wants to see the new one."""
+"""Seconds between TERM and KILL; short, because a user who saves a file wants to see its effect."""
 _READY_SECONDS: Final = 60.0
 _PLACE: Final = re.compile(r'File "(?P<file>[^"<]+)", line (?P<line>\d+)')
 _MOST_SEED: Final = 2**31
 _SHOWN_LINES: Final = 15
-"""Of what a program that has failed has said last."""
+"""Lines shown from the end of a failed program's output."""
 _MOST_LATE: Final = 3600
 
 _Status = Literal["starting", "playing", "over", "failed"]
@@ -46,23 +46,23 @@ _Status = Literal["starting", "playing", "over", "failed"]
 
 @dataclass
 class _Sitting:
-    """One seat: who sits there, and how that goes."""
+    """One seat: its occupant and their state."""
 
     who: str
     bot: str
-    """Who gets it back from a person."""
+    """The player that gets the seat back when a person leaves it."""
     name: str = ""
     page: str | None = None
     status: str = ""
     files: frozenset[Path] = frozenset()
-    """What its player runs from."""
+    """The files that its player runs from."""
     changed: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope | None = None
 
 
 @dataclass
 class _Game:
-    """The game of the moment, as the page shows it."""
+    """The current game, as the page shows it."""
 
     name: str = ""
     variant: str = ""
@@ -75,15 +75,15 @@ class _Game:
 
 
 class Dev:
-    """A game that plays while it is written. What its page's buttons do, its methods do.
+    """A game that plays while it is being written. Its methods do what the buttons of its page do.
 
     Args:
         directory: The package.
-        relay: What leads to the game.
-        desk: What tells the pages.
+        relay: Connects the seats to the game.
+        desk: Updates the open pages.
         variant: Id of the variant; None: the first.
-        players: Who plays, as ``plan_episode`` takes it; none: a person in seat 0, and the package's own players.
-        seed: Of the game, where it takes one; None: any.
+        players: The players, as for ``plan_episode``; none: a person in seat 0, and the package's own players.
+        seed: The game's seed, if the game takes one; None: a random one.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Dev:
         seed: int | None,
     ) -> None:
         self.link = desk.link
-        """The page; whoever has this address may do all of it."""
+        """Address of the page; anyone who has it has full control."""
         self._directory = directory
         self._relay = relay
         self._desk = desk
@@ -114,7 +114,7 @@ class Dev:
     # --- what a person does
 
     def restart(self, *, new_seed: bool = False, variant: str | None = None) -> None:
-        """End the game, and play another: with the same seed and variant, unless told otherwise."""
+        """End the game, and play another with the same seed and variant unless new ones are requested."""
         if new_seed:
             self._seed = random.randrange(_MOST_SEED)
         self._variant = variant or self._variant
@@ -125,11 +125,11 @@ class Dev:
 
     @property
     def seats(self) -> int:
-        """How many seats the game has; none before the first one."""
+        """Number of seats; 0 before the first game."""
         return len(self._seats)
 
     def sit(self, slot: int, who: str) -> None:
-        """Give a seat of the game to somebody else: a person (``human``), a player of the package, or a file."""
+        """Give a seat to another occupant: a person (``human``), a player of the package, or a file."""
         seat = self._seats[slot]
         if who == seat.who:
             return
@@ -142,12 +142,12 @@ class Dev:
             self._seat_anew(slot)
 
     def mute(self, slot: int, on: bool) -> None:
-        """Lose what a player says, or no longer."""
+        """Discard a player's messages, or stop discarding them."""
         self._relay.seat(slot).muted = on
         self._tell()
 
     def delay(self, slot: int, seconds: float) -> None:
-        """Have what a player says arrive late."""
+        """Delay a player's messages."""
         self._relay.seat(slot).delay = seconds
         self._tell()
 
@@ -157,14 +157,14 @@ class Dev:
         self._relay.drop(slot)
 
     def hurry(self) -> None:
-        """Give programs that are to end no more time."""
+        """Give programs that are being stopped no more time."""
         if self._backend is not None:
             self._backend.hurry()
 
     # --- games, one after the other
 
     async def run(self) -> None:
-        """Play and play again, until cancelled."""
+        """Play one game after another until cancelled."""
         async with nursery() as tasks:
             tasks.start_soon(self._watch)
             while True:
@@ -219,7 +219,7 @@ class Dev:
                 self._relay.lead(game.address)
                 self._show(game)
                 await self._ended(unit, await unit.wait(), "The game has failed.")
-            # Players may have something to say of the end.
+            # Players may still write to their logs after the end.
             await self._again.wait()
 
     def _prepare(self, package: Package) -> EpisodePlan:
@@ -266,7 +266,7 @@ class Dev:
         self._tell()
 
     async def _sit(self, slot: int, package: Package, token: str) -> None:
-        """Have the players of a seat play, one after the other, until the game is over."""
+        """Run the players of a seat, one after the other, until the game is over."""
         seat = self._seats[slot]
         while True:
             seat.changed = anyio.Event()
@@ -280,11 +280,11 @@ class Dev:
     async def _have_play(self, slot: int, package: Package, token: str) -> None:
         seat = self._seats[slot]
         assert self._backend is not None
-        # What cannot be read may be mended.
+        # Watch the file even if it cannot be read: the user may correct it.
         seat.files = frozenset({Path(seat.who)})
         try:
             with unwrapped():
-                # Whatever is wrong with the others is theirs.
+                # Leave the other players out of the plan: their errors do not concern this seat.
                 words = [seat.who if other is seat else HUMAN for other in self._seats]
                 planned = self._plan(package, words).seats[slot]
                 assert planned.runnable is not None
@@ -309,7 +309,7 @@ class Dev:
         seat.status = status
         self._tell()
 
-    # --- how it goes
+    # --- state and logs
 
     def _show(self, game: OpenGame) -> None:
         for slot, seat in enumerate(self._seats):
@@ -358,7 +358,7 @@ class Dev:
         self._desk.show({"type": "state", **vars(now), "seed": self._seed, "seats": seats})
 
     def _page(self, slot: int) -> str | None:
-        """The page of a seat: its own where a person sits, else one that only looks."""
+        """Return the address of a seat's page, which can play only if the seat's occupant is a person."""
         seat = self._seats[slot]
         if seat.page is None:
             return None
@@ -368,7 +368,7 @@ class Dev:
 
 
 def _obey(dev: Dev, command: dict[str, Any]) -> None:
-    """Do what a page asks for; what makes no sense is passed over."""
+    """Carry out a page's command; ignores invalid ones."""
     slot = command.get("slot")
     if isinstance(slot, int) and 0 <= slot < dev.seats:
         _obey_about(dev, slot, command)
@@ -397,7 +397,7 @@ def _obey_about(dev: Dev, slot: int, command: dict[str, Any]) -> None:
 
 
 def _choices(plan: EpisodePlan, directory: Path) -> list[str]:
-    """Who may sit in a seat: a person, a bundled player, a file of the package that is none."""
+    """List who can take a seat: a person, the bundled players, and the package's other player files."""
     players = plan.manifest.player
     bundled = {Path(word).name for player in players for word in player.run}
     files = [str(path) for path in find_players(directory) if path.name not in bundled]
@@ -405,7 +405,7 @@ def _choices(plan: EpisodePlan, directory: Path) -> list[str]:
 
 
 def _files_of(seat: Seat, package: Package) -> frozenset[Path]:
-    """What the player of a seat runs from, as far as that is known."""
+    """Return the files that a seat's player runs from, as far as they are known."""
     if seat.own is not None:
         root = seat.own.path if seat.own.path.is_dir() else seat.own.path.parent
         return frozenset(root / name for name in seat.own.files)
@@ -415,7 +415,7 @@ def _files_of(seat: Seat, package: Package) -> frozenset[Path]:
 
 
 def _said(tail: str, message: str, directory: Path) -> tuple[str, str, str]:
-    """What went wrong, by what a program said last: in a line, in full, and in which line of which file."""
+    """Describe a failure from the end of a program's log: in one line, in full, and as ``file:line`` if known."""
     root = directory.resolve()
     lines = [line.rstrip() for line in tail.splitlines() if line.strip()]
     mine: list[tuple[int, str]] = []
@@ -435,23 +435,23 @@ async def open_dev(
     seed: int | None = None,
     port: int = 0,
 ) -> AsyncGenerator[Dev]:
-    """Play a game of one's own in a page, again whenever a file of it is saved, until the block ends.
+    """Play the user's game in a page, starting again whenever one of its files is saved, until the block ends.
 
-    Rules, players and pages run as local processes. The page shows every seat, the spectators' view and the logs, has
-    people sit down in mid-game, and makes faults.
+    The game and its players run as local processes. The page shows every seat, the spectators' view and the logs. It
+    lets people take seats in mid-game, and injects faults.
 
     Args:
         directory: The package: a directory with a manifest or its template.
         variant: Id of the variant; None: the first.
-        players: Who plays, as ``plan_episode`` takes it; none: a person in seat 0, and the package's own players.
-        seed: Of the game, where it takes one; None: any.
-        port: Where the page is served on the loopback interface; 0: anywhere.
+        players: The players, as for ``plan_episode``; none: a person in seat 0, and the package's own players.
+        seed: The game's seed, if the game takes one; None: a random one.
+        port: Port of the page on the loopback interface; 0: any free one.
 
     Yields:
-        What plays. The first game need not have begun.
+        The running ``Dev``. The first game may not have started yet.
 
     Raises:
-        UsageError: There is no package, it is none of one's own, or the port is taken.
+        UsageError: There is no such package, it cannot run as local processes, or the port is taken.
         ManifestError: The manifest has errors.
     """
     package = await resolve_package(directory)

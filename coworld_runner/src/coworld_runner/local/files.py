@@ -1,4 +1,4 @@
-"""Files while they change: what was saved in a directory, and what a log has gained."""
+"""Watches files: those saved in a directory, and what is added to a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..backend import Unit
 __all__ = ["changes", "find_players", "follow_log"]
 
 _LOOK_SECONDS: Final = 0.1
-"""Between two looks; saving a file and seeing what became of it are to feel like one."""
+"""Seconds between two looks; short, so that a saved file seems to take effect at once."""
 _SUFFIXES: Final = frozenset({".py", ".json", ".toml", ".yaml", ".yml", ".js", ".html", ".css", ".svg", ".txt", ".csv"})
 _LEFT_OUT: Final = frozenset({"__pycache__", "node_modules", "results", "wheels"})
 _MOST_FILES: Final = 5000
@@ -25,38 +25,38 @@ _ACT: Final = re.compile(r"^(async )?def act\(", re.MULTILINE)
 
 
 class _Seen(NamedTuple):
-    """What tells one content of a file from the next."""
+    """Distinguishes one version of a file from the next."""
 
     time: int
     size: int
 
 
 async def changes(directory: Path, more: Callable[[], Iterable[Path]]) -> AsyncGenerator[frozenset[Path]]:
-    """Files that were saved, made or removed, each time that some were.
+    """Yield the files that were saved, created or removed, each time that there are any.
 
     Args:
-        directory: Where to look, at any depth; results, hidden and compiled files do not count.
-        more: Further files, asked for at each look.
+        directory: The directory to watch, at any depth; results, hidden and compiled files are ignored.
+        more: Returns further files to watch; called at each look.
     """
     before = await anyio.to_thread.run_sync(_look, directory, tuple(more()))
     changed: frozenset[Path] = frozenset()
     while True:
         await anyio.sleep(_LOOK_SECONDS)
         now = await anyio.to_thread.run_sync(_look, directory, tuple(more()))
-        # of further files only those that were asked for both times: to ask for one is not to save it
+        # count further files only if they were watched at both looks: starting to watch a file does not change it
         known = (now.keys() & before.keys()) | {
             path for path in now.keys() ^ before.keys() if directory in path.parents
         }
         changed |= {path for path in known if now.get(path) != before.get(path)}
         before = now
-        # an editor may empty a file before it fills it
+        # an editor may empty a file before it writes to it
         if changed and not any(now[path].size == 0 for path in changed & now.keys()):
             yield changed
             changed = frozenset()
 
 
 def find_players(directory: Path) -> tuple[Path, ...]:
-    """Files of a directory, at any depth, that have a function ``act``."""
+    """Return the files of a directory, at any depth, that define a function ``act``."""
     return tuple(
         sorted(
             path
@@ -67,7 +67,7 @@ def find_players(directory: Path) -> tuple[Path, ...]:
 
 
 async def follow_log(unit: Unit, say: Callable[[str], object]) -> None:
-    """Hand on each line of a unit's logs as it is written, until the unit has ended and its logs are complete."""
+    """Pass on each line of a unit's logs as it is written, until the unit has ended and its logs are complete."""
     ended = anyio.Event()
 
     async def wait() -> None:

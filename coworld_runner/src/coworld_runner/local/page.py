@@ -1,4 +1,4 @@
-"""The page of a game that is being written, and the one server for it and for the sockets of the game's seats."""
+"""The page of a game under development, and the server of that page and of the sockets of the game's seats."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .relay import Relay
 __all__ = ["Desk", "open_page_server"]
 
 _MOST_LINES: Final = 1000
-"""Lines of the log that a page is shown when it is opened."""
+"""Log lines that a page receives when it is opened."""
 
 
 class Desk:
-    """What all open pages show: the newest state, and the log.
+    """The content of all open pages: the newest state and the log.
 
     Args:
         address: ``host:port`` of the server.
-        key: The secret without which nothing is shown.
+        key: The secret that the page's address must contain.
     """
 
     def __init__(self, address: str, key: str) -> None:
@@ -46,11 +46,11 @@ class Desk:
         self._lines: deque[str] = deque(maxlen=_MOST_LINES)
 
     def socket(self, path: str) -> str:
-        """The whole address of a socket of the server."""
+        """Return the full address of one of the server's sockets."""
         return f"ws://{self._address}{path}"
 
     def show(self, state: dict[str, Any]) -> None:
-        """Show a state instead of the one before."""
+        """Replace the state that is shown."""
         text = json.dumps(state)
         if text != self._state:
             self._state = text
@@ -62,11 +62,11 @@ class Desk:
         broadcast(self.pages, self._lines[-1])
 
     def admits(self, url: SplitResult, path: str) -> bool:
-        """Whether an address is that of a path of the page, secret and all."""
+        """Whether an address is that of a path of the page, including the secret."""
         return hmac.compare_digest(url.path.encode(errors="replace"), f"/{self._key}/{path}".encode())
 
     async def serve(self, connection: ServerConnection, obey: Callable[[dict[str, Any]], None]) -> None:
-        """Show it to a page, and do what the page asks for."""
+        """Send the state and the log to a page, and carry out its commands."""
         for message in filter(None, (self._state, *self._lines)):
             broadcast([connection], message)
         self.pages.add(connection)
@@ -88,7 +88,7 @@ class Desk:
 async def open_page_server(
     desk: Desk, relay: Relay, obey: Callable[[dict[str, Any]], None], *, listener: socket.socket
 ) -> AsyncGenerator[None]:
-    """Serve the page, its socket and those of the relay until the block ends."""
+    """Serve the page, its socket and the relay's sockets until the block ends."""
 
     async def connected(connection: ServerConnection) -> None:
         url = address_of(connection.request)

@@ -1,4 +1,4 @@
-"""A game and its players as programs of their own, which run until somebody has seen enough."""
+"""Runs a game and its players as separate programs that are stopped on demand."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from ..selection import make_backend, runs_as_processes
 __all__ = ["OpenGame", "local_backend", "open_game", "open_player", "read_scores", "ready_game"]
 
 _UNCOMPILED = {"PYTHONDONTWRITEBYTECODE": "1"}
-"""What is saved twice in a second must not be taken for what was compiled in between."""
+"""Without compiled files, a file saved twice within a second cannot be mistaken for its earlier version."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenGame:
-    """A game that runs, and waits for whoever comes."""
+    """A running game that accepts players."""
 
     unit: Unit
     links: PlayLinks
@@ -42,15 +42,15 @@ class OpenGame:
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """The game's ``host:port``."""
         return self.unit.endpoint().here
 
 
 def local_backend(package: Package) -> Backend:
-    """The process backend for a package of one's own, not yet entered.
+    """Return the process backend for the user's own package, not yet entered.
 
     Raises:
-        UsageError: It comes from elsewhere, or does not say how it is run without images.
+        UsageError: The package was fetched from elsewhere, or does not say how to run it without images.
     """
     if package.fetched:
         raise UsageError(
@@ -74,13 +74,13 @@ async def open_game(
     port: int = 0,
     stop_grace: float = 5.0,
 ) -> AsyncGenerator[Unit]:
-    """Start a game, and stop it on leaving; it need not be ready yet (``ready_game``).
+    """Start a game, and stop it on leaving; it may not be ready yet (``ready_game`` waits for that).
 
     Args:
-        runnable: How it is run.
+        runnable: How to run it.
         config: Its config, with tokens.
         backend: An entered backend.
-        port: Where it listens on this machine; 0: anywhere.
+        port: Its port on this machine; 0: any free one.
         stop_grace: Seconds between TERM and KILL.
 
     Raises:
@@ -109,7 +109,7 @@ async def ready_game(unit: Unit, tokens: Sequence[str], *, timeout: float) -> Op
     """Wait until a game answers, and find its pages.
 
     Raises:
-        NotReadyError: It ended first, or time was up.
+        NotReadyError: It ended first, or did not answer in time.
     """
     await unit.wait_ready(HttpProbe(timeout=timeout))
     dialect, _ = await probe_page(unit.endpoint().here, "player")
@@ -118,7 +118,7 @@ async def ready_game(unit: Unit, tokens: Sequence[str], *, timeout: float) -> Op
 
 
 async def read_scores(unit: Unit) -> list[float] | None:
-    """The scores that a game has written; None where it has written none."""
+    """Read the scores that a game has written; None if there are none."""
     assert unit.spec.directory is not None
     try:
         results: Any = json.loads(await anyio.Path(unit.spec.directory / RESULTS).read_bytes())
@@ -141,12 +141,13 @@ async def open_player(
     """Start a player, and stop it on leaving.
 
     Args:
-        runnable: How it is run, where it is no file.
-        own: The file or directory that plays. It runs where it is, so that what it says names lines of it.
+        runnable: How to run it, unless it is one of the user's own.
+        own: The user's own player, if it is one. A file or directory runs where it is, so that its error messages name
+            the user's lines.
         slot: Its seat.
-        url: The address of its seat, token and all.
+        url: The address of its seat, including the token.
         backend: An entered backend.
-        secret_env: Secrets that it is handed.
+        secret_env: Secrets that it receives.
         stop_grace: Seconds between TERM and KILL.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What stands between the seats of a game and who sits in them: what they say is lost or late, and others may look."""
+"""A relay between a game and its players: can discard and delay players' messages, and lets others watch seats."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from ..websocket import game_socket
 __all__ = ["GLOBAL", "SIT", "WATCH", "Relay"]
 
 SIT: Final = "/seat/player"
-"""Path of a seat, with the same query that the game asks for."""
+"""Path of a seat's socket, with the query that the game expects."""
 WATCH: Final = "/watch/player"
-"""Path of what a seat is told, for those who only look."""
+"""Path of a socket that only watches what a seat receives."""
 GLOBAL: Final = ("/seat/global", "/watch/global")
-"""Where a player's page finds the spectators' socket: beside its own."""
+"""Paths at which a player's page finds the spectators' socket: beside its own."""
 
 _KEPT: Final = 50
-"""Messages of a seat that a newcomer who only looks is told, beside the first."""
+"""Latest messages of a seat that a new watcher receives, after the first one."""
 _ABNORMAL: Final = (1005, 1006, 1015)
-"""Codes that say how a connection ended, and may not be sent."""
+"""Close codes that only describe how a connection ended, and must not be sent."""
 
 
 @dataclass
 class _Seat:
-    """One seat: its faults, and who is connected."""
+    """One seat: its faults and its connections."""
 
     muted: bool = False
     delay: float = 0.0
-    """Seconds."""
+    """Delay of the player's messages, in seconds."""
     pair: tuple[Connection, Connection] | None = None
     watchers: set[Connection] = field(default_factory=set[Connection])
     first: str | bytes | None = None
@@ -49,14 +49,14 @@ class _Seat:
 
 @dataclass(frozen=True)
 class _Game:
-    """Where the relay leads to."""
+    """The game that the relay connects to."""
 
     address: str
     tokens: tuple[str, ...]
 
 
 class Relay:
-    """Leads from sockets of a server to those of the game of the moment. Faults stay with a seat from game to game."""
+    """Connects a server's sockets to those of the current game. A seat keeps its faults from game to game."""
 
     def __init__(self) -> None:
         self._seats: dict[int, _Seat] = {}
@@ -66,21 +66,21 @@ class Relay:
         self._connections: set[Connection] = set()
 
     def seat(self, slot: int) -> _Seat:
-        """A seat and its faults."""
+        """Return a seat, with its faults."""
         return self._seats.setdefault(slot, _Seat())
 
     def expect(self, tokens: tuple[str, ...]) -> None:
-        """Let in who has the tokens of a game that is about to be there; they wait for ``lead``."""
+        """Admit clients with the tokens of a game that is about to start; they wait for ``lead``."""
         self.close()
         self._tokens = tokens
 
     def lead(self, address: str) -> None:
-        """Lead to the game that listens at ``host:port``."""
+        """Connect clients to the game that listens at ``host:port``."""
         self._game = _Game(address, self._tokens)
         self._opened.set()
 
     def close(self) -> None:
-        """Lead nowhere: whoever is connected is cut off."""
+        """Cut all connections, and connect to no game."""
         self._tokens, self._game = (), None
         for connection in self._connections:
             connection.transport.abort()
@@ -91,16 +91,16 @@ class Relay:
         self._opened = anyio.Event()
 
     def drop(self, slot: int) -> None:
-        """Cut the connection of who sits in a seat, as a network would."""
+        """Cut the connection of a seat's player, as a network failure would."""
         for connection in self.seat(slot).pair or ():
             connection.transport.abort()
 
     def admits(self, url: SplitResult) -> bool:
-        """Whether a socket may be had at an address."""
+        """Whether an address is that of a socket here, with a valid token."""
         return url.path in (SIT, WATCH, *GLOBAL) and seat_of(url, self._tokens) is not None
 
     async def serve(self, connection: ServerConnection, url: SplitResult) -> None:
-        """Serve a socket that ``admits`` lets in."""
+        """Serve a socket whose address ``admits`` accepts."""
         slot = seat_of(url, self._tokens)
         self._connections.add(connection)
         try:
@@ -117,7 +117,7 @@ class Relay:
             self._connections.discard(connection)
 
     async def _ready(self) -> _Game | None:
-        """The game, once it is there; None when it will not be."""
+        """Wait for the game, and return it; None if the relay was closed meanwhile."""
         if self._game is None:
             await self._opened.wait()
         return self._game
@@ -161,7 +161,7 @@ class Relay:
 
 
 async def _down(game: ClientConnection, connection: Connection, seat: _Seat | None) -> None:
-    """What the game says, to who sits there and to who looks."""
+    """Pass the game's messages on to the player and the watchers."""
     try:
         async for message in game:
             if seat is not None:
@@ -181,7 +181,7 @@ async def _hear(
     seat: _Seat | None,
     game: ClientConnection,
 ) -> None:
-    """What a player says, as far as it is not lost, with the time at which it is to arrive."""
+    """Queue a player's messages, unless they are muted, with the times at which they are due."""
     try:
         async for message in connection:
             if seat is None or not seat.muted:
@@ -202,7 +202,7 @@ async def _tell(game: ClientConnection, to_send: MemoryObjectReceiveStream[tuple
 
 
 async def _hang_up(game: ClientConnection, connection: Connection) -> None:
-    """End both as the first of them ended."""
+    """End the player's connection the way that the game's has ended; abort both if the game's is still open."""
     code = game.close_code
     if code is None:
         game.transport.abort()

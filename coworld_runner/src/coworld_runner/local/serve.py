@@ -1,4 +1,4 @@
-"""Rules, or the game of a package, served on this machine for whoever has the links."""
+"""Serves rules, or the game of a package, on this machine for anyone who has the links."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .programs import OpenGame, local_backend, open_game, ready_game
 __all__ = ["Served", "open_served"]
 
 _PATIENCE: Final = 1800
-"""Seconds that rules without a manifest wait for somebody to come."""
+"""Seconds that rules without a manifest wait for players to connect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Served(OpenGame):
 
     name: str
     names: tuple[str, ...]
-    """Of the seats."""
+    """Names of the seats."""
 
 
 @asynccontextmanager
@@ -50,15 +50,16 @@ async def open_served(
 
     Args:
         game: ``module:Class``, a file with rules, or a directory with a manifest.
-        config: Of the game, over that of the package's first variant; with ``tokens`` or, by default, new ones.
-        seed: Of the game.
-        port: Where; 0: anywhere.
-        timeout: Seconds for it to answer.
+        config: The game's config, merged over that of the package's first variant. New ``tokens`` are generated unless
+            it holds some.
+        seed: The game's seed.
+        port: The port; 0: any free one.
+        timeout: Seconds for the game to become ready.
 
     Raises:
-        UsageError: There is no such game, or it takes no such config.
+        UsageError: There is no such game, or it does not accept this config.
         ManifestError: The manifest has errors, or the config does not satisfy it.
-        EpisodeError: It did not come up; its log's end is in ``context['log_tail']``.
+        EpisodeError: The game did not become ready; the end of its log is in ``context['log_tail']``.
     """
     is_package = await anyio.Path(game).is_dir()
     found = await _of_package(game, config or {}, seed) if is_package else _of_rules(game, config or {}, seed)
@@ -99,7 +100,7 @@ async def _of_package(game: str, config: Mapping[str, Any], seed: int | None) ->
 
 
 def _of_rules(game: str, config: Mapping[str, Any], seed: int | None) -> _Found:
-    # where the game itself is run from, and finds its modules
+    # the game runs in this directory, and finds its modules there
     sys.path.insert(0, str(Path.cwd()))
     rules = load_rules(game)
     count = len(config.get("players") or ()) or rules.seats

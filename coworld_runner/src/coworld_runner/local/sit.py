@@ -1,4 +1,4 @@
-"""A player in a seat of a game that runs anywhere."""
+"""Runs a player in a seat of a game, wherever the game runs."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?|.+\.py:[A
 
 
 def socket_address(address: str) -> str:
-    """The socket of a seat, by that address itself or by the link of the seat's page.
+    """Return the address of a seat's socket, given that address or the link of the seat's page.
 
     Args:
         address: ``ws(s)://…/player?…``, or the page's link, ``http(s)://…/client/player?…``.
 
     Raises:
-        UsageError: It is neither.
+        UsageError: The address is neither.
     """
     url = urlsplit(address.strip())
     if url.scheme in ("ws", "wss") and url.netloc:
@@ -41,7 +41,7 @@ def socket_address(address: str) -> str:
     path, pages = re.subn(r"/clients?/player(?=/|$)", "/player", url.path)
     if url.scheme not in ("http", "https") or not url.netloc or not pages:
         raise UsageError(
-            "This is no address of a seat.",
+            "This is not the address of a seat.",
             code="bad_address",
             hint="Take a seat's link, http://…/client/player?slot=…, or its socket, ws://…/player?slot=….",
         )
@@ -52,15 +52,15 @@ def socket_address(address: str) -> str:
 
 @asynccontextmanager
 async def open_seat(address: str, player: str, *, secret_env: Mapping[str, str] | None = None) -> AsyncGenerator[Unit]:
-    """Have a player play a seat, as a local process, until it has ended or the block does.
+    """Run a player in a seat as a local process; stop it when the block ends.
 
     Args:
-        address: Of the seat, as ``socket_address`` takes it.
-        player: A file or directory, as wherever players are named; or ``module:act``, ``file.py:act``.
-        secret_env: Variables that it is handed; of the others it sees none of ours.
+        address: Address of the seat, as for ``socket_address``.
+        player: A player as ``read_own_player`` accepts it, or a function: ``module:act``, ``file.py:act``.
+        secret_env: Environment variables for the player, which does not inherit ours.
 
     Raises:
-        UsageError: There is no such seat or player, or nothing in it can be run.
+        UsageError: There is no such seat or player, or the player cannot be run.
         StartError: It could not be started.
     """
     url = socket_address(address)
@@ -82,7 +82,7 @@ async def open_seat(address: str, player: str, *, secret_env: Mapping[str, str] 
 
 
 def _read(player: str) -> OwnPlayer | None:
-    """The file or directory; None for a function that is named."""
+    """Return the player; None if the word names a function."""
     made = player.startswith((LLM, RECORDING)) or player.endswith(".py") or Path(player).exists()
     if _FUNCTION.fullmatch(player) and not made:
         return None

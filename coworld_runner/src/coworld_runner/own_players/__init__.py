@@ -1,6 +1,6 @@
-"""Players of one's own: a file or a directory that becomes a player without an image having been made of it.
+"""The user's own players: files or directories that play without an image being built for them.
 
-What it holds is read once, and from then on is what plays, whatever becomes of the file meanwhile. It is handed to a
-unit as its inputs, beside the package's own player image; only a directory with a Dockerfile has an image of its own,
-where a backend makes images. What a Python file is, its syntax tree says: nothing of it is imported here.
+The content is read once, so later changes to the files do not affect what plays. A unit receives it as its inputs and
+runs it in the package's own player image. Only a directory with a Dockerfile gets an image of its own, on a backend
+that builds images. A Python file is classified by its syntax tree; nothing in it is imported here.
 """

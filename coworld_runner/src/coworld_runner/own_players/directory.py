@@ -1,4 +1,4 @@
-"""A player that is a directory: a Dockerfile, a project of Python, or both."""
+"""A player that is a directory with a Dockerfile, a Python project, or both."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["read_directory"]
 _LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
-"""What is no part of a player, though it lies in its directory."""
+"""Directories that are not part of a player."""
 _CALLED = "import importlib,os,sys;os.chdir(sys.argv[1]);sys.path[:0]=[sys.argv[1]+'/src',sys.argv[1]];"
 _IN_DIRECTORY = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
 
 
 def read_directory(path: Path) -> OwnPlayer:
-    """Read a directory.
+    """Read a player from a directory.
 
     Raises:
-        UsageError: Nothing in it says how it is run.
+        UsageError: The directory does not say how to run it, holds an invalid file, or is too large.
         OSError: It cannot be read.
     """
     project, recipe = path / "pyproject.toml", path / "Dockerfile"
@@ -63,7 +63,7 @@ def read_directory(path: Path) -> OwnPlayer:
 
 
 def _check_module(path: Path, module: str) -> None:
-    """See that the files that a script begins with are Python; what they import is not looked at."""
+    """Check that the files a script starts from are valid Python; what they import is not checked."""
     parts = module.split(".")
     for root in (path / "src", path):
         places = [root.joinpath(*parts[: count + 1]) for count in range(len(parts))]
@@ -110,7 +110,10 @@ def _dockerfile_command(path: Path) -> tuple[str, ...]:
 
 
 def _script(path: Path, *, needed: bool) -> tuple[str, str] | None:
-    """Module and function of the one script of a project."""
+    """Return the module and function of the player's script: the project's only one, or the one with its name.
+
+    None if there is no such script and none is needed.
+    """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

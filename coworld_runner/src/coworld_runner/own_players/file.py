@@ -22,10 +22,10 @@ _ACT = ("observation", "legal", "rng")
 
 
 def read_file(path: Path, status: os.stat_result) -> OwnPlayer:
-    """Read a file.
+    """Read a player from a file.
 
     Raises:
-        UsageError: Nothing in it can be run.
+        UsageError: The file cannot be run, or is too large.
         OSError: It cannot be read.
     """
     if status.st_size > MOST_BYTES:
@@ -49,13 +49,13 @@ def read_file(path: Path, status: os.stat_result) -> OwnPlayer:
         raise UsageError(
             f"{path} is not executable.", code="player_not_runnable", hint=f"If it is to be run: chmod +x {path}"
         )
-    # a file that a pod is handed may be read there, and not executed
+    # in a pod, input files are readable but not executable
     command = (*words, f"{{}}/{path.name}") if words else (f"{{}}/{path.name}",)
     return OwnPlayer(**common, command=command, needs=needs, runnable=frozenset({path.name}))
 
 
 def _shebang(content: bytes) -> tuple[str, ...]:
-    """The interpreter that a script's first line names, as a command."""
+    """Return the interpreter command in a script's first line; empty if there is none."""
     if not content.startswith(b"#!"):
         return ()
     words = content[2:].split(b"\n", 1)[0][:500].decode("utf-8", "replace").split()
@@ -68,10 +68,10 @@ def _shebang(content: bytes) -> tuple[str, ...]:
 
 
 def parse_python(path: Path, content: bytes) -> ast.Module:
-    """Parse a player's Python with the Python that runs coworld.
+    """Parse a player's source with the Python version that runs coworld.
 
     Raises:
-        UsageError: It has a syntax error; the message names the line.
+        UsageError: It has a syntax error (the message names the line), or is not Python.
     """
     try:
         return ast.parse(content, filename=str(path))
@@ -85,11 +85,11 @@ def parse_python(path: Path, content: bytes) -> ast.Module:
             context={"path": str(path), "line": line},
         ) from None
     except ValueError as error:
-        raise UsageError(f"{path} is no Python: {error}.", code="player_syntax", hint="Is it another file?") from None
+        raise UsageError(f"{path} is not Python: {error}.", code="player_syntax", hint="Is it another file?") from None
 
 
 def _is_seated(path: Path, content: bytes) -> bool:
-    """Whether a file has a player that `coworld_client.seat` plays; else it is a whole program."""
+    """Whether `coworld_client.seat` plays a file; otherwise the file is a complete program."""
     tree = parse_python(path, content)
     names: dict[str, ast.stmt] = {}
     works = False
@@ -105,7 +105,7 @@ def _is_seated(path: Path, content: bytes) -> bool:
         return True
     near = closest("act", names)
     raise UsageError(
-        f"{path} has no function act(observation, legal, rng), and is no program either: nothing in it would run.",
+        f"{path} has no function act(observation, legal, rng), and is not a program either: nothing in it would run.",
         code="player_without_act",
         hint=f"Did you mean {near!r} to be act?" if near else "coworld init player FILE begins a player.",
         context={"path": str(path)},
@@ -113,7 +113,7 @@ def _is_seated(path: Path, content: bytes) -> bool:
 
 
 def _top(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
-    """Statements of a module, those in ``if`` and ``try`` too."""
+    """Yield the statements of a module, including those inside ``if`` and ``try``."""
     for statement in body:
         yield statement
         if isinstance(statement, ast.If | ast.Try):
@@ -124,7 +124,7 @@ def _top(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
 
 
 def _named(statement: ast.stmt) -> list[str]:
-    """Names that a statement gives to something."""
+    """Return the names that a statement binds."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]
@@ -139,7 +139,7 @@ def _named(statement: ast.stmt) -> list[str]:
 
 
 def _does_something(statement: ast.stmt) -> bool:
-    """Whether a module that holds this may be a program: it does more than name things."""
+    """Whether a statement suggests that its module is a program: it does more than bind names."""
     match statement:
         case ast.Expr(value=value):
             return not isinstance(value, ast.Constant)
@@ -152,7 +152,7 @@ def _does_something(statement: ast.stmt) -> bool:
 
 
 def _has_act(statement: ast.stmt | None) -> bool:
-    # What is inherited or imported may have it.
+    # An imported or inherited class may have the method.
     if isinstance(statement, ast.ImportFrom | ast.Assign):
         return True
     return isinstance(statement, ast.ClassDef) and (

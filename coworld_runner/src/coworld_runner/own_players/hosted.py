@@ -1,4 +1,4 @@
-"""A player that its game runs itself: a file, or a directory as a zip (contract, players that the game hosts)."""
+"""A player that the game itself runs: a file, or a directory as a zip (contract, players that the game hosts)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .player import OwnPlayer
 __all__ = ["HOSTED_FILE", "bundled_hosted", "read_hosted"]
 
 HOSTED_FILE = "file"
-"""Under which name the game is handed it."""
+"""Name of the file that the game receives."""
 _MOST_BYTES = 100 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def bundled_hosted(package: Package, entry: RoleRunnable) -> OwnPlayer:
-    """The file of a bundled player.
+    """Read the file of a bundled player.
 
     Raises:
-        UsageError: It is not in the package, or cannot be handed over.
+        UsageError: The file is not in the package, or cannot be given to the game.
     """
     if entry.file is None or entry.file.startswith("sha256:") or package.directory is None:
         what = f"is the image {entry.image}" if entry.file is None else f"is {entry.file}, which is not on this machine"
@@ -40,14 +40,14 @@ def bundled_hosted(package: Package, entry: RoleRunnable) -> OwnPlayer:
 
 
 def read_hosted(path: Path, *, name: str | None = None) -> OwnPlayer:
-    """Read what a game is to be handed: a file as it is, a directory as a zip that its content alone decides.
+    """Read what the game receives: a file as it is, or a directory as a zip that depends only on its content.
 
     Args:
         path: The file or directory.
-        name: What it is called; None: after the file.
+        name: The player's name; None: the file's name without its suffix.
 
     Raises:
-        UsageError: There is none, or it is too large, or a link.
+        UsageError: The path cannot be read, is too large, or is or contains a link.
     """
     try:
         content = _packed(path) if path.is_dir() and not path.is_symlink() else _bytes(path)
@@ -55,7 +55,7 @@ def read_hosted(path: Path, *, name: str | None = None) -> OwnPlayer:
         raise UsageError(
             f"The player file {path} cannot be read: {error.strerror}.",
             code="player_file_unavailable",
-            hint="A path is relative to where you are; a bundled player's, to its manifest.",
+            hint="Paths are relative to the current directory; a bundled player's path, to its manifest.",
             context={"path": str(path)},
         ) from error
     if len(content) > _MOST_BYTES:
@@ -101,7 +101,7 @@ def _packed(directory: Path) -> bytes:
 
 def _refused(path: Path, why: str) -> UsageError:
     return UsageError(
-        f"The player file {path} {why}, so the game cannot be handed it.",
+        f"The player file {path} {why}, so it cannot be given to the game.",
         code="player_file_unavailable",
         hint="A game that hosts its players takes regular files, and directories of them.",
         context={"path": str(path)},

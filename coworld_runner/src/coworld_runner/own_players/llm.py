@@ -17,19 +17,20 @@ __all__ = ["LLM", "read_llm"]
 
 LLM = "llm:"
 VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
-"""What such a player alone is handed of the environment."""
-_FORM = "Write llm:MODEL?prompt=FILE&budget=USD&price=IN,OUT; what follows the ? may be left out."
+"""The environment variables passed to such a player, and to no other unit."""
+_FORM = "Write llm:MODEL?prompt=FILE&budget=USD&price=IN,OUT; the part from the ? on is optional."
 
 
 def read_llm(word: str, environment: Mapping[str, str]) -> OwnPlayer:
-    """Read what model is to play, and under which rules.
+    """Read which model plays, and its settings.
 
     Args:
-        word: As above: the price is US dollars for a million tokens in and out, the budget US dollars a game.
-        environment: Where key and address are.
+        word: As in the module's docstring. The prices are in US dollars per million input and output tokens, the budget
+            is in US dollars per game.
+        environment: Holds the key and the address.
 
     Raises:
-        UsageError: It cannot be read, the prompt file is not there, or there is neither key nor address.
+        UsageError: The word is malformed, the prompt file cannot be read, or neither key nor address is set.
     """
     model, _, said = word.removeprefix(LLM).partition("?")
     settings: dict[str, Any] = {"controller": "llm", "model": model}
@@ -52,9 +53,9 @@ def read_llm(word: str, environment: Mapping[str, str]) -> OwnPlayer:
     secrets = {name: environment[name] for name in VARIABLES if environment.get(name)}
     if not secrets:
         raise UsageError(
-            f"Nothing says where {model} is asked.",
+            f"Neither a key nor an address is set for {model}.",
             code="llm_without_key",
-            hint="Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of one's own, in the environment.",
+            hint="Set OPENAI_API_KEY, or OPENAI_BASE_URL for your own server, in the environment.",
         )
     return OwnPlayer(
         name=model.rpartition("/")[2],
@@ -81,5 +82,7 @@ def _prompt(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(
-            f"The prompt {path} cannot be read: {said}.", code="no_prompt", hint="A path is relative to where you are."
+            f"The prompt {path} cannot be read: {said}.",
+            code="no_prompt",
+            hint="Paths are relative to the current directory.",
         ) from None

@@ -1,4 +1,4 @@
-"""What machine a program is for, and whether that is the one it is to run on."""
+"""The machine that a program is built for, and whether the program can run on another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MACHO = {0x01000007: "amd64", 0x0100000C: "arm64"}
 
 
 def machine_of(content: bytes) -> str:
-    """os/architecture of machine code; empty for anything else."""
+    """Return the os/architecture of machine code; empty for anything else."""
     if content.startswith(b"\x7fELF") and len(content) >= 20:
         order = ">" if content[5] == 2 else "<"
         (machine,) = struct.unpack(f"{order}H", content[18:20])
@@ -37,11 +37,11 @@ def machine_of(content: bytes) -> str:
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "i386": "386", "armv7l": "arm"}
-"""What engines call the processors that systems call otherwise."""
+"""Container engines' names of processors, by the names that operating systems use."""
 
 
 def here() -> str:
-    """os/architecture of this machine."""
+    """Return the os/architecture of this machine."""
     processor = platform.machine().lower()
     return f"{platform.system().lower()}/{_ARCHITECTURES.get(processor, processor)}"
 

@@ -1,4 +1,4 @@
-"""A player as its author has it on this machine."""
+"""A player made of files on this machine."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from coworld_core.errors import UsageError
 __all__ = ["MOST_BYTES", "MOST_FILES", "PLAYER_LABEL", "PYTHON", "OwnPlayer", "too_large"]
 
 PLAYER_LABEL = "coworld.player"
-"""Label of the images that are made of such players; its value is the digest."""
+"""Label of the images built from such players; its value is the digest."""
 PYTHON = "python"
-"""A command's first word that stands for whatever Python is called where it runs."""
+"""First word of a command that stands for the Python of wherever the command runs."""
 MOST_BYTES = 256 << 20
 MOST_FILES = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnPlayer:
-    """A player as its author has it on this machine. Values only."""
+    """A player made of files on this machine: its content, and how to run it."""
 
     name: str
-    """What it is called: its file's name, without the ending."""
+    """Display name, such as its file's name without the suffix."""
     file: str
-    """Name of its file or directory."""
+    """Name of its file or directory, or the reference that stands for one, such as ``llm:MODEL``."""
     path: Path
-    """Where it was read, for messages."""
+    """Where it was read from."""
     files: Mapping[str, bytes] = field(repr=False)
-    """What it holds, by path relative to its directory; a file by its name."""
+    """Its content, by path relative to its directory; a single file by its name."""
     command: tuple[str, ...]
-    """How it is run, in the directory that has its files; ``{}`` in a word stands for that directory. Empty: only an
-    image that is built of it says."""
+    """Command that runs it; ``{}`` in a word stands for the directory that holds its files. Empty if only the image
+    built from it, or the game that hosts it, knows how to run it."""
     runnable: frozenset[str] = frozenset()
-    """Those of its files that may be executed."""
+    """Those of its files that are executable."""
     python: str = "python3"
-    """What Python is called in the image that it runs beside; a local process gets the one that runs coworld."""
+    """Name of Python in the image that runs it; a local process uses the Python that runs coworld."""
     needs_client: bool = False
     """Whether ``coworld_client.seat`` plays it."""
     kind: Literal["file", "random", "llm", "recording"] = "file"
-    """What decides in its seat."""
+    """What chooses its actions."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Secrets of this player alone."""
+    """Secrets that only this player receives."""
     needs: str = ""
-    """os/architecture of the machine code it is; empty for any."""
+    """os/architecture that its machine code needs; empty if it runs on any."""
     dockerfile: bool = False
-    """Whether an image is built of it, by a backend that builds images."""
+    """Whether it has a Dockerfile, from which a backend with images builds its image."""
     hosted: bool = False
-    """Whether the game runs it itself; then it is one file, and nothing says how it is run."""
+    """Whether the game itself runs it; it is then one file without a command."""
 
     @property
     def digest(self) -> str:
-        """Digest of what it holds, whatever its name."""
+        """Digest of its content; independent of its name."""
         told = hashlib.sha256()
         for name in sorted(self.files):
             shown = name if len(self.files) > 1 or self.dockerfile else ""
@@ -65,26 +65,31 @@ class OwnPlayer:
 
     @property
     def reference(self) -> str:
-        """What records call what it ran from: its file, and which content it had."""
+        """Its name in records: the file's name, and the start of the digest."""
         return f"{self.file}@{self.digest.partition(':')[2][:12]}"
 
     @property
     def image(self) -> str:
-        """The image that is built of it, named by its content."""
+        """Name of the image built from it; the tag is the start of the digest."""
         plain = "".join(char if char.isascii() and char.isalnum() else "-" for char in self.name.lower()).strip("-")
         return f"coworld-player/{plain or 'player'}:{self.digest.partition(':')[2][:12]}"
 
     def argv(self, directory: str, *, in_image: bool) -> tuple[str, ...]:
-        """Its command, where its files are in that directory, beside an image or as a local process."""
+        """Return the command that runs it.
+
+        Args:
+            directory: Where its files are.
+            in_image: Whether it runs in an image; otherwise it is a local process.
+        """
         command = tuple(word.replace("{}", directory) for word in self.command)
         return (self.python, *command[1:]) if in_image and command[:1] == (PYTHON,) else command
 
     def shown(self) -> tuple[str, ...]:
-        """Its command for people, without the directory."""
+        """Return its command for display, without the directory."""
         return tuple(word.replace("{}/", "").replace("{}", ".") for word in self.command)
 
     def put(self, directory: Path) -> None:
-        """Write its files into a directory, where every user can read them."""
+        """Write its files into a directory, readable by every user."""
         for name, content in self.files.items():
             target = directory / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -95,9 +100,9 @@ class OwnPlayer:
 
 
 def too_large(path: Path) -> UsageError:
-    """What it comes to that a player is more than can be handed to units."""
+    """Return the error for a player with too many files or bytes to hand to a unit."""
     return UsageError(
         f"{path} has more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB, which is too much to hand over.",
         code="player_too_large",
-        hint="Build an image of it, and name that instead.",
+        hint="Build an image from it, and name that instead.",
     )

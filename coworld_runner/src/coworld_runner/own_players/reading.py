@@ -1,4 +1,4 @@
-"""Reading the file or directory that a person named."""
+"""Reads the player that the user named."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["near_file", "read_own_player"]
 
 
 def read_own_player(word: str) -> OwnPlayer:
-    """Read the file or directory that a person named.
+    """Read the player that the user named.
 
     Args:
-        word: A path, relative to the current directory; ``~`` is expanded. Or ``llm:…``, ``recording:…``.
+        word: A path relative to the current directory (``~`` is expanded), ``llm:…`` or ``recording:…``.
 
     Raises:
-        UsageError: There is none, it cannot be read, or nothing in it can be run; the message says why.
+        UsageError: There is no such player, or it cannot be read or run; the message says why.
     """
     if word.startswith(LLM):
         return read_llm(word, os.environ)
@@ -47,7 +47,7 @@ def read_own_player(word: str) -> OwnPlayer:
     except OSError as error:
         raise _unreadable(path, error) from error
     raise UsageError(
-        f"{path} is neither a file nor a directory, so it is no player.",
+        f"{path} is neither a file nor a directory, so it is not a player.",
         code="player_not_runnable",
         hint="Name a .py file, an executable, or a directory with a Dockerfile or a pyproject.toml.",
     )
@@ -60,13 +60,13 @@ def _absent(word: str, path: Path) -> UsageError:
         code="player_not_found",
         hint=f"Did you mean {word.removesuffix(path.name)}{near}?"
         if near
-        else "A path is relative to where you are. `coworld init player FILE` begins a player.",
+        else "Paths are relative to the current directory. `coworld init player FILE` begins a player.",
         context={"path": str(path.absolute())},
     )
 
 
 def near_file(path: Path) -> str | None:
-    """The name of a player beside a path that was probably meant; what it ends with counts for nothing."""
+    """Return the name of the player, beside a missing path, that was probably meant; suffixes are ignored."""
     beside: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for entry in sorted(path.parent.iterdir())[:2000]:

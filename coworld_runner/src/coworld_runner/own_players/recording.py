@@ -1,4 +1,4 @@
-"""`recording:PATH[@SLOT]`: what a seat did in an earlier episode."""
+"""`recording:PATH[@SLOT]`: a player that repeats what a seat did in an earlier episode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ANSWERS", "RECORDING", "read_recording"]
 
 RECORDING = "recording:"
 ANSWERS = "answers.jsonl"
-"""What a player of ours leaves in its artifact: a line for each decision, with seat, tick and action."""
+"""File in the artifact of an ``llm:`` player: a line for each decision, with seat, tick and action."""
 _FORM = re.compile(r"(?P<path>.+?)(@(?P<slot>\d{1,4}))?", re.DOTALL)
 
 
@@ -29,9 +29,9 @@ def read_recording(word: str) -> OwnPlayer:
         word: ``recording:`` with an episode's directory, its replay, or the artifact of an ``llm:`` player.
 
     Raises:
-        UsageError: There is none, or it has no actions by tick.
+        UsageError: There is no such file, or it does not hold actions by tick.
     """
-    # of all players, recordings alone need the kit's rules
+    # only recordings need the kit's rules
     from coworld_core.rules import ReplayFormatError
 
     match = _FORM.fullmatch(word.removeprefix(RECORDING))
@@ -51,7 +51,7 @@ def read_recording(word: str) -> OwnPlayer:
     try:
         actions = _answered(data) if data.startswith(b"PK") else _replayed(data, str(path))
     except (ReplayFormatError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        said = error.message if isinstance(error, ReplayFormatError) else f"{path} has no {ANSWERS} of ours"
+        said = error.message if isinstance(error, ReplayFormatError) else f"{path} has no {ANSWERS} that can be read"
         raise UsageError(
             said, code="no_recording", hint="Only games of the kit keep their actions by tick in the replay."
         ) from None

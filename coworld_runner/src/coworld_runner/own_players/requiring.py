@@ -1,4 +1,4 @@
-"""Whether a backend can run a player, asked before anything starts."""
+"""Checks, before anything starts, that a backend can run a player."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ __all__ = ["require_own_player"]
 
 
 def require_own_player(player: OwnPlayer, backend: Backend, *, platform: str | None) -> None:
-    """See that a backend can run it; nothing is started.
+    """Check that a backend can run a player; starts nothing.
 
     Args:
-        player: It.
-        backend: Where it is to run.
-        platform: os/architecture of what it runs in; None: this machine's, for a backend without images.
+        player: The player.
+        backend: The backend to run it on.
+        platform: os/architecture of the image that runs it. None: this machine's on a backend without images; on others
+            it is not checked.
 
     Raises:
-        UsageError: It is for another machine, or what plays it is not installed.
-        CapabilityError: The backend cannot have it.
+        UsageError: The player is for another machine, has no command, or needs a library that is not installed.
+        CapabilityError: The backend cannot run such a player.
     """
     can = backend.capabilities
     if player.dockerfile and can.images and not can.builds:
@@ -39,7 +40,7 @@ def require_own_player(player: OwnPlayer, backend: Backend, *, platform: str | N
         )
     if player.needs and can.remote:
         raise CapabilityError(
-            f"The {backend.name} backend hands pods no executables, and {player.file} is one.",
+            f"The {backend.name} backend cannot pass executables to pods, and {player.file} is one.",
             hint="Put it into an image, push that, and name the image instead.",
             context={"backend": backend.name, "player": player.file},
         )

@@ -1,4 +1,4 @@
-"""A player's files as they go to a platform, and as they come out of it."""
+"""Converts a player's files to and from the form that platforms exchange."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["of_wire", "to_wire"]
 
 
 def to_wire(player: OwnPlayer) -> PlayerFiles:
-    """A file or directory, to be uploaded.
+    """Convert a file or directory for upload.
 
     Raises:
-        UsageError: It is more than platforms take, only an image can be made of it, or it is no file at all.
+        UsageError: The player is too large for platforms, has a Dockerfile, or is neither a file nor a directory.
     """
     if player.kind != "file":
         raise UsageError(
-            f"{player.file} is no file, and a platform takes files and images.",
+            f"{player.file} is not a file, and a platform takes only files and images.",
             code="player_not_file",
             hint="Name a .py file, an executable, or a directory with a pyproject.toml.",
         )
@@ -42,7 +42,7 @@ def to_wire(player: OwnPlayer) -> PlayerFiles:
 
 
 def of_wire(files: PlayerFiles) -> OwnPlayer:
-    """Files that were uploaded, as a player."""
+    """Convert uploaded files to a player."""
     return OwnPlayer(
         name=Path(files.file).stem,
         file=files.file,

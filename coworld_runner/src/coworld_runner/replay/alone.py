@@ -1,7 +1,7 @@
-"""Makes a replay one file: the game's own page, with the messages of its websocket recorded into it.
+"""Turns a replay into one file: the game's own page, with the messages of its websocket recorded in it.
 
 The file opens without a game, a server or a network. This works for every game whose replay page is one document and
-whose socket sends everything when it is opened, as games of the kit and Paint Arena do.
+whose socket sends everything when it is opened, such as games of the kit and Paint Arena.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .showing import ReplayOptions, ReplaySession, open_replay
 __all__ = ["ReplayPage", "record_page", "replay_page", "viewer_page"]
 
 _PAGE_LIMIT = 32 << 20
-"""Most bytes of a page."""
+"""Size limit of a page in bytes."""
 _LIMIT = 256 << 20
-"""Most bytes of all messages."""
+"""Size limit of all messages together in bytes."""
 _QUIET_SECONDS = 1.0
 """A socket that is silent for this long has sent everything."""
 _PATIENCE_SECONDS = 60.0
@@ -73,7 +73,7 @@ async def replay_page(
     backend: Backend | str = "auto",
     options: ReplayOptions | None = None,
 ) -> ReplayPage:
-    """Record a replay as one page: of the package's static viewer, if it is built; else of its game in replay mode.
+    """Turn a replay into one page: of the package's static viewer if it is built, else of its game in replay mode.
 
     Args:
         package: The Coworld, or a reference that ``resolve_package`` accepts.
@@ -84,7 +84,7 @@ async def replay_page(
     Raises:
         EpisodeError: The game does not show the replay (``replay_unloadable``), its page loads other files
             (``replay_page_not_alone``), or its socket does not stop sending (``replay_endless``).
-        UsageError: There is no such package, replay or backend, or its viewer is none.
+        UsageError: There is no such package, replay or backend, or the viewer's directory holds no viewer.
     """
     options = options or ReplayOptions()
     found = package if isinstance(package, Package) else await resolve_package(package)
@@ -101,7 +101,7 @@ async def replay_page(
 
 
 async def viewer_page(package: Package, viewer: Path, replay: Path) -> ReplayPage:
-    """Write a replay and the static viewer that shows it as one page, without running the game.
+    """Combine a replay and the static viewer that shows it into one page, without running the game.
 
     Args:
         package: The Coworld.
@@ -151,7 +151,7 @@ async def record_page(session: ReplaySession, *, options: ReplayOptions | None =
             f"The game's replay page cannot stand alone: it loads {', '.join(reader.found[:3])}"
             f"{' and more' if len(reader.found) > 3 else ''}.",
             code="replay_page_not_alone",
-            hint="A page can that has its scripts, styles and pictures in itself. `coworld replay` shows this one.",
+            hint="The page must contain its scripts, styles and pictures. `coworld replay` shows this one.",
         )
     messages = await _messages(session, options)
     packed = base64.b64encode(zlib.compress(json.dumps(messages, ensure_ascii=False).encode(), 9)).decode()
@@ -176,7 +176,7 @@ async def _document(session: ReplaySession) -> str:
 
 
 class _References(HTMLParser):
-    """What a page loads from elsewhere."""
+    """Collects what a page loads from elsewhere."""
 
     _LOADING = frozenset({"script", "img", "iframe", "audio", "video", "source", "embed", "object"})
 
@@ -224,9 +224,9 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
         ) from error
     if patience.cancelled_caught or size > _LIMIT:
         raise EpisodeError(
-            f"The game's replay cannot be one file: after {len(heard)} messages there is no end of it.",
+            f"The game's replay cannot be one file: it did not end after {len(heard)} messages.",
             code="replay_endless",
-            hint="A replay can that is sent whole when its socket is opened. `coworld replay` shows this one.",
+            hint="The whole replay must be sent when its socket is opened. `coworld replay` shows this one.",
         )
     if not heard:
         raise EpisodeError("The game does not play the replay: its socket says nothing.", code="replay_unloadable")

@@ -1,4 +1,4 @@
-// Stands for the server of a static viewer: what the page asks for comes out of the page itself.
+// Stands in for the server of a static viewer: answers the page's requests from the page itself.
 (() => {
   "use strict";
   const REPLAY = "https://replay.invalid/replay";
@@ -12,7 +12,7 @@
     // a frame whose page has no address of its own
   }
 
-  /** The held file that an address names; undefined where it names none. */
+  /** Returns the name of the held file at an address; undefined if there is none. */
   const nameOf = (asked) => {
     const text = String(asked instanceof Request ? asked.url : asked).split(/[?#]/)[0];
     if (text === REPLAY) return "replay";
@@ -22,7 +22,7 @@
     return `bundle/${name}` in held ? `bundle/${name}` : undefined;
   };
 
-  /** The address to ask instead. */
+  /** Returns the address to request instead. */
   const heldAt = (asked) => {
     const name = nameOf(asked);
     if (name === undefined) return asked;

@@ -1,7 +1,7 @@
-"""Makes a static viewer one file with the replay that it shows: the bundle's files go into its page.
+"""Combines a static viewer and a replay into one file: the bundle's files go into the viewer's page.
 
-Scripts, styles and pictures that the page names are put in their place; what its scripts ask for while they run, the
-replay too, a small script hands them.
+The scripts, styles and pictures that the page names are inlined. A small script answers the requests that the page's
+scripts make while they run, including the one for the replay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..package.viewer import VIEWER_PAGE, ViewerBundle
 __all__ = ["bundled_page", "kind_of"]
 
 _MOST_BYTES: Final = 96 << 20
-"""Most bytes of bundle and replay; browsers do not open much larger pages."""
+"""Size limit of bundle and replay in bytes; browsers do not open much larger pages."""
 _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval' data: blob:; style-src 'unsafe-inline'; "
     "img-src data: blob:; media-src data: blob:; font-src data:; worker-src blob:; connect-src data: blob:; "
@@ -37,7 +37,7 @@ _POLICY: Final = (
 _KINDS: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm", ".css": "text/css"}
 """Types that browsers require; the machine's own table does not always have these."""
 _ADDRESS: Final = "https://viewer.invalid/"
-"""Where the bundle's modules believe that they are; ``bundled.js`` knows it, too."""
+"""Address that the bundle's modules take for their own; ``bundled.js`` has the same one."""
 _IMPORTS: Final = re.compile(
     r"""(?P<before>\b(?:from|import)\s*\(?\s*)(?P<quote>["'])(?P<name>\.{1,2}/[^"'\n]*)(?P=quote)"""
 )
@@ -46,7 +46,7 @@ _LOADING: Final = {"script": "src", "link": "href", "img": "src", "source": "src
 
 
 def kind_of(name: str) -> str:
-    """The media type of a bundle's file."""
+    """Return the media type of a bundle's file."""
     return _KINDS.get(posixpath.splitext(name)[1]) or mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
@@ -56,11 +56,11 @@ def bundled_page(bundle: ViewerBundle, replay: Path, *, packed: bool = False) ->
     Args:
         bundle: The viewer.
         replay: A file with the replay as the game wrote it.
-        packed: Whether the viewer is handed the replay as gzip.
+        packed: Whether the viewer receives the replay as gzip.
 
     Raises:
-        EpisodeError: They are too large for one page (``replay_endless``), or the page loads what is not in the bundle
-            (``replay_page_not_alone``).
+        EpisodeError: They are too large for one page (``replay_endless``), or the page loads a file that is not in the
+            bundle (``replay_page_not_alone``).
     """
     size = replay.stat().st_size + sum(path.stat().st_size for path in bundle.files.values())
     if size > _MOST_BYTES:
@@ -95,20 +95,20 @@ def bundled_page(bundle: ViewerBundle, replay: Path, *, packed: bool = False) ->
 
 
 class _Writer(HTMLParser):
-    """Writes a page again, with what it loads in it."""
+    """Rewrites a page, and inlines what it loads."""
 
     def __init__(self, contents: dict[str, bytes]) -> None:
         super().__init__(convert_charrefs=False)
         self.contents = contents
         self.written: list[str] = []
         self.modules: dict[str, str] = {}
-        """The import map: modules of the bundle, and what the page's own map has."""
+        """The import map: modules of the bundle, and the entries of the page's own map."""
         self.inlined = {VIEWER_PAGE}
-        """Files that nothing asks for any more."""
+        """Files that are no longer requested, because they are in the page."""
         self._inside = ""
-        """Type of the script that is being read, if it is one that is changed."""
+        """Type of the script being read, if it is a type that is rewritten."""
         self._text = ""
-        """That script, as far as it has been read."""
+        """Text of that script so far."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -124,7 +124,7 @@ class _Writer(HTMLParser):
             self.written.append(text)
             return
         if tag == "link" and not {"stylesheet", "icon"} & set(rel):
-            return  # what is loaded early elsewhere is here already
+            return  # preloading is of no use: the page already holds everything
         name = _name(named, VIEWER_PAGE)
         if name not in self.contents:
             if tag not in ("script", "link") or "icon" in rel:
@@ -181,13 +181,13 @@ class _Writer(HTMLParser):
             given: Any = json.loads(text)
             entries = cast("dict[str, Any]", given["imports"])
         except (ValueError, KeyError, TypeError):
-            return  # browsers ignore it, too
+            return  # browsers ignore an invalid map, too
         for specifier, target in entries.items():
             name = _name(str(target), VIEWER_PAGE)
             self.modules[specifier] = self._data_of_module(name) if name in self.contents else str(target)
 
     def _module(self, name: str) -> str:
-        """The name under which a module of the bundle is imported; it and what it imports are in the map then."""
+        """Add a module of the bundle, and what it imports, to the map; returns the name to import it by."""
         specifier = f"bundle/{name}"
         if specifier not in self.modules:
             self.modules[specifier] = ""  # modules may import each other
@@ -201,7 +201,7 @@ class _Writer(HTMLParser):
         return f"data:text/javascript;base64,{_base64(text.encode())}"
 
     def _linked(self, text: str, place: str) -> str:
-        """A module's text, with imports by the names in the map."""
+        """Return a module's text, with its imports replaced by names in the map."""
 
         def by_name(match: re.Match[str]) -> str:
             name = _name(match["name"], place)
@@ -231,7 +231,7 @@ def _attributes(given: Mapping[str, str]) -> str:
 
 
 def _name(address: str, place: str) -> str:
-    """Which file of the bundle an address in one of its files names."""
+    """Return the name of the bundle's file that an address in one of its files refers to."""
     plain = unquote(re.split(r"[?#]", address, maxsplit=1)[0])
     return posixpath.normpath(posixpath.join(posixpath.dirname(place), plain)).lstrip("/")
 
@@ -241,7 +241,7 @@ def _base64(content: bytes) -> str:
 
 
 def _json(value: object) -> str:
-    """JSON that may stand in a script."""
+    """Return JSON that is safe inside a script element."""
     return json.dumps(value).replace("<", "\\u003c")
 
 

@@ -1,7 +1,7 @@
 """Opens a replay, wherever it is and however it is compressed.
 
-A replay is opaque bytes of any game, and may be raw, zlib or gzip. Its first bytes tell which, not its name. It is
-unpacked in bounded pieces up to a limit, never in memory as a whole.
+A replay is opaque bytes of any game, and may be raw, zlib or gzip. Its first bytes tell which; its name counts only for
+rare zlib headers. It is unpacked in bounded pieces up to a limit, never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 DEFAULT_REPLAY_LIMIT = 1 << 30
-"""Most bytes of a replay, fetched or unpacked."""
+"""Size limit of a replay in bytes, fetched or unpacked."""
 
 
 class ReplayError(CoworldError):
@@ -57,7 +57,7 @@ class Replay:
     """A replay as a plain, unpacked file on this machine."""
 
     path: Path
-    """The file. Yours if it was local and not compressed; otherwise a copy that lives as long as the context."""
+    """The file: the original if it was local and not compressed, else a copy that is removed with the context."""
     name: str
     """File name to give the replay for a game: without a compression suffix, since games of the runtime contract unpack
     by suffix."""
@@ -86,8 +86,8 @@ async def resolve_replay(
     Args:
         argument: A path (a directory counts when it holds a file ``replay``, as a workspace does), or an address:
             ``file://``, ``http(s)://``, or ``s3://bucket/key`` for a public object.
-        directory: Where copies go; must exist. None: a directory of their own, removed on leaving.
-        limit: Most bytes of the replay, fetched or unpacked.
+        directory: An existing directory for copies. None: a temporary one, removed on leaving.
+        limit: Size limit of the replay in bytes, fetched or unpacked.
         timeout: Seconds to wait for a connection, or for the next bytes.
         token: Bearer token for an http(s) address, sent to its own origin only.
         environment: Environment with ``AWS_ENDPOINT_URL_S3`` and ``AWS_ENDPOINT_URL``; None means this process's.
@@ -181,7 +181,7 @@ def _look(path: Path) -> tuple[Path, bytes, int]:
 
 
 def _compression(path: Path, head: bytes, name: str) -> Compression:
-    """Detect how a file is packed; unpacks a doubtful one to find out, as text may begin like zlib ("x^")."""
+    """Detect how a file is packed; in doubt by unpacking it, because text may begin like zlib ("x^")."""
     if not head:
         raise _empty(name)
     with path.open("rb") as file:
@@ -247,7 +247,7 @@ def _decoded(path: Path, encoding: str, limit: int, source: str) -> Path:
     with path.open("rb") as file:
         actual = sniff_compression(file.read(4), name=".z")
     if actual == "none":
-        # some servers announce an encoding for files they store packed, and some announce it for files they do not
+        # some servers announce an encoding for files that they store packed, others for files that are not packed
         return path
     target = path.with_name("decoded")
     _unpack(path, target, actual, limit, source)

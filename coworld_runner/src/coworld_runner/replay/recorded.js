@@ -1,4 +1,4 @@
-// Stands for the replay's websocket: every socket that the page opens hears what was recorded, in order, and then nothing.
+// Stands in for the replay's websocket: every socket that the page opens receives the recorded messages in order.
 (() => {
   "use strict";
   const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

@@ -78,9 +78,9 @@ async def open_replay(
 
     Args:
         manifest: The Coworld.
-        replay: A file with the replay as the game wrote it (not compressed). It is copied, never handed out itself.
+        replay: A file with the replay as the game wrote it (not compressed). The game gets a copy.
         backend: An entered backend.
-        publish: Where events go.
+        publish: Receives the events.
         options: How to run it.
         logs: A directory for the game's logs.
         run_id: The run's label; a new one by default.
@@ -90,7 +90,7 @@ async def open_replay(
         The session, once the page answers.
 
     Raises:
-        EpisodeError: Code ``replay_unloadable``: the game did not come up with this replay, or shows no page.
+        EpisodeError: Code ``replay_unloadable``: the game did not start with this replay, or shows no page.
         UsageError: There is no such file, or it cannot be read.
         BackendError: The engine failed.
     """
@@ -145,7 +145,7 @@ async def open_replay(
 
 
 async def _page(address: str, uri: str) -> tuple[probes.Dialect, probes.ProbeResult]:
-    """Request the replay page, the current dialect's first; the older one refuses a page without its ``uri``."""
+    """Request the replay page, first in the current dialect; in the older one the page needs its ``uri``."""
     dialect, result = await probes.probe_page(address, "replay", redirects=True)
     if result.ok or dialect is probes.CURRENT:
         return dialect, result
@@ -167,12 +167,12 @@ async def verify_replay(
     logs: Path | None = None,
     compressed: bool = False,
 ) -> float:
-    """Check that a game shows a replay: it comes up, serves the page, and sends a first message on ``/replay``.
+    """Check that a game shows a replay: it starts, serves the page, and sends a first message on ``/replay``.
 
     The arguments are those of ``open_replay``.
 
     Returns:
-        Seconds it took.
+        The seconds that this took.
 
     Raises:
         EpisodeError: Code ``replay_unloadable``, with what was seen and the game's log tail.

@@ -35,18 +35,18 @@ async def verify_episode_replay(
 ) -> EpisodeRecord:
     """Check that the replay of an episode can be shown: by the package's static viewer if it has one, else by the game.
 
-    A viewer is looked at as in a certification: in a browser if one is installed, else only its files are checked.
+    A viewer is checked as in a certification: in a browser if one is installed, else only its files.
 
     Args:
         plan: The episode's plan.
-        record: The episode's record; returned unchanged without results, because it has a graver fault already.
+        record: The episode's record; returned unchanged unless the episode was completed.
         workspace: The episode's directory; ``episode.json`` is rewritten if the record changes.
         backend: An entered backend.
         options: How the game is started in replay mode.
         listeners: Readers of the events.
 
     Returns:
-        The record, with a fault of the game (``replay_missing`` or ``replay_unloadable``) when it does not.
+        The record, with a fault of the game (``replay_missing`` or ``replay_unloadable``) if it cannot be shown.
 
     Raises:
         BackendError: The engine failed.
@@ -91,10 +91,10 @@ async def verify_episode_replay(
 async def _show(
     plan: EpisodePlan, layout: EpisodeLayout, backend: Backend, bus: EventBus, options: ReplayOptions
 ) -> float:
-    """Have the viewer, or else the game, show the replay, and return how many seconds that took.
+    """Have the viewer, or else the game, show the replay; returns how many seconds that took.
 
     Raises:
-        EpisodeError: It does not; code ``replay_unloadable``.
+        EpisodeError: The replay cannot be shown; code ``replay_unloadable``.
     """
     from ..certification.viewing import check_viewer
 

@@ -1,7 +1,7 @@
-"""Games of other libraries as rules of the kit, and whole packages made of them.
+"""Wraps games of other libraries as rules of the kit, and makes whole packages from them.
 
-Here live an adapter for each library, what names the games that can be wrapped, and the writer of packages.
-An adapter imports its library when rules are made of it, never before; no game's own rules belong here.
+Contains an adapter for each library, the lists of games that can be wrapped, and the writer of packages. An adapter
+imports its library only when rules are made from it. The rules of single games do not belong here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The card of a game: what it costs to play, and whether it is fair.
+"""Measures the card of a game: what the game costs to play, and whether it is fair.
 
-`python -m coworld_runner.wrapping.card MODULE:CLASS [SEATS [POLICY [BASELINE]]]` prints it. All of it is measured in a
-process of its own, from the directory of the game, with random players and, where one is named, a policy that plays
-against them.
+`python -m coworld_runner.wrapping.card MODULE:CLASS [SEATS [POLICY [BASELINE]]]` prints it. A separate process in the
+game's directory measures everything, with random players and, if one is named, a policy that plays against them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _MIB: Final = 2**20
 
 
 class SeatMean(BaseModel):
-    """A mean over episodes or blocks, with its interval of 95 %; no interval where there is one value only."""
+    """A mean over episodes or blocks, with its 95 % interval; a single value has no interval."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,22 +47,22 @@ class SeatMean(BaseModel):
 
 
 class Card(BaseModel):
-    """What was measured.
+    """The measurements of a game.
 
     Attributes:
-        start_seconds: From the start of a process to the first state.
-        steps_per_second: Ticks of random play in the process.
-        turn_p50_ms: What a served turn computes, in the middle: observation and legal actions as JSON, and the step.
-        turn_p99_ms: The same, of the slowest in a hundred.
-        memory_mib: Of the process at the end.
-        memory_bare_mib: Of the process before it had the game.
-        observation_bytes: Of an observation as JSON, on average.
-        legal_actions: How many there are, on average.
-        ticks: Of an episode, on average.
-        episodes: How many were played at random.
-        findings: What the audit found; empty where the same seed and actions give the same game.
-        bias: Of each seat, its mean score less that of all seats, random against random.
-        margin: Of the policy that was measured, its mean score in seat 0 less that of a random one there.
+        start_seconds: Time from the start of the process to the first state.
+        steps_per_second: Ticks of random play per second, within the process.
+        turn_p50_ms: Median time to compute a served turn: observation and legal actions as JSON, and the step.
+        turn_p99_ms: 99th percentile of that time.
+        memory_mib: Memory of the process at the end.
+        memory_bare_mib: Memory of the process before it loaded the game.
+        observation_bytes: Average size of an observation as JSON.
+        legal_actions: Average number of legal actions.
+        ticks: Average length of an episode.
+        episodes: Number of episodes of random play.
+        findings: Findings of the audit; empty if the same seed and actions give the same game.
+        bias: By seat, its mean score less that of all seats, random against random.
+        margin: Mean score of the measured policy in seat 0, less that of a random player there.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -83,7 +82,7 @@ class Card(BaseModel):
     margin: SeatMean | None = None
 
     def markdown(self) -> str:
-        """A table for people."""
+        """Return the rows of a Markdown table."""
         sure = self.findings[0] if self.findings else "yes"
         rows = {
             "Start-up": f"{self.start_seconds:.2f} s",
@@ -98,22 +97,22 @@ class Card(BaseModel):
             ),
         }
         if self.margin is not None:
-            rows["The second player in seat 0, beyond a random one"] = str(self.margin)
+            rows["The second player in seat 0, compared with a random one"] = str(self.margin)
         return "".join(f"| {name} | {value} |\n" for name, value in {"": "", "---": "---", **rows}.items())
 
 
 def measure_card(name: str, *, directory: Path, seats: int, policy: str | None = None, baseline: str = RANDOM) -> Card:
-    """Measure a game in a process of its own.
+    """Measure a game in a separate process.
 
     Args:
         name: The rules, as `load_rules` finds them from `directory`.
-        directory: Where the game is.
-        seats: How many seats are played.
-        policy: A file with a player that is measured against random ones, from `directory`.
-        baseline: What plays at random; a file where a game lists no actions, and its own player knows what to say.
+        directory: The game's directory.
+        seats: Number of seats to play.
+        policy: File with a player to measure against random ones, relative to `directory`.
+        baseline: The random player. For a game that lists no actions, a file with a player that knows what to answer.
 
     Raises:
-        EnvironmentFault: The process has failed; its last line is in the message.
+        EnvironmentFault: The process failed (its last line is in the message), or took too long.
     """
     command = [sys.executable, "-m", __spec__.name, name, str(seats), policy or "", baseline]
     begun = time.time()
@@ -165,7 +164,7 @@ def _measure(name: str, seats: int | None, policy: str | None, baseline: str, be
 
 
 def _turns(rules: type[Rules], seats: int, baseline: str) -> tuple[list[float], float, float]:
-    """Seconds of each turn in ascending order, bytes of an observation, and how many actions were legal."""
+    """Return the seconds of each turn in ascending order, and the average bytes and legal actions of an observation."""
     rng, until = random.Random(1), time.monotonic() + 2
     costs: list[float] = []
     size = offered = asked = 0
@@ -198,7 +197,7 @@ def _episodes(rules: type[Rules], seats: int, baseline: str) -> tuple[int, float
 
 def _margin(rules: type[Rules], seats: int, policy: str, baseline: str) -> SeatMean:
     others = [baseline] * (seats - 1)
-    # Loaded once, since a player may practise first.
+    # Load it once: a player may practise first.
     act = load_player(policy)
     values: list[float] = []
     begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""The libraries whose games can be wrapped: how each is installed, imported, and asked for a game by its name."""
+"""The libraries whose games can be wrapped: how to install and import each, and how to read the names of games."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from coworld_core.errors import UsageError
 __all__ = ["DISTRIBUTIONS", "imported", "loaded_extras", "read_call", "requirement"]
 
 DISTRIBUTIONS: Final = {"pyspiel": "open_spiel", "pettingzoo": "pettingzoo", "textarena": "textarena"}
-"""The name by which each module is installed."""
+"""The distribution that installs each module."""
 
 
 def imported(module: str) -> Any:
-    """The module of a library.
+    """Import the module of a library.
 
     Raises:
-        UsageError: Code `library_missing`: it is not installed.
+        UsageError: Code `library_missing`: the library is not installed.
     """
     try:
         return importlib.import_module(module)
@@ -40,17 +40,17 @@ def imported(module: str) -> Any:
 
 
 def requirement(module: str, more: Iterable[str] = ()) -> str:
-    """The library as it is installed here, for `pip install`: with its version, so that the game stays the same.
+    """Return the installed library as an argument of `pip install`, with its version so that the game stays the same.
 
     Args:
         module: The library's module.
-        more: Distributions that a game needs beside it.
+        more: Further distributions that a game needs.
     """
     return " ".join(f"{name}=={importlib.metadata.version(name)}" for name in (DISTRIBUTIONS[module], *more))
 
 
 def loaded_extras(module: str, extra: str) -> tuple[str, ...]:
-    """What of an extra of the library has been imported in this process, by the names of distributions."""
+    """Return the distributions of one of the library's extras that this process has imported."""
     named: set[str] = set()
     for line in importlib.metadata.requires(DISTRIBUTIONS[module]) or ():
         need = Requirement(line)
@@ -66,7 +66,7 @@ def loaded_extras(module: str, extra: str) -> tuple[str, ...]:
 
 
 def read_call(text: str) -> tuple[str, dict[str, Any]]:
-    """A game's name and its parameters, of `pistonball_v6(n_pistons=4, continuous=False)`.
+    """Parse a game's name and parameters, such as `pistonball_v6(n_pistons=4, continuous=False)`.
 
     Raises:
         ValueError: The parameters cannot be read.

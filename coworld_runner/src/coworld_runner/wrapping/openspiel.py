@@ -1,4 +1,4 @@
-"""Games of OpenSpiel as rules: text that a seat sees, moves by name, and chance from the rules' own `rng`."""
+"""Games of OpenSpiel as rules: seats see text, moves have names, and chance draws from the rules' own `rng`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .wrappable import LibraryRules
 __all__ = ["TOGETHER", "OpenSpiel", "OpenSpielConfig", "Sight", "load_game", "pass_chance", "play_on"]
 
 SEED = "rng_seed"
-"""The parameter of games that draw random numbers of their own."""
+"""Parameter of games that draw their own random numbers."""
 
 CHANCE, TOGETHER = -1, -2
-"""What OpenSpiel calls whoever moves where it is no single player."""
+"""OpenSpiel's player numbers for chance, and for all players at once."""
 
 
 class OpenSpielConfig(RulesConfig):
@@ -43,10 +43,10 @@ class Sight(BaseModel):
 
 
 class OpenSpiel(LibraryRules):
-    """A game of OpenSpiel; a subclass has its name as the default of `Config.game`, and its numbers of seats.
+    """A game of OpenSpiel. A subclass sets the game's name as the default of `Config.game`, and its numbers of seats.
 
-    Spectators see the board of games in which nothing is hidden. Of others they see whose turn it is, and all of it at
-    the end.
+    Spectators see the board of games in which nothing is hidden. Of other games they see whose turn it is, and the
+    whole state at the end.
     """
 
     library = "pyspiel"
@@ -55,11 +55,11 @@ class OpenSpiel(LibraryRules):
     Observation = Sight
 
     def start(self) -> None:
-        """Begin, up to the first move that is not chance."""
+        """Begin the game, and play it up to the first move that is not chance."""
         self._kind, self._game = load_game(self.config.game, self.seats)
         self._name = str(self._game)
         if SEED in self._kind.parameter_specification:
-            # It goes on with its random numbers from game to game, so each game has an instance of its own.
+            # Its random numbers continue from game to game, so each game gets its own instance.
             given = {**self._game.get_parameters(), SEED: self.rng.getrandbits(31)}
             self._game = imported("pyspiel").load_game(self._kind.short_name, given)
         self._open = self._kind.information != type(self._kind.information).IMPERFECT_INFORMATION
@@ -67,28 +67,28 @@ class OpenSpiel(LibraryRules):
         self._look()
 
     def to_act(self) -> list[int]:
-        """Whose moves are awaited: several in games of simultaneous moves."""
+        """Return the seats that have to move: several in games with simultaneous moves."""
         return self._turn
 
     def legal(self, seat: int) -> Sequence[str]:
-        """The moves, by the names that OpenSpiel gives them."""
+        """Return the legal moves by their OpenSpiel names."""
         moves = self._moves.get(seat)
         if moves is None:
-            # Asking for a seat takes half as long again as asking for the one that is to move.
+            # Naming the seat takes half as long again as omitting it.
             numbers = self._state.legal_actions(seat) if self._together else self._state.legal_actions()
             moves = self._moves[seat] = _Moves(self._state, seat, numbers)
         return moves
 
     def default(self, seat: int) -> str:
-        """The first of the moves."""
+        """Return the first legal move."""
         return self.legal(seat)[0]
 
     def observe(self, seat: int) -> dict[str, Any]:
-        """What OpenSpiel shows to a seat."""
+        """Return what OpenSpiel shows to a seat."""
         return {"game": self._name, "view": self._view(seat), "history": self._state.history() if self._open else None}
 
     def step(self, actions: Mapping[int, Any]) -> None:
-        """Make the moves, and whatever chance adds to them."""
+        """Make the moves, and the chance moves that follow."""
         if self._together:
             numbers = {seat: self._moves[seat].numbers[name] for seat, name in actions.items()}
             self._state.apply_actions([numbers.get(seat, 0) for seat in range(self.seats)])
@@ -98,18 +98,18 @@ class OpenSpiel(LibraryRules):
         self._look()
 
     def scores(self) -> list[float]:
-        """What OpenSpiel calls returns."""
+        """Return what OpenSpiel calls returns."""
         return self._state.returns()
 
     def draw(self) -> str:
-        """The board, unless a player could read from it what is hidden."""
+        """Return the board, unless it would show players what is hidden from them."""
         if self._open or not self._turn:
             return str(self._state)
         turn = " and ".join(f"seat {seat}" for seat in self._turn)
         return f"To move: {turn}. What the players see stays hidden until the end."
 
     def text(self, seat: int) -> str:
-        """What the seat sees."""
+        """Return what the seat sees."""
         return self._view(seat)
 
     def _view(self, seat: int) -> str:
@@ -131,10 +131,10 @@ class OpenSpiel(LibraryRules):
 
 
 class _Moves(Sequence[str]):
-    """The moves of a seat; each is named when it is looked at, since naming all of them takes longer than a move.
+    """The moves of a seat. Each gets its name on access: naming all of them takes longer than making a move.
 
     Attributes:
-        numbers: OpenSpiel's numbers of the moves that have been looked at, by name.
+        numbers: OpenSpiel's numbers of the moves accessed so far, by name.
     """
 
     __slots__ = ("_legal", "_seat", "_state", "numbers")
@@ -163,10 +163,10 @@ class _Moves(Sequence[str]):
 
 
 def pass_chance(state: Any, rng: random.Random) -> int:
-    """Go on to the next state in which somebody has to move, or the last.
+    """Make chance moves until a player has to move or the game is over.
 
     Returns:
-        Whose move it is, as OpenSpiel says it: a seat, `TOGETHER`, or another negative number at the end.
+        Whose move it is, in OpenSpiel's terms: a seat, `TOGETHER`, or another negative number at the end.
     """
     while (player := state.current_player()) == CHANCE:
         numbers, chances = zip(*state.chance_outcomes(), strict=True)
@@ -176,14 +176,14 @@ def pass_chance(state: Any, rng: random.Random) -> int:
 
 @lru_cache(maxsize=64)
 def load_game(text: str, seats: int | None = None) -> tuple[Any, Any]:
-    """What OpenSpiel says of a game, and the game.
+    """Return OpenSpiel's description of a game, and the game.
 
     Args:
         text: Its name, with parameters if there are any.
-        seats: How many seats; by default as many as the name says.
+        seats: Number of seats; by default the number that the name and its parameters imply.
 
     Raises:
-        ValueError: There is no such game, or it has never so many seats.
+        ValueError: There is no such game, or it cannot have this number of seats.
     """
     spiel = imported("pyspiel")
     try:
@@ -199,16 +199,16 @@ def load_game(text: str, seats: int | None = None) -> tuple[Any, Any]:
 
 
 def play_on(game: str, history: Sequence[int], move: str, rng: random.Random) -> float:
-    """Replay a history, make a move, and go on at random to the end.
+    """Replay a history, make a move, and play at random to the end.
 
     Args:
-        game: The game, as `Sight` has it, of turns, in which nothing is hidden.
-        history: The moves so far, as `Sight` has them.
-        move: The name of the next one.
-        rng: The chance of what comes then.
+        game: The game as in `Sight`; one with turns, in which nothing is hidden.
+        history: The moves so far as in `Sight`.
+        move: The name of the next move.
+        rng: Chooses the random moves after it.
 
     Returns:
-        What it has brought whoever made the move.
+        The final score of the player that made the move.
     """
     state = load_game(game)[1].new_initial_state()
     for number in history:

@@ -1,4 +1,4 @@
-"""The games of OpenSpiel by name, and why some cannot be wrapped."""
+"""Lists the games of OpenSpiel, and says why some cannot be wrapped."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["find", "listed", "names"]
 
 
 def names() -> list[str]:
-    """Their names."""
+    """Return the names of all games."""
     return imported("pyspiel").registered_names()
 
 
 def listed() -> list[Wrappable]:
-    """All of them."""
+    """Return all games, with the reason for each that cannot be wrapped."""
     found: list[Wrappable] = []
     for kind in sorted(imported("pyspiel").registered_games(), key=lambda kind: kind.short_name):
         refused = None if kind.default_loadable else _needs(kind)
@@ -32,7 +32,7 @@ def listed() -> list[Wrappable]:
 
 
 def find(game: str) -> WrappedGame:
-    """One of them, with parameters if there are any.
+    """Return one game, given its name with parameters if there are any.
 
     Raises:
         UsageError: Code `not_wrappable` with the reason.
@@ -48,7 +48,7 @@ def find(game: str) -> WrappedGame:
     default = loaded.num_players()
     least = most = default
     with _quiet():
-        # Beyond what it says of itself, a game may end the whole process.
+        # Stay within the range that the game declares: beyond it, the library may end the whole process.
         while least > kind.min_num_players and _playable(game, least - 1):
             least -= 1
         while most < kind.max_num_players and _playable(game, most + 1):
@@ -81,7 +81,7 @@ def _needs(kind: Any) -> str:
 
 
 def _playable(game: str, seats: int) -> bool:
-    """Whether a game of that many seats can be loaded, and begun."""
+    """Whether a game can be loaded and started with this number of seats."""
     try:
         _, loaded = load_game(game, seats)
         pass_chance(loaded.new_initial_state(), random.Random(1))
@@ -96,7 +96,7 @@ def _enum(value: Any) -> str:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """OpenSpiel writes what it cannot load to the standard error stream, besides raising it."""
+    """Silence the standard error stream, to which OpenSpiel also writes the errors that it raises."""
     kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nothing, 2)

@@ -1,4 +1,4 @@
-"""A whole package made of a library's game: rules, two players, manifest, what an image is built of, and its card."""
+"""Makes a package from a library's game: rules, two players, manifest, files to build an image from, and the card."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _TEMPLATES: Final = files("coworld_runner.wrapping") / "templates"
 _MANIFEST: Final = "coworld_manifest_template.json"
 _RUN: Final = ["python", "-m", "coworld_client.seat"]
 _SECOND: Final = {
-    "practised": "Practises first, and does what has paid.",
-    "listener": "Says what the game gives as examples, and never again what it has refused.",
-    "searcher": "Plays each move out at random, and makes the best.",
+    "practised": "Practises first, then plays the moves that scored best.",
+    "listener": "Plays the moves that the game gives as examples, and does not repeat refused ones.",
+    "searcher": "Plays each move out at random, and makes the best one.",
 }
-"""The players that think first; each is a folder of templates."""
+"""Descriptions of the players that think first; each has a folder of templates."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrappedPackage(NewFiles):
-    """A package that was made of a library's game.
+    """A package that was made from a library's game.
 
     Attributes:
         game: The game.
-        card: What was measured; None where nothing was.
+        card: The measurements; None if there are none.
     """
 
     game: WrappedGame
@@ -48,17 +48,17 @@ class WrappedPackage(NewFiles):
 
 
 def wrap_game(source: str, *, directory: Path | None = None, measure: bool = True) -> WrappedPackage:
-    """Make a package of a library's game.
+    """Make a package from a library's game.
 
     Args:
         source: The game, such as `openspiel:hanabi`.
-        directory: Where, new or empty; the game is called like it. By default called like the game, here.
+        directory: The package's directory, new or empty; the game takes its name. None: one in the current directory,
+            named after the game.
         measure: Whether to measure its card, which takes about ten seconds.
 
     Raises:
-        UsageError: There is no such game, it cannot be wrapped, its library is missing, or there is something at that
-            place.
-        EnvironmentFault: The game does not come up here.
+        UsageError: There is no such game, it cannot be wrapped, its library is missing, or the directory is not empty.
+        EnvironmentFault: The game does not run on this machine.
     """
     with Trials() as trials:
         game = trials.find(source)
@@ -109,7 +109,7 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
 
 
 def _name(word: str) -> str:
-    """A name for a game: libraries have some that begin with a digit, or have capitals or a slash."""
+    """Return a valid name for a game: names in libraries may begin with a digit, or contain capitals or a slash."""
     plain = re.sub(r"[^a-z0-9_-]+", "-", word.lower())
     return plain if plain[:1].isalpha() else f"game_{plain}"
 
@@ -126,7 +126,7 @@ def _edit(path: Path, old: str, new: str) -> None:
 
 
 def _people(manifest: dict[str, Any], game: WrappedGame, thinking: str) -> None:
-    """Put the players into a manifest, and as many names as there are seats."""
+    """Put the players into a manifest, and a name for each seat."""
     first = manifest["player"][0]
     second = {
         **first,
@@ -135,7 +135,7 @@ def _people(manifest: dict[str, Any], game: WrappedGame, thinking: str) -> None:
         "description": _SECOND[thinking],
         "run": [*_RUN, f"players/{thinking}.py"],
     }
-    # A player that has no seat in the certification is not shown to run, and one seat has room for one.
+    # Certification fails for a player without a seat, so a game with one seat gets one player.
     manifest["player"] = [first, second] if game.default_seats > 1 else [second]
     names = [{"name": f"Seat {seat}"} for seat in range(game.default_seats)]
     manifest["variants"][0]["game_config"]["players"] = names
@@ -145,7 +145,7 @@ def _people(manifest: dict[str, Any], game: WrappedGame, thinking: str) -> None:
 
 
 def _bring_up_to_date(rules: str, place: Path) -> None:
-    """In a process of its own, since it imports the game, whose name may be that of anything."""
+    """Update the manifest in a separate process: it imports the game, whose module may have any name."""
     command = [sys.executable, "-m", "coworld_runner.serving.manifest", rules, _MANIFEST]
     try:
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=TRIAL_SECONDS)

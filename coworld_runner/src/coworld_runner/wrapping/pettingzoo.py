@@ -1,4 +1,4 @@
-"""Games of PettingZoo as rules: arrays that an agent sees, actions by number, and a seed from the rules' own `rng`."""
+"""Games of PettingZoo as rules: agents see arrays, actions are numbers, and the rules' own `rng` gives the seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .wrappable import LibraryRules, Wrappable, WrappedGame, flaw, not_wrappable
 __all__ = ["AgentView", "PettingZoo", "PettingZooConfig", "find", "listed", "names"]
 
 MOST_NUMBERS: Final = 10_000
-"""Of an observation; pixels are more, and a frame of text for each would be megabytes."""
+"""Limit of numbers in an observation. Pixels would be more, and would take megabytes of text for each frame."""
 
 TRIED: Final = 40
 """Ticks of the audit that a game must pass."""
@@ -42,9 +42,9 @@ class AgentView(BaseModel):
 
 
 class PettingZoo(LibraryRules):
-    """A game of PettingZoo; a subclass has its name as the default of `Config.game`, and its number of seats.
+    """A game of PettingZoo. A subclass sets the game's name as the default of `Config.game`, and its number of seats.
 
-    Where PettingZoo has a parallel form of the game, all seats act at once.
+    If PettingZoo has a parallel form of the game, all seats act at once.
     """
 
     library = "pettingzoo"
@@ -55,7 +55,7 @@ class PettingZoo(LibraryRules):
 
     @classmethod
     def look_up(cls, game: str) -> None:
-        """Make it once, so that what it lacks is said in its package's words."""
+        """Make the environment once, so that a failure is reported as `not_wrappable`, with the reason."""
         try:
             _environment(game)
         except ValueError as error:
@@ -63,9 +63,9 @@ class PettingZoo(LibraryRules):
 
     def start(self) -> None:
         """Reset the environment."""
-        # A new one each time: not every environment forgets all when it is reset.
+        # Make a new one each time: not every environment clears all its state on a reset.
         self._env, self._parallel = _environment(self.config.game)
-        # Read, not drawn: whether the game has chance at all is not known, and a drawn number says that it has.
+        # Read the state instead of drawing: a draw would mark the game as one with chance, which it may not be.
         begun = self._env.reset(seed=self.rng.getstate()[1][1] >> 1)
         self._agents: list[str] = list(self._env.possible_agents)
         if len(self._agents) != self.seats:
@@ -77,11 +77,11 @@ class PettingZoo(LibraryRules):
         self._look()
 
     def to_act(self) -> list[int]:
-        """Whose actions are awaited: all in a parallel game."""
+        """Return the seats that have to act: all agents that are left in a parallel game."""
         return self._turn
 
     def legal(self, seat: int) -> Sequence[int]:
-        """The actions that the mask allows, or all where there is none."""
+        """Return the actions that the mask allows, or all if there is no mask."""
         mask = _part(self._array(seat), "action_mask")
         if mask is None:
             infos: Any = self._infos if self._parallel else self._env.infos
@@ -91,17 +91,17 @@ class PettingZoo(LibraryRules):
         return [first + n for n in range(int(space.n)) if mask is None or mask[n]]
 
     def default(self, seat: int) -> int:
-        """The first of the actions."""
+        """Return the first legal action."""
         return self.legal(seat)[0]
 
     def observe(self, seat: int) -> dict[str, Any]:
-        """What PettingZoo shows to an agent."""
+        """Return what PettingZoo shows to an agent."""
         seen = self._array(seat)
         board = _part(seen, "observation")
         return {"game": self.config.game, "view": _plain(seen if board is None else board)}
 
     def step(self, actions: Mapping[int, Any]) -> None:
-        """Act, and pass over the agents that are out."""
+        """Take the actions, and skip the agents that are out."""
         env = self._env
         self._last = ", ".join(f"{self._agents[seat]} {action}" for seat, action in actions.items())
         if self._parallel:
@@ -111,7 +111,7 @@ class PettingZoo(LibraryRules):
             env.step(action)
             rewards = dict(env.rewards)
             if all(env.terminations.values()):
-                # Who is passed over below is forgotten.
+                # Keep the last observations: the environment forgets the agents skipped below.
                 self._seen = {agent: env.observe(agent) for agent in self._agents}
             while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
                 env.step(None)
@@ -120,11 +120,11 @@ class PettingZoo(LibraryRules):
         self._look()
 
     def scores(self) -> list[float]:
-        """The sums of rewards."""
+        """Return the sums of rewards."""
         return list(self._totals)
 
     def draw(self) -> str:
-        """The board where PettingZoo has one as text or as planes; else what was done last, and the scores."""
+        """Return PettingZoo's text rendering, or else the board (if it has planes), the last actions and the scores."""
         if self._env.render_mode == "ansi":
             return str(self._env.render())
         board = _board(self._array(0))
@@ -143,12 +143,12 @@ class PettingZoo(LibraryRules):
 
 
 def _part(seen: Any, name: str) -> Any:
-    """A part of what an agent observes where that has parts; else None."""
+    """Return a part of an observation; None if there is no such part."""
     return seen.get(name) if hasattr(seen, "keys") else None
 
 
 def _plain(seen: Any) -> Any:
-    """An array as lists, and a flag as a number."""
+    """Convert arrays to lists, and flags to numbers."""
     if hasattr(seen, "keys"):
         return {name: _plain(seen[name]) for name in seen}
     if hasattr(seen, "dtype"):
@@ -157,23 +157,23 @@ def _plain(seen: Any) -> Any:
 
 
 def _board(seen: Any) -> str:
-    """Rows of a board whose first two planes are the pieces of the two sides; empty where it is none."""
+    """Draw a board whose first two planes are the pieces of the two sides; empty if it is not one."""
     planes = _part(seen, "observation")
     if getattr(planes, "ndim", 0) != 3 or planes.dtype not in (bool, "int8"):
         return ""
     return "".join(" ".join("x" if cell[0] else "o" if cell[1] else "." for cell in row) + "\n" for row in planes)
 
 
-# --- which there are ------------------------------------------------------------------------------------------------
+# --- list of games -------------------------------------------------------------------------------------------------
 
 
 def names() -> list[str]:
-    """The names of all games, such as `connect_four_v3`."""
+    """Return the names of all games, such as `connect_four_v3`."""
     return list(_specs())
 
 
 def listed() -> list[Wrappable]:
-    """All of them, each tried."""
+    """Try all games, and return them with the reason for each that cannot be wrapped."""
     with Trials() as trials:
         return [
             Wrappable(source=source, title=_title(name), refused=trials.refusal(source))
@@ -183,7 +183,7 @@ def listed() -> list[Wrappable]:
 
 
 def find(game: str) -> WrappedGame:
-    """One of them, with arguments if there are any.
+    """Return one game, given its name with arguments if there are any.
 
     Raises:
         UsageError: Code `not_wrappable` with the reason.
@@ -215,13 +215,13 @@ def _specs() -> dict[str, Any]:
 
 
 def _environment(game: str) -> tuple[Any, bool]:
-    """A new environment of a game, and whether all agents act at once.
+    """Make a new environment of a game; also returns whether all agents act at once.
 
     Raises:
         ValueError: The library cannot make it; the message says why.
     """
     zoo = imported("pettingzoo")
-    # Nothing is shown here, and where there is no screen the library that draws must not look for one.
+    # Nothing is displayed here, and on a machine without a screen SDL must not look for one.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     name, parameters = read_call(game)
     spec = _specs().get(name)
@@ -230,7 +230,7 @@ def _environment(game: str) -> tuple[Any, bool]:
     kind = "parallel" if spec.id in zoo.parallel_registry else "aec"
     try:
         with warnings.catch_warnings():
-            # About the precision of its own spaces.
+            # The library warns about the precision of its own spaces.
             warnings.simplefilter("ignore")
             env = zoo.make(kind, spec.id, **parameters)
             if "ansi" in env.metadata.get("render_modes", ()):
@@ -245,9 +245,9 @@ def _environment(game: str) -> tuple[Any, bool]:
 
 
 def _refused(game: str) -> str | None:
-    """Why a game cannot be wrapped, found by making and playing it."""
+    """Return why a game cannot be wrapped, found by making and playing it; None if it can."""
     if _specs()[game.partition("(")[0]].namespace == "atari":
-        return "it is a cartridge, which the library does not have and which is licensed apart"
+        return "it needs a cartridge, which the library does not include and which has its own licence"
     try:
         env, _ = _environment(game)
     except ValueError as error:
@@ -255,8 +255,8 @@ def _refused(game: str) -> str | None:
     for agent in env.possible_agents:
         space, seen = env.action_space(agent), env.observation_space(agent)
         if type(space).__name__ != "Discrete":
-            return f"its actions are no list, but {space}"
+            return f"its actions are not a list but {space}"
         shape = getattr(seen["observation"] if hasattr(seen, "spaces") else seen, "shape", None) or ()
         if (numbers := math.prod(shape)) > MOST_NUMBERS:
-            return f"what a seat sees is {numbers:,} numbers, pixels say, which is too much for a frame of text"
+            return f"what a seat sees is {numbers:,} numbers (pixels, say), which is too much for a frame of text"
     return flaw(rules_of(PettingZoo, game, seats=len(env.possible_agents)), ticks=TRIED)

@@ -1,4 +1,4 @@
-"""A player for any rules: it plays against itself first, and then does what has paid."""
+"""A player for any rules: practises against itself first, then takes the actions that scored best."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from coworld_core.rules.play import to_json
 __all__ = ["Practised"]
 
 FEW: Final = 5
-"""Games after which what was seen counts as known."""
+"""Games after which an average score counts as known."""
 
 
 class Practised:
-    """Does what has brought most in random games: where just the same was seen, else anywhere.
+    """Takes the action that scored best in random games: after the same observation if that is known, else anywhere.
+
+    Practice takes place before the first answer.
 
     Args:
-        rules: The game, whose `legal` lists the actions.
-        config: Its config, or the fields of it; by default one that is all defaults.
-        seats: How many seats; by default the least.
-        moves: Moves to practise, which takes place before the first answer.
-        seconds: The longest time for that.
+        rules: The game; its `legal` must list the actions.
+        config: Its config, or the config's fields; by default all fields have their defaults.
+        seats: Number of seats; by default the fewest.
+        moves: Most moves to practise.
+        seconds: Longest time to practise.
         seed: The seed of practice.
     """
 
@@ -50,7 +52,7 @@ class Practised:
         self._ready = False
 
     def act(self, observation: Any, legal: Sequence[Any], rng: random.Random) -> Any:
-        """The action that has brought most so far; one of them at random where several have."""
+        """Return the action that scored best in practice; ties are broken at random."""
         if not self._ready:
             self._practise()
         seen = to_json(observation)

@@ -1,4 +1,4 @@
-"""What can be wrapped: `LIBRARY:GAME`, for each library that there is."""
+"""Finds the games that can be wrapped, by names of the form `LIBRARY:GAME`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ __all__ = ["LIBRARIES", "Library", "find_game", "list_wrappable", "named_game"]
 class Library:
     """A library whose games can be wrapped.
 
-    The adapter is the module beside this one that has the library's name in a source, and in it the class that has its
+    Its adapter is the module of this package with the library's name in sources, and in it the class named like the
     title.
 
     Attributes:
-        title: Its name for people.
-        module: What is imported.
-        games: The module beside this one that has their `names`, `listed` with what keeps one from being wrapped, and
-            `find` for one.
-        sees: What the rules of a package say of it in a line.
-        reading: What its README says of moves and observations.
+        title: Name for display.
+        module: The module to import.
+        games: The module of this package with the functions `names`, `listed` and `find`.
+        sees: Line about observations and actions, for the docstring of a package's rules.
+        reading: Paragraph about moves and observations, for a package's README.
     """
 
     title: str
@@ -44,16 +43,16 @@ LIBRARIES: Final = {
         module="pyspiel",
         games="openspiel_games",
         sees="A seat sees a text, and its moves have names.",
-        reading="""A move is the name that OpenSpiel has for it. `view` of an observation is what the seat sees, as
-text; where nothing is hidden, `history` has every move so far, by its number in OpenSpiel, and `game` is what to load
-there. Games in which something is hidden show spectators only whose turn it is, until the end.""",
+        reading="""A move is its name in OpenSpiel. `view` of an observation is the text that the seat sees. In games
+where nothing is hidden, `history` has OpenSpiel's number of every move so far, and `game` is the name to load there.
+Games with hidden information show spectators only whose turn it is, until the end.""",
     ),
     "pettingzoo": Library(
         title="PettingZoo",
         module="pettingzoo",
         games="pettingzoo",
         sees="A seat sees an array, and its actions are numbers.",
-        reading="""An action is its number in PettingZoo, and `legal` has those that the action mask allows. `view` of
+        reading="""An action is its number in PettingZoo, and `legal` lists those that the action mask allows. `view` of
 an observation is the array that the agent sees, as lists of numbers; `game` is the environment's name there. Scores are
 sums of rewards.""",
     ),
@@ -62,25 +61,25 @@ sums of rewards.""",
         module="textarena",
         games="textarena",
         sees="A seat reads a text, and answers in words of its own.",
-        reading="""An action is any text; most games want the move in brackets, and say so in `view` of an
-observation, which is what the seat reads: the rules, and what has been said and shown to it. A second wrong move in
-turn loses most games. Spectators see what all seats were told alike.""",
+        reading="""An action is any text; most games expect the move in brackets, and say so in `view` of an
+observation, which is what the seat reads: the rules, and the messages to it. A second wrong move in a row loses most
+games. Spectators see the messages that all seats receive.""",
     ),
 }
-"""By the name that each has in a source."""
+"""The libraries by their names in sources."""
 
 
 def list_wrappable(library: str) -> list[Wrappable]:
-    """All games of a library.
+    """Return all games of a library.
 
     Raises:
-        UsageError: It is none that can be wrapped, or is not installed.
+        UsageError: The library is unknown or not installed.
     """
     return _games(library).listed()
 
 
 def find_game(source: str) -> WrappedGame:
-    """The game that a source such as `openspiel:hanabi` names; it is tried in this process.
+    """Return the game that a source such as `openspiel:hanabi` names, after trying it in this process.
 
     Raises:
         UsageError: Code `library_missing`, or `not_wrappable` with the reason.
@@ -90,7 +89,7 @@ def find_game(source: str) -> WrappedGame:
 
 
 def named_game(source: str) -> tuple[Any, str]:
-    """The module that knows the games of a source's library, and which game it names; it is not tried yet.
+    """Return the module with the games of a source's library, and the game's name; does not try the game.
 
     Raises:
         UsageError: Code `library_missing`, or `not_wrappable`: there is no such game.
@@ -111,7 +110,7 @@ def named_game(source: str) -> tuple[Any, str]:
 def _games(library: str) -> Any:
     if library not in LIBRARIES:
         raise UsageError(
-            f"{library!r} is no library whose games can be wrapped.",
+            f"{library!r} is not a library whose games can be wrapped.",
             code="not_wrappable",
             hint=f"There are {', '.join(LIBRARIES)}: coworld wrap {next(iter(LIBRARIES))}:NAME.",
         )

@@ -1,4 +1,4 @@
-"""Games of TextArena as rules: text that a seat reads and answers, and chance from the rules' own `rng`."""
+"""Games of TextArena as rules: seats read and answer text, and chance draws from the rules' own `rng`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .wrappable import LibraryRules, Wrappable, WrappedGame, flaw, not_wrappable
 __all__ = ["TextArena", "TextArenaConfig", "TextPage", "find", "listed", "names"]
 
 LONGEST: Final = 2000
-"""Characters of an answer."""
+"""Most characters of an answer."""
 
 LAST: Final = 8
-"""Messages that spectators see of those that were said last."""
+"""Number of latest messages that spectators see."""
 
 TABLES: Final = (2, 1, 3, 4, 6)
-"""How many seats a game is tried with; the first with which it begins is what it has."""
+"""Numbers of seats to try a game with; it gets the first with which it starts."""
 
 
 class TextArenaConfig(RulesConfig):
@@ -53,9 +53,9 @@ class TextArenaResults(BaseModel):
 
 
 class TextArena(LibraryRules):
-    """A game of TextArena; a subclass has its name as the default of `Config.game`, and its number of seats.
+    """A game of TextArena. A subclass sets the game's name as the default of `Config.game`, and its number of seats.
 
-    Spectators see what has been said to all seats alike.
+    Spectators see the messages that all seats have received.
     """
 
     library = "textarena"
@@ -66,7 +66,7 @@ class TextArena(LibraryRules):
 
     @classmethod
     def look_up(cls, game: str) -> None:
-        """Make it once: its modules are then known to `_chance`."""
+        """Make the environment once, so that its modules are imported and `_chance` finds them."""
         _environment(game)
 
     def start(self) -> None:
@@ -84,19 +84,19 @@ class TextArena(LibraryRules):
         self._look()
 
     def to_act(self) -> list[int]:
-        """Whose turn it is."""
+        """Return the seat whose turn it is."""
         return self._turn
 
     def default(self, seat: int) -> str:
-        """Nothing is said, which most games take for a wrong move."""
+        """Return an empty answer, which most games treat as a wrong move."""
         return ""
 
     def observe(self, seat: int) -> dict[str, Any]:
-        """What a seat has read when it was its turn."""
+        """Return what a seat could read at its latest turn."""
         return {"game": self.config.game, "view": self._views[seat]}
 
     def step(self, actions: Mapping[int, Any]) -> None:
-        """Say what the seat says."""
+        """Give the seat's answer to the game."""
         (said,) = actions.values()
         with self._chance():
             over, _ = self._env.step(said)
@@ -111,19 +111,19 @@ class TextArena(LibraryRules):
         self._listen()
 
     def scores(self) -> list[float]:
-        """The rewards of TextArena."""
+        """Return TextArena's rewards."""
         return list(self._scores)
 
     def results(self) -> dict[str, Any]:
-        """Why it is over."""
+        """Return why the game is over."""
         return {"reason": self._reason}
 
     def draw(self) -> str:
-        """The board, if there is one that all seats see, and what was said last to all of them."""
+        """Return the board, if all seats see one, and the latest messages to all seats."""
         return "\n".join([*([self._board] if self._board else []), *self._public[-LAST:]])
 
     def text(self, seat: int) -> str:
-        """What the seat reads."""
+        """Return what the seat reads."""
         return self._views[seat]
 
     def _look(self) -> None:
@@ -135,7 +135,7 @@ class TextArena(LibraryRules):
         self._turn = [int(seat)]
 
     def _listen(self) -> None:
-        """Take up what all seats were told alike since the last time."""
+        """Note the new messages that all seats have received."""
         told = self._env.state.observations
         new = [told[seat][self._read[seat] :] for seat in range(self.seats)]
         self._read = [len(told[seat]) for seat in range(self.seats)]
@@ -149,7 +149,7 @@ class TextArena(LibraryRules):
 
     @contextmanager
     def _chance(self) -> Generator[None]:
-        """TextArena draws from the module `random`; here, from the rules' own numbers."""
+        """Have TextArena, which draws from the module `random`, draw from the rules' own generator instead."""
         found = [
             module
             for name, module in list(sys.modules.items())
@@ -166,7 +166,7 @@ class TextArena(LibraryRules):
 
 
 class _Chance:
-    """What games take for the module `random`: everything in it draws from one generator.
+    """Replaces the module `random` for games: everything in it draws from one generator.
 
     Args:
         rng: The generator.
@@ -174,7 +174,7 @@ class _Chance:
 
     def __init__(self, rng: random.Random) -> None:
         class Random(random.Random):
-            """A generator of a game's own; one without a seed would be another one in each process."""
+            """A game's own generator; without a seed it takes one from `rng`, so that games can be repeated."""
 
             def __init__(self, seed: Any = None) -> None:
                 super().__init__(rng.getrandbits(64) if seed is None else seed)
@@ -183,12 +183,12 @@ class _Chance:
         self._rng = rng
 
     def __getattr__(self, name: str) -> Any:
-        """Find the function of the module that has this name."""
+        """Return the generator's method in place of the module's function of the same name."""
         return getattr(self._rng, name)
 
 
 def _environment(game: str) -> Any:
-    """A new environment of a game.
+    """Make a new environment of a game.
 
     Raises:
         ValueError: TextArena has no such game.
@@ -199,16 +199,16 @@ def _environment(game: str) -> Any:
     return imported("textarena").make(name, **parameters)
 
 
-# --- which there are ------------------------------------------------------------------------------------------------
+# --- list of games -------------------------------------------------------------------------------------------------
 
 
 def names() -> list[str]:
-    """The names of all games, such as `TicTacToe-v0`; the same ones as other wrappers show them are left out."""
+    """Return the names of all games, such as `TicTacToe-v0`, without their variants with other wrappers."""
     return list(_specs())
 
 
 def listed() -> list[Wrappable]:
-    """All of them, with what their sources tell; each is played only when it is wrapped."""
+    """Return all games, judged by their source code; a game is played only when it is wrapped."""
     return [
         Wrappable(source=f"textarena:{name}", title=_title(name), refused=_of_source(entry.partition(":")[0]))
         for name, entry in sorted(_specs().items())
@@ -216,7 +216,7 @@ def listed() -> list[Wrappable]:
 
 
 def find(game: str) -> WrappedGame:
-    """One of them, with arguments if there are any.
+    """Return one game, given its name with arguments if there are any.
 
     Raises:
         UsageError: Code `not_wrappable` with the reason.
@@ -253,7 +253,7 @@ def _specs() -> dict[str, str]:
 
 @cache
 def _refused(game: str) -> tuple[str | None, int]:
-    """Why a game cannot be wrapped, found in its source and by playing it; and how many seats it has."""
+    """Return why a game cannot be wrapped (None if it can), from its source and by playing it, and its seats."""
     try:
         name, _ = read_call(game)
         if reason := _of_source(_specs()[name].partition(":")[0]):
@@ -265,7 +265,7 @@ def _refused(game: str) -> tuple[str | None, int]:
         with contextlib.redirect_stdout(io.StringIO()):
             try:
                 _environment(game).reset(num_players=seats, seed=1)
-            except Exception as error:  # noqa: BLE001 - whatever keeps it from beginning is the reason
+            except Exception as error:  # noqa: BLE001 - whatever keeps it from starting is the reason
                 problem = (
                     problem or f"TextArena cannot begin it: {type(error).__name__}: {str(error).splitlines()[0][:100]}"
                 )
@@ -277,8 +277,8 @@ def _refused(game: str) -> tuple[str | None, int]:
 
 @cache
 def _of_source(module: str) -> str | None:
-    """What the source of a game tells of what it needs."""
-    # Found by its path: importing the game's package would run what is looked for here.
+    """Return why a game cannot be wrapped, as far as its source code shows; None if nothing speaks against it."""
+    # Find it by its path: importing the game's package would run the very code to be checked.
     path = Path(imported("textarena").__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
     if not path.is_file():
         return "its source is missing from the library"

@@ -1,6 +1,6 @@
-"""Trying a game of a library in a process of its own: it may never come to an end, or take the process with it.
+"""Tries a library's game in a separate process, because the game may never return, or may end its process.
 
-`python -m coworld_runner.wrapping.trial` reads the names of games, one a line, and answers each with a line.
+`python -m coworld_runner.wrapping.trial` reads the names of games, one per line, and answers each with a line.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .wrappable import WrappedGame, not_wrappable
 __all__ = ["TRIAL_SECONDS", "Trials"]
 
 TRIAL_SECONDS: Final = 60.0
-"""How long one game may take to be made, and to play its first moves."""
+"""Time limit to make one game and play its first moves."""
 
 
 class Trials:
-    """A process that tries games, one after the other; the next one has a new process where one was lost.
+    """A process that tries games, one after the other; a process that a game has ended is replaced.
 
     Args:
-        seconds: How long one game may take.
+        seconds: Time limit for one game.
     """
 
     def __init__(self, *, seconds: float = TRIAL_SECONDS) -> None:
@@ -43,10 +43,10 @@ class Trials:
         self._end()
 
     def find(self, source: str) -> WrappedGame:
-        """The game that a source such as `openspiel:hanabi` names, once it has been tried.
+        """Return the game that a source such as `openspiel:hanabi` names, after trying it.
 
         Raises:
-            UsageError: As for `find_game`; or the trial has come to no end, or ended its process.
+            UsageError: As for `find_game`; or the trial took too long, or ended its process.
         """
         named_game(source)
         answer = self._answer(source)
@@ -56,7 +56,7 @@ class Trials:
         return WrappedGame(**answer)
 
     def refusal(self, source: str) -> str | None:
-        """Why a game cannot be wrapped; None where it can.
+        """Return why a game cannot be wrapped; None if it can.
 
         Raises:
             UsageError: As for `named_game`.
@@ -66,13 +66,13 @@ class Trials:
 
     def _answer(self, source: str) -> dict[str, Any]:
         if self._process is None:
-            # In a group of its own: a terminal's Ctrl-C is for this process, which then ends that one.
+            # Use a separate process group: a terminal's Ctrl-C goes to this process only, which then ends that one.
             command = [executable, "-m", __spec__.name]
             self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, process_group=0)
         asked, answers = self._process.stdin, self._process.stdout
         assert asked is not None
         assert answers is not None
-        # A process that has ended is noticed where its answer is read.
+        # If the process has ended, reading its answer below shows that.
         with suppress(BrokenPipeError):
             asked.write(f"{source}\n".encode())
             asked.flush()
@@ -87,13 +87,13 @@ class Trials:
     def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
-            # Closes the pipes, and waits.
+            # Close the pipes, and wait.
             self._process.communicate()
             self._process = None
 
 
 def main() -> None:
-    """Try games until there are no more names."""
+    """Try games until the input ends."""
     with own_pipes() as (told, out):
         for line in told:
             source = line.decode().strip()

@@ -1,4 +1,4 @@
-"""What the libraries say of their games: which can be wrapped, what a package needs to know, and why others cannot."""
+"""Describes libraries' games: which can be wrapped, what a package needs to know of them, and why others cannot."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Wrappable:
     """A game of a library.
 
     Attributes:
-        source: How `coworld wrap` is told of it: `openspiel:hanabi`.
-        title: Its name for people.
-        refused: Why it cannot be wrapped; None where it can.
+        source: Its name for `coworld wrap`, such as `openspiel:hanabi`.
+        title: Name for display.
+        refused: Why it cannot be wrapped; None if it can.
     """
 
     source: str
@@ -34,18 +34,18 @@ class Wrappable:
 
 @dataclass(frozen=True, kw_only=True)
 class WrappedGame:
-    """What a package says of a game.
+    """A game as its package describes it.
 
     Attributes:
-        library: The name of its library in a source.
+        library: Name of its library in sources.
         game: Its name in the library, with parameters.
-        title: Its name for people.
-        default_seats: How many seats it has if nothing is said.
-        seats: The least.
-        most_seats: The most.
-        live_scores: Whether scores mean something before the end.
-        second: The player of the package that thinks first: a folder of templates has it.
-        needs: Distributions that it needs beside the library.
+        title: Name for display.
+        default_seats: Number of seats by default.
+        seats: Fewest seats.
+        most_seats: Most seats.
+        live_scores: Whether scores are meaningful before the end.
+        second: The package's player that thinks first: the name of a folder of templates.
+        needs: Distributions that it needs besides the library.
     """
 
     library: str
@@ -65,13 +65,13 @@ class WrappedGame:
 
 
 class LibraryRules(Rules):
-    """A game of a library; a subclass has its name as the default of `Config.game`, and its number of seats."""
+    """A game of a library. A subclass sets the game's name as the default of `Config.game`, and its number of seats."""
 
     library: ClassVar[str]
-    """The module that is imported; the adapter says it, which itself needs no library yet."""
+    """The module to import. An adapter sets it; the module is imported when the adapter is subclassed."""
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Say at once, not in the middle of a game, that the library is missing, or does not have the game."""
+        """Fail at once, not in the middle of a game, if the library is missing or does not have the game."""
         super().__init_subclass__(**more)
         if "library" in cls.__dict__:
             return
@@ -82,32 +82,32 @@ class LibraryRules(Rules):
 
     @classmethod
     def look_up(cls, game: str) -> None:
-        """See that the library has a game, where that is worth its time."""
+        """Check that the library has a game; does nothing by default."""
 
 
 def not_wrappable(source: str, reason: str, *, hint: str | None = None) -> UsageError:
-    """That a game cannot be wrapped, with the reason."""
+    """Return the error for a game that cannot be wrapped, with the reason."""
     problem = f"{source} cannot be wrapped: {reason}."
     return UsageError(problem, code="not_wrappable", hint=hint, context={"reason": reason})
 
 
 def rules_of(adapter: type[Rules], game: str, *, seats: int, most_seats: int | None = None) -> type[Rules]:
-    """The rules of one game, as a package of it has them.
+    """Make the rules of one game, as its package has them.
 
     Args:
-        adapter: The rules of its library, whose config has the game.
+        adapter: The rules of its library.
         game: Its name in the library, with parameters.
-        seats: The least that it has.
-        most_seats: The most; by default always as many.
+        seats: Fewest seats.
+        most_seats: Most seats; by default the same number.
     """
     config = create_model("Config", __base__=adapter.Config, game=(str, game))
     return type("Wrapped", (adapter,), {"Config": config, "seats": seats, "most_seats": most_seats or seats})
 
 
 def flaw(rules: type[Rules], *, ticks: int, sample: Callable[[random.Random], Any] | None = None) -> str | None:
-    """What keeps rules from being rules, found by playing them: the first finding of an audit, or None.
+    """Return what is wrong with rules: the first finding of an audit that plays them, or None.
 
-    So early in a game, chance may have changed nothing yet.
+    The finding that rules ignore their seed does not count: so early in a game, chance may not have mattered yet.
     """
     found = audit_rules(rules, ticks=ticks, sample=sample).issues
     issues = [issue for issue in found if issue.code != "rules_ignore_seed"]

@@ -1,9 +1,9 @@
-const states = { starting: "Starting", playing: "Playing", over: "Over", failed: "Down" };
-const delays = [[0, "in time"], [0.5, "0.5 s late"], [2, "2 s late"], [10, "10 s late"]];
+const states = { starting: "Starting", playing: "Playing", over: "Over", failed: "Failed" };
+const delays = [[0, "no delay"], [0.5, "0.5 s late"], [2, "2 s late"], [10, "10 s late"]];
 const seats = [];
 let send = () => {};
 
-// A frame is replaced, never led elsewhere: that would fill the browser's history.
+// Replace a frame instead of changing its address, which would fill the browser's history.
 function showFrame(holder, url, title, looking) {
   if (holder.dataset.url !== (url || "")) {
     holder.dataset.url = url || "";
@@ -29,10 +29,10 @@ function makeSeat(slot) {
   const seat = {
     name: make("h2"),
     swap: make("button", { type: "button" }),
-    who: make("select", { "aria-label": `Who sits in seat ${slot}` }),
+    who: make("select", { "aria-label": `Player in seat ${slot}` }),
     mute: make("input", { type: "checkbox" }),
-    late: make("select", { "aria-label": `How late what seat ${slot} says arrives` }),
-    drop: make("button", { type: "button", title: "Cut the connection, as a network would" }, "Drop"),
+    late: make("select", { "aria-label": `Delay of messages from seat ${slot}` }),
+    drop: make("button", { type: "button", title: "Cut the connection, as a network failure would" }, "Drop"),
     says: make("span", { class: "says" }),
   };
   seat.node = make("section", { "aria-label": `Seat ${slot}`, "data-seat": String(slot) },
@@ -80,7 +80,7 @@ function showState(state) {
     el("what").textContent = state.problem.text;
     el("detail").textContent = state.problem.detail;
   }
-  // While the next game starts, the last one stays in sight.
+  // Keep the last game visible while the next one starts.
   if (state.status === "starting") return;
   showFrame(el("viewer"), state.viewer, "Spectators", false);
   for (const seat of seats.splice(state.seats.length)) seat.node.remove();
@@ -104,7 +104,7 @@ const url = new URL("socket", location.href);
 url.protocol = "ws:";
 let stale = false;
 send = talk(url, (message) => {
-  // A new connection is told the whole log again; until there is one, the old lines stay.
+  // A new connection receives the whole log again; keep the old lines until then.
   if (stale) el("log").replaceChildren();
   stale = false;
   if (message.type === "state") showState(message);

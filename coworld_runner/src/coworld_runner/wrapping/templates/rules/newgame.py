@@ -12,7 +12,7 @@ class NewGame(OpenSpiel):
     """
 
     class Config(OpenSpielConfig):
-        """What may differ from episode to episode: the parameters that OpenSpiel has for the game."""
+        """Settings that may differ between episodes: the game's parameters in OpenSpiel."""
 
         game: str = Field(
             default="kuhn_poker",

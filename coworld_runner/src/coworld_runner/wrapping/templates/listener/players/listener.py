@@ -1,14 +1,14 @@
-"""Says moves that the game gives as examples, and never again one that it has refused."""
+"""Plays the moves that the game gives as examples, and does not repeat refused ones."""
 
 import re
 from typing import Any
 
 MOVE = re.compile(r"\[(?!GAME\]|Player )[^\[\]\n]{1,60}\]")
-"""What stands in brackets and is not the name of who speaks."""
+"""Text in brackets that is not a speaker's name."""
 
 
 class Player:
-    """Remembers what it has said, and what came of it."""
+    """Remembers its last answer, and the ones that were refused."""
 
     def __init__(self) -> None:
         self.refused: set[str] = set()

@@ -1,10 +1,10 @@
-"""Says any move that the game gives as an example: the first opponent."""
+"""Plays any move that the game gives as an example: the first opponent."""
 
 import re
 from typing import Any
 
 MOVE = re.compile(r"\[(?!GAME\]|Player )[^\[\]\n]{1,60}\]")
-"""What stands in brackets and is not the name of who speaks."""
+"""Text in brackets that is not a speaker's name."""
 
 
 def act(observation: Any, legal: Any, rng: Any) -> Any:

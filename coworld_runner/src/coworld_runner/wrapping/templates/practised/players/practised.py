@@ -1,4 +1,4 @@
-"""Plays against itself before its first answer, and then does what has paid."""
+"""Practises against itself before its first answer, then plays the moves that scored best."""
 
 import random
 from typing import Any
@@ -10,5 +10,5 @@ PLAYER = Practised(load_rules("newgame:NewGame"))
 
 
 def act(observation: Any, legal: Any, rng: random.Random) -> Any:
-    """Return the move that has done best."""
+    """Return the move that scored best in practice."""
     return PLAYER.act(observation, legal, rng)

@@ -1,4 +1,4 @@
-"""Plays every move out at random a few times, and makes the one that ends best."""
+"""Plays every move out at random a few times, and makes the one with the best results."""
 
 import random
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from coworld_runner.wrapping.openspiel import play_on
 
 PLAYOUTS = 60
-"""Games that are played out for one answer, and at least one for each move."""
+"""Games to play out for one answer; at least one for each move."""
 
 
 def act(observation: Any, legal: Any, rng: random.Random) -> Any:
-    """Return the move that has done best."""
+    """Return the move with the best results."""
     game, history = observation["game"], observation["history"]
     each = max(1, PLAYOUTS // len(legal))
     totals = [sum(play_on(game, history, move, rng) for _ in range(each)) for move in legal]
