@@ -199,7 +199,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         package = await game_of(read_settings(directory), directory)
         secrets = await player_secrets(options, out)
         async with opened_backend(options, package, running) as backend:
-            running.to_go_on = "The same command goes on from there."
+            running.to_go_on = "Run the same command again to resume."
             if backend.capabilities.network_isolation:
                 tell_network(options, secrets, out)
             with show_progress(running, package.manifest.game.name) as progress:
