@@ -31,7 +31,7 @@ _COMMANDS: CommandTable = {
     },
     "Make": {
         "init": ("starting", "Start a new game, or a new player."),
-        "wrap": ("starting", "Make a package of an OpenSpiel or PettingZoo game."),
+        "wrap": ("starting", "Make a package of a game of OpenSpiel, PettingZoo or TextArena."),
         "dev": ("writing", "Work on a game while it plays in the browser."),
         "serve": ("writing", "Serve rules as a game, for people and players on this machine."),
         "sit": ("writing", "Let a player take a seat in a game that runs anywhere."),
@@ -62,7 +62,7 @@ _COMMANDS: CommandTable = {
         "images": ("coworlds", "List container images, or show one."),
         "upload-coworld": ("uploads", "Certify and upload a Coworld, or a change to one."),
         "patch-commissioner": ("uploads", "Give a Coworld another commissioner."),
-        "secret": ("coworlds", "Keep, list and delete the secrets of a Coworld."),
+        "secret": ("coworlds", "Store, list and delete the secrets of a Coworld."),
         "hosted-game": ("coworlds", "Play a Coworld on the platform, with people."),
     },
     "Compete": {
