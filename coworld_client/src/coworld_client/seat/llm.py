@@ -85,7 +85,7 @@ class LlmPlayer:
         """The model's action, or the default action if none of its answers can be used.
 
         Raises:
-            SeatError: The API refuses the request, or cannot be reached for the first answer.
+            SeatError: The API refuses the request, or cannot be reached and has never answered.
         """
         began, legal = time.monotonic(), asked.get("legal")
         tries: list[dict[str, Any]] = []
