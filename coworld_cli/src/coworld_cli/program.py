@@ -19,7 +19,7 @@ class CommandLine(click.Group):
     """The group of all commands of a program; its name is the program's."""
 
     one_line: ClassVar[str] = "--jsonl"
-    """The flag that makes an error one line of JSON; ``--json``, if that is another flag, makes it indented JSON."""
+    """The flag with which an error is one line of JSON. With ``--json``, unless that is this flag, it is indented."""
 
     def main(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,

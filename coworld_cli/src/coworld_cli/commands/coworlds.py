@@ -115,8 +115,8 @@ async def wait_smoke(api: CoworldClient, coworld: str, seconds: float, running: 
 def next_version(out: Output, connection: Connection, name: str) -> int:
     """Print the version that comes next.
 
-    It comes after the highest version of the Coworld on the platform: the last number is increased by one. A name that
-    the platform does not know is an error.
+    It is the highest version of the Coworld on the platform with its last number increased by one. A name that the
+    platform does not know is an error.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:

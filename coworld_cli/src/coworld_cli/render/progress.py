@@ -221,7 +221,7 @@ class Progress:
                 episode.phase = phase
                 if phase == "play":
                     for seat in episode.seats:
-                        # a seat with no unit by now is played by a person
+                        # a seat that has no unit by now is played by a person
                         seat.state = "a person" if seat.state == "waiting" else seat.state
             case ImageProgressed(image=image, status=status, done=done, total=total):
                 if not _is_chatter(status):
