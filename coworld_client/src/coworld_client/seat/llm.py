@@ -28,7 +28,7 @@ MOST_TRIES: Final = 3
 """How often the model is asked for one decision before the default action is played."""
 
 MOST_SECONDS: Final = 60.0
-"""Limit for one decision; in games with a clock also at most 90 % of the time left."""
+"""Upper bound for one decision; the limit is 90 % of the time left, or of this in a game without a clock."""
 
 _SYSTEM: Final = "You play one seat of a game. Choose well, and answer with an action alone."
 
