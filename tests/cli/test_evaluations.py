@@ -57,7 +57,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Generator[Interrupt
 def test_ctrl_c_keeps_what_was_played(interrupted: Interrupted) -> None:
     out, done = interrupted.out, interrupted.done
     assert done.status == 130
-    assert f"What was done so far is in {out}.\n  hint: The same command goes on from there.\n" in done.stderr
+    assert f"What was done so far is in {out}.\n  hint: Run the same command again to resume.\n" in done.stderr
     assert len(list(read_rows(out))) >= 2
     assert {"plan.json", "report.json", "report.md"} <= {path.name for path in out.iterdir()}
 

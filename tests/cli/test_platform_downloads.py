@@ -92,7 +92,7 @@ def test_interrupted_download_goes_on(start: Callable[..., Started], told: Platf
         gone.set()
     assert done.status == exitcodes.INTERRUPTED
     assert "What has arrived is kept." in done.stderr
-    assert "The same command goes on from there." in done.stderr
+    assert "Run the same command again to resume." in done.stderr
     assert not (tmp_path / "got.zip").exists()
     second = start("bundle", EREQ, "-o", "got.zip", "--json", env=env, cwd=tmp_path).end()
     assert second.status == 0, second.stderr

@@ -252,7 +252,7 @@ def test_odd_row_does_not_break_a_list(run: Run, told: Platform) -> None:
     assert result.exit_code == 0
     assert len(rows_of(result)) == 3
     assert "left out 1 row that cannot be read" in result.stderr
-    assert "not as the API has them" in result.stderr
+    assert "with unexpected values" in result.stderr
     listed = json.loads(run("leagues", "--json").stdout)
     assert listed[0]["created_at"] == "yesterday"
 

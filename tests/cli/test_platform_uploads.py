@@ -366,7 +366,7 @@ def test_leagues_are_asked_for(run: Run, told: Platform) -> None:
     told.on("GET", "/v2/coworld-league-seeds", [row])
     words = ["--set", "rounds=3", "--set", "name=Open", "--set", 'rules={"a": [1]}', "-t", "default"]
     result = run("league", "create", "arena", *words)
-    assert "not there yet" in result.stdout
+    assert "not created yet" in result.stdout
     assert told.asked[0].json["overrides"] == {"rounds": 3, "name": "Open", "rules": {"a": [1]}}
     assert "arena" in run("league", "list").stdout
     told.on("POST", "/v2/coworld-league-seeds", Answer({"detail": "For the team only."}, 403))

@@ -173,7 +173,7 @@ async def test_running_units_and_evidence_are_kept_for_an_interruption() -> None
     with running.on_hurry(lambda: hurried.append(1)):
         progress(UnitExited(unit="game", run_id="r", exit=OVER))
         running.receive("SIGTERM")
-    assert lines[1] == "Killing 2 players. Again: leave at once."
+    assert lines[1] == "Killing 2 players. Again: exit at once."
     assert hurried == [1]
     words = running.last_words()
     assert str(words) == "Interrupted. What was done so far is in /tmp/out."

@@ -32,9 +32,9 @@ def runs() -> set[str]:
     ("number", "said"),
     [
         (signal.SIGINT, "Interrupted: stopping "),
-        (signal.SIGTERM, "Told to end (SIGTERM): stopping "),
-        (signal.SIGHUP, "Left alone by its terminal (SIGHUP): stopping "),
-        (signal.SIGQUIT, "Told to end (SIGQUIT): stopping "),
+        (signal.SIGTERM, "Asked to stop (SIGTERM): stopping "),
+        (signal.SIGHUP, "Terminal closed (SIGHUP): stopping "),
+        (signal.SIGQUIT, "Asked to stop (SIGQUIT): stopping "),
     ],
 )
 def test_the_first_signal_stops_everything(
@@ -96,7 +96,7 @@ def test_the_second_signal_kills_what_will_not_end(world: World, start: Start, t
     done = run.end()
     assert done.status == 130
     assert "Killing the game" in done.stderr
-    assert "Again: leave at once.\n" in done.stderr
+    assert "Again: exit at once.\n" in done.stderr
     exit_of_game = json.loads((tmp_path / "out" / "episode.json").read_text())["game"]["exit"]
     assert exit_of_game["reason"] == "stopped"
     assert runs() == set()
@@ -112,7 +112,7 @@ def test_a_signal_before_anything_was_started(start: Start, tmp_path: Path) -> N
             run.send(signal.SIGUSR1)
             done = run.end()
     assert done.status == 130
-    told = "Told to end (SIGUSR1)"
+    told = "Asked to stop (SIGUSR1)"
     assert done.stderr == f"{told}: ending.\n{told}. Nothing was written.\n"
     assert not (tmp_path / "out").exists()
 
@@ -187,9 +187,9 @@ def test_the_third_signal_leaves_at_once_and_says_how_to_tidy_up(capfd: pytest.C
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
     assert capfd.readouterr().err == (
         "Interrupted: ending.\n"
-        "Killing what is left. Again: leave at once.\n"
+        "Killing what is left. Again: exit at once.\n"
         "restored\n"
-        "Left at once. `coworld clean` lists what may still run, `coworld clean --yes` removes it.\n"
+        "Exited. `coworld clean` lists what may still run, `coworld clean --yes` removes it.\n"
     )
 
 

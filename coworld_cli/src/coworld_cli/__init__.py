@@ -1,7 +1,7 @@
-"""The ``coworld`` command: ``main`` (the table of commands), ``options`` (each said once), ``commands``, ``render``.
+"""The ``coworld`` command: ``main`` (the table of commands), ``options`` (shared ones), ``commands``, ``render``.
 
-No rule of the domain lives here: a command parses, calls one function of ``coworld_runner``, ``coworld_client`` or
-``coworld_core``, and shows what comes back: to a person, or with ``--json`` to a program.
+There is no domain logic here: a command parses its arguments, calls one function of ``coworld_runner``,
+``coworld_client`` or ``coworld_core``, and shows the result as text, or as JSON with ``--json``.
 """
 
 __all__: list[str] = []

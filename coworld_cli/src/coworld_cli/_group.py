@@ -51,7 +51,7 @@ _INSTEAD: Mapping[str, str] = {
     "retry-certification": "`coworld certify` repeats it on this machine, `coworld upload-coworld` uploads again.",
     "reporters": "`coworld list` shows Coworlds; reporters of a platform are not listed.",
 }
-"""Commands of the published package that are not here, and what does their work."""
+"""Commands of the published package that do not exist here, and what to use instead."""
 
 
 class NounGroup(click.Group):
@@ -88,15 +88,15 @@ class NounGroup(click.Group):
 
 
 class LazyGroup(CommandLine, NounGroup):
-    """A group that has its commands' names and short help in a table.
+    """A group that has the names and short help of its commands in a table.
 
-    Each is a command of the group ``commands`` of its module.
+    Each command is imported from the group ``commands`` of its module.
 
     Args:
         table: The commands, by section.
         package: The package of their modules.
         platform: The sections that are useful only with a platform.
-        attrs: What ``click.Group`` takes.
+        attrs: Arguments of ``click.Group``.
     """
 
     def __init__(self, *, table: CommandTable, package: str, platform: Sequence[str] = (), **attrs: Any) -> None:
@@ -122,7 +122,7 @@ class LazyGroup(CommandLine, NounGroup):
         return [*super().get_params(ctx), everything]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by section; platform sections show names only, unless all help is asked for."""
+        """Write the commands by section; platform sections show only names, except with ``--help-all``."""
         more: list[tuple[str, str]] = []
         for title, section in self._table.items():
             if title in self._platform and not shows_all(ctx):

@@ -28,9 +28,9 @@ def report(error: BaseException, *, json: bool, lines: bool = False) -> int:
     With ``COWORLD_DEBUG=1`` the traceback goes to standard error as well.
 
     Args:
-        error: What ended the command.
-        json: Whether it is written as an object to standard output.
-        lines: Whether it is written there as one line.
+        error: The exception that ended the command.
+        json: Whether to write it to standard output as a JSON object.
+        lines: Whether to write it to standard output as one line of JSON.
     """
     error = _single(error)
     status, data = _described(error)
@@ -46,7 +46,7 @@ def report(error: BaseException, *, json: bool, lines: bool = False) -> int:
 
 
 def _single(error: BaseException) -> BaseException:
-    """The one error of a group; a group of several stays."""
+    """Unwrap the only error of a group; a group of several errors stays as it is."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)
@@ -83,7 +83,7 @@ def _internal(error: BaseException) -> dict[str, Any]:
     return _data(
         "internal",
         f"Internal error: {what}" + (f" ({place})" if place else ""),
-        "This is a mistake of coworld's own. Run it again with COWORLD_DEBUG=1 for the traceback, and report that "
+        "This is a bug in coworld. Run the command again with COWORLD_DEBUG=1 for the traceback, and report that "
         "with the output of `coworld version`.",
         {"type": type(error).__name__, "place": place},
     )

@@ -53,7 +53,7 @@ def _read_line(path: Path, *, what: str) -> str:
     """Read the single word that a file or standard input contains, such as a token or a code.
 
     Raises:
-        UsageError: There is none, or more than that. The message does not repeat it.
+        UsageError: There is no word, or more than one. The message does not quote the content.
     """
     words = read_bytes(path, limit=1 << 20).decode("utf-8-sig", "replace").split()
     name = "standard input" if path == _STDIN else shown_path(path)
@@ -70,7 +70,7 @@ def read_secret(file: Path | None, *, what: str) -> str:
     """Read a token or a code from a file, standard input, or a hidden prompt.
 
     Raises:
-        UsageError: There is none, or more than that.
+        UsageError: The input is empty or has more than one word.
     """
     if file is None and sys.stdin.isatty():
         import click
@@ -83,7 +83,7 @@ def json_object(text: str | bytes, *, what: str) -> dict[str, Any]:
     """Parse a JSON object.
 
     Raises:
-        UsageError: It is not JSON, or not an object; the message says where the error is.
+        UsageError: The text is not JSON, or not an object; for a syntax error the message gives line and column.
     """
     try:
         value: object = json.loads(text)
@@ -106,7 +106,7 @@ def read_object(given: str, *, what: str) -> dict[str, Any]:
         what: The option.
 
     Raises:
-        UsageError: It is neither, or not an object.
+        UsageError: The value is neither, or the JSON is not an object.
     """
     text = given.strip()
     if not text.startswith(("{", "[")):
@@ -115,7 +115,7 @@ def read_object(given: str, *, what: str) -> dict[str, Any]:
 
 
 def json_values(pairs: Mapping[str, str]) -> dict[str, Any]:
-    """Parse the values that are JSON; keep all others as text."""
+    """Parse the values that are JSON; keep the others as text."""
 
     def value(text: str) -> Any:
         try:
@@ -138,16 +138,16 @@ def secret_files(files: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def target_file(given: Path | None, default: str, *, overwrite: bool) -> Path:
-    """The file to write, absolute.
+    """The absolute path of the file to write.
 
     Args:
-        given: As named by the caller.
-        default: The name in the current directory if none was given.
-        overwrite: Whether it may exist.
+        given: The path that the user gave.
+        default: The name of the file in the current directory if no path was given.
+        overwrite: Whether the file may exist.
 
     Raises:
-        UsageError: The default cannot be a file's name.
-        WorkspaceError: It is a directory, or exists and must not.
+        UsageError: The default cannot be a file name.
+        WorkspaceError: The path is a directory, or a file that exists although it may not.
     """
     if given is None and (problem := id_problem(default)) is not None:
         raise UsageError(f"{default!r} {problem}, so it names no file.", code="bad_id", hint="Name one with --output.")

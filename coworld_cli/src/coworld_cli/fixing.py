@@ -20,12 +20,12 @@ __all__ = ["fix_manifest", "yes_option"]
 
 
 def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--yes`` of a command with ``--fix``."""
+    """Add ``--yes`` to a command that has ``--fix``."""
     return click.option("--yes", "-y", is_flag=True, help="With --fix: write without asking.")(function)
 
 
 def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
-    """Fix the issues of a manifest that have one right answer and lose nothing; list the rest.
+    """Fix the issues of a manifest that have exactly one right fix, without losing anything; list the rest.
 
     Args:
         out: Where to write.
@@ -59,13 +59,13 @@ def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
         }
     )
     if write:
-        out.say(f"{name} is written, with {plural(len(fixed.done), 'thing')} put right.")
+        out.say(f"{name} is written, with {plural(len(fixed.done), 'issue')} fixed.")
     elif changed:
         out.say(f"Nothing is written. To write it: {command_line('validate', name, '--fix', '--yes')}")
     else:
-        out.say(f"There is nothing in {name} that has one right answer.")
+        out.say(f"There is nothing in {name} that can be fixed automatically.")
     if fixed.left.issues:
-        out.say("What is left needs its author:" if not fixed.left.ok else "Remarks:")
+        out.say("Left for you to fix:" if not fixed.left.ok else "Remarks:")
         out.say(render_report(fixed.left))
     return exitcodes.OK if fixed.left.ok and (write or not changed) else exitcodes.ANSWER_IS_NO
 

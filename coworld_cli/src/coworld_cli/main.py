@@ -31,10 +31,10 @@ _COMMANDS: CommandTable = {
     },
     "Make": {
         "init": ("starting", "Start a new game, or a new player."),
-        "wrap": ("starting", "Make a package of a game of OpenSpiel."),
+        "wrap": ("starting", "Make a package of a game of OpenSpiel, PettingZoo or TextArena."),
         "dev": ("writing", "Work on a game while it plays in the browser."),
         "serve": ("writing", "Serve rules as a game, for people and players on this machine."),
-        "sit": ("writing", "Let a player play from a seat of a game that runs anywhere."),
+        "sit": ("writing", "Let a player take a seat in a game that runs anywhere."),
         "build": ("packages", "Build a Coworld's images and write its manifest."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),
         "certify": ("packages", "Check in ten steps that a Coworld follows the runtime contract."),
@@ -62,7 +62,7 @@ _COMMANDS: CommandTable = {
         "images": ("coworlds", "List container images, or show one."),
         "upload-coworld": ("uploads", "Certify and upload a Coworld, or a change to one."),
         "patch-commissioner": ("uploads", "Give a Coworld another commissioner."),
-        "secret": ("coworlds", "Keep, list and delete the secrets of a Coworld."),
+        "secret": ("coworlds", "Store, list and delete the secrets of a Coworld."),
         "hosted-game": ("coworlds", "Play a Coworld on the platform, with people."),
     },
     "Compete": {
@@ -127,6 +127,6 @@ def main(args: list[str] | None = None) -> int:
     if args is None:
         import gc
 
-        # what is loaded ends with the process; to look through all of it for cycles first takes a tenth of a second
+        # skips the interpreter's last search for reference cycles, which would take a tenth of a second
         gc.freeze()
     return status

@@ -50,9 +50,9 @@ def _manifest(coworld: str) -> anyio.Path:
 
 
 async def find_package(options: PackageOptions, running: Running) -> Package:
-    """Resolve the package of a command, build it where that was asked for, and report the issues of its manifest.
+    """Resolve the package of a command, build it with ``--build``, and report the issues of its manifest.
 
-    A Coworld that is named by its id is downloaded unless it was before.
+    A Coworld that is named by its id is downloaded, unless it was downloaded before.
     """
     out = running.out
     named = coworld_id(options.manifest)
@@ -99,11 +99,11 @@ def tell_players(
     """Say in which environment the user's own players run, and whether players reach the services that they call.
 
     Args:
-        options: What was asked for.
+        options: The options of the command.
         players: The user's own players.
         secrets: The secrets of every player.
-        package: What is played.
-        backend: Where.
+        package: The package that is played.
+        backend: The backend that it is played on.
         out: Where to narrate.
     """
     own = [player for player in players if player is not None]
@@ -128,7 +128,7 @@ def tell_network(options: PlayOptions, secrets: Mapping[str, str], out: Output) 
     elif options.network == "open":
         if options.use_bedrock:
             out.note(
-                "Players reach the internet and each other: they are to call Bedrock. "
+                "Players reach the internet and each other, because they call Bedrock. "
                 f"--player-https {where} lets them reach that alone."
             )
     elif called.unlisted:
@@ -168,7 +168,7 @@ async def player_secrets(options: PlayOptions, out: Output) -> Mapping[str, str]
 
 
 def read_secrets(items: Sequence[str], files: Sequence[Path], out: Output) -> SecretEnv:
-    """Read the given secrets, and warn if their values were visible."""
+    """Read the given secrets, and warn of values that were given on the command line."""
     secrets = read_secret_env(items, files=files, environment=os.environ)
     if secrets.exposed:
         out.warn(
@@ -182,10 +182,10 @@ async def unit_status(ended: Exit | None, unit: Unit, out: Output, *, doing: str
     """The exit status for a game that was open for viewing; shows the end of its log if it failed.
 
     Args:
-        ended: How it ended; None: the user ended it.
+        ended: How the game ended; None: the user ended it.
         unit: The game.
         out: Where to narrate.
-        doing: What the game was doing.
+        doing: What the game was doing, as a verb with its object.
     """
     if ended is None or ended.ok or ended.was_told:
         return exitcodes.OK

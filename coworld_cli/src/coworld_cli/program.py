@@ -1,4 +1,4 @@
-"""A whole program: its streams, its errors and its exit status, whatever happens to any of them."""
+"""The frame of a program: standard streams, the reporting of errors, and the exit status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CommandLine(click.Group):
     """The group of all commands of a program; its name is the program's."""
 
     one_line: ClassVar[str] = "--jsonl"
-    """The flag with which an error is one line of JSON; with any other ``--json`` it is indented."""
+    """The flag with which an error is one line of JSON. With ``--json``, unless that is this flag, it is indented."""
 
     def main(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -29,12 +29,12 @@ class CommandLine(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run and exit the process with the exit status (``click.testing`` calls this)."""
-        del prog_name, complete_var, standalone_mode, extra  # one way to run, whoever calls
+        """Run a command line and exit with its status (``click.testing`` calls this)."""
+        del prog_name, complete_var, standalone_mode, extra  # there is one way to run, whoever calls
         sys.exit(self.run(args))
 
     def run(self, args: Sequence[str] | None = None) -> int:
-        """Run a command line and return its exit status; no error gets past this."""
+        """Run a command line and return its exit status; every error is reported here."""
         argv = list(sys.argv[1:] if args is None else args)
         _open_closed_streams()
         _tame(sys.stdout)
@@ -43,11 +43,11 @@ class CommandLine(click.Group):
             status = super().main(argv, prog_name=self.name, standalone_mode=False, color=colour())
             sys.stdout.flush()
         except SystemExit as leave:
-            # click leaves like this after shell completion
+            # click exits this way after shell completion
             return leave.code if isinstance(leave.code, int) else exitcodes.INTERNAL
         except BrokenPipeError:
             return _reader_gone()
-        except BaseException as error:  # noqa: BLE001 (the last place there is: it is reported, and decides the status)
+        except BaseException as error:  # noqa: BLE001 (the outermost handler reports every error)
             from .failures import report
 
             try:
@@ -63,7 +63,7 @@ def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
 
 
 def _reader_gone() -> int:
-    """Exit quietly when the reader of our output has gone (``coworld schema manifest | head``)."""
+    """Silence standard output when its reader has gone (``coworld schema manifest | head``); the exit status."""
     # the interpreter flushes once more at exit, and would complain
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exitcodes.ANSWER_IS_NO
@@ -72,7 +72,7 @@ def _reader_gone() -> int:
 def _open_closed_streams() -> None:
     """Replace standard streams that the parent process has closed (``coworld version >&-``).
 
-    Otherwise the next file or socket that is opened gets their descriptor, and their output.
+    Otherwise the next file or socket that is opened would get a stream's descriptor, and its output.
     """
     if sys.stdin is None:
         sys.stdin = os.fdopen(_at(0, os.open(os.devnull, os.O_RDONLY)), encoding="utf-8")

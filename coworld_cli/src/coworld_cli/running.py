@@ -31,12 +31,12 @@ _T = TypeVar("_T")
 
 _NAMES = {
     "SIGINT": "Interrupted",
-    "SIGHUP": "Left alone by its terminal (SIGHUP)",
-    **{name: f"Told to end ({name})" for name in ("SIGTERM", "SIGQUIT", "SIGUSR1", "SIGUSR2")},
+    "SIGHUP": "Terminal closed (SIGHUP)",
+    **{name: f"Asked to stop ({name})" for name in ("SIGTERM", "SIGQUIT", "SIGUSR1", "SIGUSR2")},
 }
 _UNLESS_IGNORED = ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""Signals that are left ignored if they were: ``nohup`` ignores SIGHUP, and shells ignore SIGQUIT for background jobs.
-Batch systems send SIGUSR1 and SIGUSR2 before they kill."""
+"""Signals that stay ignored if the parent ignored them: ``nohup`` ignores SIGHUP, and shells ignore SIGQUIT for
+background jobs. Batch systems send SIGUSR1 and SIGUSR2 before they kill."""
 
 
 class Interrupted(Exception):
@@ -44,8 +44,8 @@ class Interrupted(Exception):
 
     Args:
         message: How the command was ended, and where its results so far are.
-        hint: How to go on from there.
-        context: Identifiers for a program.
+        hint: How to resume.
+        context: Details for programs that read the error.
     """
 
     def __init__(self, message: str, *, hint: str | None = None, context: dict[str, object] | None = None) -> None:
@@ -60,7 +60,7 @@ class Running:
 
     Args:
         out: Where to narrate.
-        tasks: A task group that outlives the work, for a display's clock; cancelled when the work has ended.
+        tasks: A task group for background tasks, such as redrawing a display; cancelled when the work has ended.
         scope: The scope of the work.
     """
 
@@ -73,20 +73,20 @@ class Running:
         self._hurry: list[Callable[[], object]] = []
         self._restore: list[Callable[[], object]] = []
         self.units: dict[str, str] = {}
-        """What runs now, by run and name of the unit: game, player, replay, ..."""
+        """The kind of each running unit (game, player, replay, ...), by ``RUN_ID/UNIT``."""
         self.evidence: str | None = None
-        """The directory with the results so far, for the last words."""
+        """The directory with the results so far, for ``last_words``."""
         self.context: dict[str, object] = {}
-        """Identifiers for a program, for the last words."""
+        """Details for programs, for ``last_words``."""
         self.so_far: str | None = None
-        """A sentence about the results so far, for the last words, in place of ``evidence``."""
+        """A sentence about the results so far, for ``last_words``, in place of ``evidence``."""
         self.to_go_on: str | None = None
-        """How to resume after an interruption, for the last words."""
+        """How to resume after an interruption, for ``last_words``."""
 
     def resumable(self) -> None:
-        """Have Ctrl-C say that an interrupted download resumes."""
+        """Make the message after Ctrl-C say that an interrupted download can be resumed."""
         self.so_far = "What has arrived is kept."
-        self.to_go_on = "The same command goes on from there."
+        self.to_go_on = "Run the same command again to resume."
 
     @property
     def interrupted(self) -> bool:
@@ -95,7 +95,7 @@ class Running:
 
     @contextmanager
     def on_hurry(self, hurry: Callable[[], object]) -> Generator[None]:
-        """Call something at the second signal, as long as the context is open."""
+        """Call a function at the second signal while the context is open."""
         self._hurry.append(hurry)
         try:
             yield
@@ -104,7 +104,7 @@ class Running:
 
     @contextmanager
     def on_abandon(self, restore: Callable[[], object]) -> Generator[None]:
-        """Call something before the process exits at once, such as restoring the terminal's cursor."""
+        """Call a function, for example to restore the terminal's cursor, before the third signal ends the process."""
         self._restore.append(restore)
         try:
             yield
@@ -112,13 +112,13 @@ class Running:
             self._restore.remove(restore)
 
     async def until_interrupted(self, wait: Callable[[], Awaitable[_T]]) -> _T | None:
-        """Wait for something, or for the first signal, which is a normal way to end here.
+        """Wait for a function to return, or for the first signal, which is then a normal way to end.
 
         Args:
-            wait: Waits for it.
+            wait: The function.
 
         Returns:
-            The result; None when the signal came first.
+            Its result; None if the signal came first.
         """
         import anyio
 
@@ -149,13 +149,13 @@ class Running:
                 self.out.note(f"{_NAMES.get(name, name)}: {what}.{again}")
                 self.scope.cancel()
         elif count == 2:
-            self.out.note(f"Killing {self._what()}. Again: leave at once.")
+            self.out.note(f"Killing {self._what()}. Again: exit at once.")
             for hurry in self._hurry:
                 hurry()
         else:
             for restore in self._restore:
                 restore()
-            echo("Left at once. `coworld clean` lists what may still run, `coworld clean --yes` removes it.", err=True)
+            echo("Exited. `coworld clean` lists what may still run, `coworld clean --yes` removes it.", err=True)
             os._exit(exitcodes.INTERRUPTED)
 
     def _what(self) -> str:
@@ -166,7 +166,7 @@ class Running:
         return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts) or "what is left"
 
     def last_words(self) -> Interrupted:
-        """The error that says what happened."""
+        """The error that says which signal ended the command, where its results are and how to resume."""
         name = self._signals[0] if self._signals else "SIGINT"
         far = f"What was done so far is in {shown_path(self.evidence)}." if self.evidence else "Nothing was written."
         if self.so_far is not None:
@@ -184,7 +184,7 @@ def run_async(out: Output, body: Callable[[Running], Awaitable[_T]]) -> _T:
         body: The work.
 
     Raises:
-        Interrupted: A signal ended it.
+        Interrupted: A signal ended the work.
         CoworldError: Raised by the work, unwrapped from the exception groups of task groups.
     """
     import anyio
@@ -228,7 +228,7 @@ async def _watch_signals(running: Running, *, task_status: anyio.abc.TaskStatus[
 
 # --- with a client ------------------------------------------------------------------------------------------------
 
-_UNKNOWN = "Whether the server still did what it was asked is not known."
+_UNKNOWN = "The server may have carried out the request."
 """Shown when a command that changes something is interrupted."""
 
 
@@ -246,8 +246,8 @@ def run_api(
         out: Where to narrate.
         connection: Which server, and as whom.
         body: The work.
-        anonymous: Whether the work can be done without a login, if there is none.
-        changes: Whether it changes something on the server.
+        anonymous: Whether the work can be done without a login.
+        changes: Whether the work changes something on the server.
 
     Raises:
         NotLoggedIn: There is no token for the server.

@@ -85,7 +85,7 @@ async def _sign_in(server: str, out: Output, *, force: bool, browser: bool) -> i
 
 
 async def _keep(server: str, token: Token, out: Output) -> int:
-    """Save a token once the server has said whose it is."""
+    """Save a token once the server has confirmed whose it is."""
     from coworld_client import CoworldClient, CredentialStore
     from coworld_client.sign_in.login import adopt_token
 
@@ -157,8 +157,8 @@ def whoami(out: Output, connection: Connection) -> int:
 def set_token(out: Output, server: str, token: str | None, file: Path | None) -> int:
     """Save a token that you have.
 
-    The server is first asked whose it is. The token is read from standard input. TOKEN on the command line works too,
-    but process lists and the shell history show it.
+    The token is read from standard input, and the server must know it. TOKEN on the command line works too, but process
+    lists and the shell history show it.
     """
     if token is not None and file is not None:
         raise click.UsageError("Give the token once: TOKEN and --file exclude each other.")

@@ -39,7 +39,7 @@ def kubernetes() -> None:
 )
 @click.option("--job-id", metavar="ID", help="Used in names and labels; by default a new one.")
 @click.option("--namespace", metavar="NAME", help="Namespace to write into the Job.")
-@click.option("--service-account", metavar="NAME", default="coworld-worker", show_default=True, help="The worker's.")
+@click.option("--service-account", metavar="NAME", default="coworld-worker", show_default=True, help="Of the worker.")
 @click.option(
     "--deadline-seconds",
     type=click.IntRange(min=1),

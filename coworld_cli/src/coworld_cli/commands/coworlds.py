@@ -32,7 +32,7 @@ __all__ = ["commands", "wait_smoke"]
 commands = NounGroup()
 
 _BEGINS_WITHIN = 30.0
-"""A platform that plays a Coworld's first episodes creates one within this many seconds."""
+"""Seconds within which a platform that plays a Coworld's first episodes has created one."""
 
 
 @commands.command("list")
@@ -93,9 +93,9 @@ def status(
 
 
 async def wait_smoke(api: CoworldClient, coworld: str, seconds: float, running: Running) -> CoworldStatus:
-    """Wait until the platform's own episodes have ended, reporting changes; give up on those that never begin."""
+    """Wait until the platform's own episodes have ended, and report changes; give up if none is created."""
     running.so_far = f"The Coworld is on the platform as {coworld}."
-    running.to_go_on = f"`coworld status {coworld} --wait-hosted-smoke` waits on."
+    running.to_go_on = f"`coworld status {coworld} --wait-hosted-smoke` continues to wait."
     said = ""
 
     def tell(status: CoworldStatus) -> None:
@@ -115,8 +115,8 @@ async def wait_smoke(api: CoworldClient, coworld: str, seconds: float, running: 
 def next_version(out: Output, connection: Connection, name: str) -> int:
     """Print the version that comes next.
 
-    It is the canonical version of the Coworld with its last number increased by one. A name that the platform does not
-    know is an error.
+    It is the highest version of the Coworld on the platform with its last number increased by one. A name that the
+    platform does not know is an error.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -205,7 +205,7 @@ def images(out: Output, connection: Connection, listing: Listing, image: str | N
 
 @commands.group("secret", cls=NounGroup)
 def secret() -> None:
-    """Keep, list and delete the secrets of a Coworld.
+    """Store, list and delete the secrets of a Coworld.
 
     A manifest refers to one as secret://coworld/NAME/SECRET in an environment. Nobody can read its value back.
     """

@@ -196,7 +196,7 @@ def episode_logs(
         kind: EvidenceKind = "artifact" if artifact else "log"
         if download_dir is not None or agent is None:
             seats = await api.episodes.agent_logs(row, mine=mine)
-            # where a server does not say, there may be one
+            # if the server does not say whether a file exists, try to fetch it
             there = [seat for seat in seats if (seat.has_artifact if artifact else seat.has_log) is not False]
             there = [seat for seat in there if agent in (None, seat.position)]
             if download_dir is None:
@@ -216,7 +216,7 @@ def episode_logs(
 
 
 def _print(out: Output, episode: str, agent: int | None, text: str) -> int:
-    """Write a log as it is to a pipe, and freed of what would steer the terminal to one."""
+    """Write a log: as it is to a pipe, without control sequences to a terminal."""
     out.answer({"episode_request_id": episode, "agent": agent, "log": text})
     if not out.json:
         shown = clean(text) if sys.stdout.isatty() else text
@@ -297,16 +297,16 @@ async def show_collected(
     prefix: str,
     answer: bool = True,
 ) -> int:
-    """Fetch logs and artifacts into a directory; say what was fetched, and what could not be.
+    """Fetch logs and artifacts into a directory, and report which were fetched and which could not be.
 
     Args:
         api: The client.
-        row: Whose.
-        wanted: What of whom: the kind, and the slot.
-        directory: Where to.
+        row: The episode.
+        wanted: The files: kind and slot of each.
+        directory: The directory to write to.
         running: The command.
-        prefix: What names of files begin with.
-        answer: Whether that is the command's result.
+        prefix: The beginning of file names.
+        answer: Whether the files are the command's result.
     """
     from coworld_client.transfers.collecting import collect_evidence, new_directory
 

@@ -79,9 +79,9 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
 
 
 async def _prepared(options: PlayOptions, running: Running, *, watched: bool = False) -> tuple[Package, EpisodePlan]:
-    """The package, and what is to be played of it; nothing is started.
+    """Resolve the package and plan the episode, without starting anything.
 
-    Where it is watched, it is by default the first variant: a fixture for certification is over before one looks.
+    With ``watched``, the default is the first variant: a certification fixture ends too soon to be watched.
     """
     from coworld_core.episode.request import load_request
     from coworld_core.errors import UsageError
@@ -115,7 +115,7 @@ async def _prepared(options: PlayOptions, running: Running, *, watched: bool = F
 
 
 def _request_path(players: tuple[str, ...]) -> Path | None:
-    """The episode request, when the first of the positional arguments is one: by its ending, or by how it begins."""
+    """The first positional argument, if it is an episode request: named ``*.json``, or beginning with ``{``."""
     from pathlib import Path
 
     if not players:
@@ -134,7 +134,7 @@ def _request_path(players: tuple[str, ...]) -> Path | None:
 
 
 async def play_episodes(options: PlayOptions, running: Running) -> int:
-    """Play one episode or several, and show what came of it."""
+    """Play one episode or several, and show the result."""
     from coworld_core.errors import UsageError
     from coworld_core.ids import new_run_id
     from coworld_runner.batch import run_batch
@@ -267,7 +267,7 @@ def _tell_players(options: PlayOptions, plan: EpisodePlan, package: Package, bac
 
 
 async def _show_again(package: Package, workspace: Path, backend: Backend, out: Output) -> None:
-    """Leave a page open that shows what was watched: the game's own has gone with the game."""
+    """Open a page with the replay, because the game's own page ended with the game."""
     from coworld_core.episode.artifacts import EpisodeLayout
     from coworld_core.errors import EpisodeError
     from coworld_runner.replay.alone import replay_page
@@ -280,7 +280,7 @@ async def _show_again(package: Package, workspace: Path, backend: Backend, out: 
         try:
             page = await replay_page(package, replay, backend=backend)
         except EpisodeError:
-            # the result names the command that shows it
+            # the result shows the command for the replay
             return
         await open_page(write_whole(workspace / "replay.html", page.html.encode()).as_uri(), out)
 

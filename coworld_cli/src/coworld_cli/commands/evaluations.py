@@ -1,4 +1,4 @@
-"""Players measured: alone, against each other, in mixtures, and by what they replace; and pages of it."""
+"""Commands that measure players: alone, against each other, in mixtures, by what they replace; and show the reports."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ commands = NounGroup()
 
 _BETTER = "better"
 _ELSEWHERE = ("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes")
-"""Options of playing that measuring says otherwise, or has no use for."""
-_SEED = {"default": 0, "show_default": True, "help": "Base seed: every block has one of its own, made of it."}
+"""Options for playing that commands which measure declare differently, or do not need."""
+_SEED = {"default": 0, "show_default": True, "help": "Base seed, from which the seed of every block is derived."}
 _OUTPUT = {
-    "help": "Directory for the evidence: new, empty, or that of the same command, which goes on there. "
+    "help": "Directory for the evidence: new, empty, or that of the same command, which then resumes. "
     "Default: a fresh one under results/ beside the manifest."
 }
 _MEASURING = ("watch", "max_blocks", *(name for name in _ELSEWHERE if name != "episodes"))
-"""The same, where the number of episodes is said instead of blocks."""
-_EPISODES = {"default": 50, "help": "How many to play, at least: the last block is played whole."}
+"""The same, for commands that take a number of episodes instead of blocks."""
+_EPISODES = {"default": 50, "help": "Minimum number of episodes to play: the last block is played whole."}
 _game_option = click.option(
     "--game",
     "-m",
@@ -82,7 +82,7 @@ _markdown_option = click.option(
     section="What counts",
     type=click.FloatRange(min=0),
     metavar="X",
-    help="Differences of mean scores up to this are not worth having: stop when there is certainly no larger one.",
+    help="Differences of mean scores up to this do not matter: stop when there is certainly no larger one.",
 )
 @_markdown_option
 @output_options
@@ -92,8 +92,8 @@ def compare(
     """Find out whether one player is better than another.
 
     NEW and OLD are files or directories of yours, ids of bundled players, or images. They play in blocks, each on one
-    seed and in both orders; with more than two seats, in the same seat one after the other. It ends as soon as the
-    evidence decides: better, worse, no difference worth having (--margin), or not enough evidence.
+    seed and in both orders; with more than two seats, one after the other in the same seat. The comparison ends as soon
+    as the evidence decides: better, worse, no difference worth having (--margin), or not enough evidence.
 
     Exit status: 1 when NEW is worse or nothing could be measured, and with --require better whenever it is not better.
     """
@@ -124,7 +124,7 @@ def compare(
     type=click.Choice(RATINGS),
     cls=SectionOption,
     section="What counts",
-    help="How to rate; the same command with another rates what was played, and plays nothing.  "
+    help="Rating system; the same command with another one rates the episodes again, without playing.  "
     "[default: plackett-luce for games of more than two seats, otherwise bradley-terry]",
 )
 @takes("options", EvaluationOptions, without=_ELSEWHERE, seed=_SEED, output_dir=_OUTPUT)
@@ -143,8 +143,8 @@ def rank(
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
     or a directory of yours, the id of a bundled player, or an image.
 
-    They play a round robin of blocks: each a group of as many players as there are seats, on one seed, with everybody
-    in every seat. It ends when everybody is told apart, or after --max-blocks.
+    They play a round robin of blocks: each has a group of as many players as there are seats, on one seed, with every
+    player in every seat. It ends when all players can be told apart, or after --max-blocks.
     """
     from ..running import run_async
 
@@ -170,8 +170,8 @@ def rank(
     EvaluationOptions,
     without=("manifest", "players", "human", "admin", "resume", "watch", "max_blocks"),
     output_dir=_OUTPUT,
-    episodes={"help": "How many to play. From 2 on, each has a seed of its own, and you get means with intervals."},
-    seed={"help": "Put this seed into the game config; of several episodes, the one that theirs are made of."},
+    episodes={"help": "Number of episodes. With 2 or more, each has its own seed, and you get means with intervals."},
+    seed={"help": "Put this seed into the game config; with several episodes, derive their seeds from it."},
 )
 @_markdown_option
 @output_options
@@ -181,8 +181,8 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT is a file, a
     directory, the id of a bundled player, or an image.
 
-    One episode is shown as by run-episode. With -n 2 or more you get the mean score, how far scores spread, what each
-    seat is worth, faults and times.
+    A single episode is shown as run-episode shows it. With -n 2 or more you get the mean score, how far scores spread,
+    what each seat is worth, faults and times.
     """
     from ..running import run_async
     from .episodes import play_episodes
@@ -222,7 +222,7 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
     section="What to play",
     multiple=True,
     metavar="PLAYER[,proportion=X]",
-    help="Who plays, and its share of the seats beside that of the others; repeatable.  [default proportion: 1]",
+    help="A player, and its share of the seats relative to the others; repeatable.  [default proportion: 1]",
 )
 @takes("options", EvaluationOptions, without=_MEASURING, seed=_SEED, output_dir=_OUTPUT, episodes=_EPISODES)
 @_markdown_option
@@ -233,8 +233,8 @@ def run(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str,
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file,
     a directory, the id of a bundled player, or an image.
 
-    The seats are shared in proportion. Each block is one seed and a full rotation, so everybody sits equally often in
-    every seat. You get means by player, by seat and by pair.
+    The seats are shared in proportion. Each block is one seed and a full rotation, so every player has every seat
+    equally often. You get means by player, by seat and by pair.
     """
     from ..running import run_async
 
@@ -263,7 +263,7 @@ def run(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str,
     section="What to play",
     multiple=True,
     metavar="PLAYER",
-    help="Whom BOT replaces; repeatable.",
+    help="A player that BOT replaces; repeatable.",
 )
 @click.option(
     "--team",
@@ -277,7 +277,7 @@ def run(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str,
     type=click.Choice(["shapley"]),
     cls=SectionOption,
     section="What counts",
-    help="Say also what BOT and each of the pool add to the mean of the whole table, and which two do so together.",
+    help="Also measure what BOT, each player of the pool, and each pair of them add to the mean of the whole table.",
 )
 @takes("options", EvaluationOptions, without=_MEASURING, seed=_SEED, output_dir=_OUTPUT, episodes=_EPISODES)
 @_markdown_option
@@ -297,8 +297,8 @@ def pickup(
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT and PLAYER are
     files, directories, ids of bundled players, or images.
 
-    Each block is one seed, played with no seat of BOT, with one, and so on up to all; the other seats are the pool's.
-    The value is what BOT has in its seats less what the pool had there.
+    Each block is one seed, played with BOT in no seat, in one, and so on up to all; the pool has the other seats. The
+    value is BOT's score in its seats minus the pool's score there.
     """
     from ..running import run_async
 
@@ -377,9 +377,9 @@ def diagnose(
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT and PLAYER are
     files, directories, ids of bundled players, or images.
 
-    A battery over the game's variants. Each block is one seed: BOT with itself in every seat, in the first two blocks
-    twice, and then in one seat among the game's own players, in turn with --baseline and --strong. You get faults,
-    turns that it let pass, times, what seats and seeds do to it, and what to look at first.
+    BOT plays a battery over the game's variants. Each block is one seed: BOT with itself in every seat, in the first
+    two blocks twice, and then in one seat among the game's own players, in turn with --baseline and --strong. You get
+    faults, turns that BOT let pass, times, the effects of seats and seeds, and what to look at first.
     """
     from ..running import run_async
 
@@ -401,14 +401,14 @@ def diagnose(
 
 @commands.command("report")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=DIRECTORY)
-@click.option("--html", type=FILE, metavar="FILE", help="Write a page instead: one file, which loads nothing.")
+@click.option("--html", type=FILE, metavar="FILE", help="Write a page instead: one self-contained file.")
 @overwrite_option
 @click.option("--markdown", is_flag=True, help="Write Markdown, for a pull request.")
 @output_options
 def report(out: Output, runs: tuple[Path, ...], html: Path | None, overwrite: bool, markdown: bool) -> int:
     """Show the results of any of these measurements.
 
-    RUN is a directory that compare, rank, scrimmage, run, pickup or diagnose wrote, ended or not.
+    RUN is a directory that compare, rank, scrimmage, run, pickup or diagnose wrote, even if it has not ended.
     """
     from coworld_core.evaluation.markdown import report_markdown
     from coworld_runner.evaluation import read_evaluation, report_page
@@ -450,7 +450,7 @@ def _refuse(given: Mapping[str, bool], why: str) -> None:
     """Refuse options that have no meaning here.
 
     Raises:
-        click.UsageError: One of them was given.
+        click.UsageError: One of the options was given.
     """
     for option, is_given in given.items():
         if is_given:
@@ -461,7 +461,7 @@ def _proportions(bots: Sequence[str]) -> dict[str, float]:
     """Players and their shares of the seats.
 
     Raises:
-        click.UsageError: None is named, one cannot be read, or one is named twice.
+        click.UsageError: No player is named, a proportion cannot be read, or a player is named twice.
     """
     if not bots:
         raise click.UsageError(
@@ -480,7 +480,7 @@ def _proportions(bots: Sequence[str]) -> dict[str, float]:
             ) from None
         if (name or text) in players:
             raise click.UsageError(
-                f"--player {name or text!r} is there twice: give it a larger proportion instead.",
+                f"--player {name or text!r} is given twice: give it a larger proportion instead.",
                 click.get_current_context(),
             )
         players[name or text] = proportion
@@ -493,7 +493,7 @@ async def _play(
     players: Sequence[str],
     play: Callable[[Package, RunArguments, EvaluationRules], Awaitable[_Report]],
 ) -> tuple[_Report, Path]:
-    """Have an evaluation played, shown while it goes on; its report, and where its files are."""
+    """Play an evaluation and show its progress; returns its report and its directory."""
     from coworld_core.ids import new_run_id
     from coworld_runner.evaluation import EvaluationRules, RunArguments
     from coworld_runner.players import read_players
@@ -504,7 +504,7 @@ async def _play(
 
     out = running.out
     package = await find_package(options, running)
-    # before a backend is asked for anything
+    # report a wrong player before opening a backend
     own = [player.own for player in read_players(players, package)]
     rules = EvaluationRules(
         variant=options.variant,
@@ -520,7 +520,7 @@ async def _play(
     workspace = evidence_directory(options, package, run_id)
     where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
     async with opened_backend(options, package, running) as backend:
-        running.to_go_on = f"The same command{where} goes on from there."
+        running.to_go_on = f"Run the same command{where} again to resume."
         tell_players(options, own, rules.secret_env, package, backend, out)
         with show_progress(running, package.manifest.game.name) as progress:
             run = RunArguments(
@@ -545,11 +545,11 @@ def _measured(report: ShownReport) -> bool:
 
 
 def passes(report: ComparisonReport, *, must_win: bool) -> bool:
-    """Whether a comparison ends well.
+    """Whether a comparison passes.
 
     Args:
-        report: What it came to.
-        must_win: Whether only a better player will do.
+        report: The comparison's report.
+        must_win: Whether NEW must be better; otherwise it must not be worse.
     """
     return report.verdict == "better" if must_win else report.verdict != "worse" and _measured(report)
 

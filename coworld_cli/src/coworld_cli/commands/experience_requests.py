@@ -179,7 +179,7 @@ async def _watch(
     reset: bool = False,
     jsonl: bool = False,
 ) -> int:
-    """Tell changes of episodes until all have ended, or the time is up."""
+    """Report changes of episodes until all have ended, or the time is up."""
     import anyio
     import anyio.to_thread
 
@@ -213,7 +213,7 @@ async def _watch(
 
 
 def _counts(seen: Checkpoint) -> str:
-    """How many stand how: ``7 completed, 1 failed``."""
+    """The number of episodes by status: ``7 completed, 1 failed``."""
     counts = [f"{count} {clean(status, one_line=True)}" for status, count in seen.counts().most_common()]
     return ", ".join(counts) or "no episodes"
 
@@ -257,7 +257,7 @@ def download(
     """Download the bundles of all episodes of experience requests.
 
     If the download was interrupted or some episodes had not ended, repeat the command to fetch what is missing. The
-    exit status is 1 if anything is.
+    exit status is 1 if anything is missing.
     """
 
     async def body(api: CoworldClient, running: Running) -> int:

@@ -36,7 +36,7 @@ commands = NounGroup()
 
 
 async def of_league(api: CoworldClient, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Filters of a list in which a league, if one is named, is given by its id."""
+    """Filters of a list, with the name of the league, if any, replaced by its id."""
     league = filters["league"]
     return {**filters, "league": await api.leagues.id_of(league) if league else None}
 

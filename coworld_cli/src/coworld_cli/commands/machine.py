@@ -27,7 +27,7 @@ __all__ = ["commands"]
 commands = NounGroup()
 
 _ELSEWHERE = ("backend", "platform")
-"""Options of where things run that are not asked for here, or otherwise."""
+"""Options of ``WhereOptions`` that these commands do not have, or declare differently."""
 
 
 @commands.command("doctor")

@@ -271,7 +271,7 @@ def validate(
 
 
 def _api_address(server: str) -> str:
-    """The base address of a server's API, for what is fetched without the client."""
+    """The base address of a server's API, for requests without the client."""
     bare = server.rstrip("/")
     return bare if bare.endswith(("/api", "/observatory")) else f"{bare}/observatory"
 
@@ -369,9 +369,9 @@ async def certify_here(
         running: The command.
         timeout: Seconds for the smoke episode.
         offline: Whether to skip the check of sources.
-        published: Published version by whose rules to certify; None: by today's.
-        output_dir: Where the evidence goes; None: a fresh directory where the package's certifications go.
-        overwrite: Whether that may be emptied.
+        published: Published version by whose rules to certify; None: the current rules.
+        output_dir: Directory for the evidence; None: a fresh one under ``certification`` in the package's results.
+        overwrite: Whether to empty ``output_dir`` first.
     """
     from coworld_core.errors import ManifestError
     from coworld_core.ids import new_run_id

@@ -155,7 +155,7 @@ def _write_page(page: ReplayPage, target: Path, file: Replay, out: Output) -> in
 async def _until_seen(
     session: ReplaySession, file: Replay, backend: Backend, running: Running, *, open_browser: bool | None
 ) -> int:
-    """Print where a replay is shown, and wait until the user stops it."""
+    """Print the link of a replay, and wait until the user stops it."""
     from ..browser import open_page, wants_browser
     from ..preparing import unit_status
 
@@ -213,7 +213,7 @@ def _say_where(source: str, link: str, out: Output, *, ports: Mapping[int, str] 
     out.note("Ctrl-C ends it.")
 
 
-# --- of a platform ------------------------------------------------------------------------------------------------
+# --- on a platform ------------------------------------------------------------------------------------------------
 
 
 @commands.command("replays")
@@ -368,7 +368,7 @@ def _coworld_of(row: EpisodeRequest) -> str:
     """The Coworld of an episode whose replay can be shown.
 
     Raises:
-        EpisodeError: Something that is needed is missing.
+        EpisodeError: The episode request has no replay, no Coworld or no episode id.
     """
     from coworld_core.errors import EpisodeError
 
@@ -392,7 +392,7 @@ async def _hosted(
     session = await api.hosted.replay_session(coworld, row.episode_id or "", row.replay_url or "", timeout=timeout)
     out.answer({"episode_request_id": row.id, "viewer_url": session.viewer_url, "ready": session.ready})
     out.say(f"Watch:  {click.style(clean(session.viewer_url, one_line=True), bold=True)}")
-    # a browser opens more than pages: files, programs
+    # a browser would also open files, and start programs for other schemes
     if wants_browser(open_browser) and session.viewer_url.startswith(("https://", "http://")):
         await open_page(session.viewer_url, out)
     return exitcodes.OK

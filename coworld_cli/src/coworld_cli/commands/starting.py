@@ -158,7 +158,7 @@ def player(out: Output, file: Path) -> int:
     "--output",
     "directory",
     type=DIRECTORY,
-    help="Directory of the package, new or empty; the game is called like it. Default: like the game.",
+    help="New or empty directory of the package; the game is named after it. Default: named after the game.",
 )
 @click.option(
     "--list",
@@ -168,12 +168,13 @@ def player(out: Output, file: Path) -> int:
     metavar="[LIBRARY]",
     help="List the games of a library, and why some cannot be wrapped.",
 )
-@click.option("--measure/--no-measure", default=True, help="Measure the card of the game.  [default: measure]")
+@click.option("--measure/--no-measure", default=True, help="Measure the game for its card.  [default: measure]")
 @output_options
 def wrap(out: Output, source: str | None, directory: Path | None, library: str | None, measure: bool) -> int:
-    """Make a package of a library's game: rules, two players, a manifest and a card with what was measured.
+    """Make a package of a game of OpenSpiel, PettingZoo or TextArena.
 
-    The library must be installed where coworld is.
+    The package has rules, two players, a manifest and a card with measurements. The library must be installed where
+    coworld is.
     """
     if library is not None:
         from coworld_runner.wrapping.sources import list_wrappable

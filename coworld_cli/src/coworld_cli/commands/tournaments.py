@@ -29,7 +29,7 @@ _directory = click.argument("directory", metavar="DIR", type=DIRECTORY)
 _rating_option = click.option(
     "--rating",
     type=click.Choice([*RATINGS, "mean"]),
-    help="Rate by this instead, from the same log: nothing is played.",
+    help="Rate the same log in this way instead; nothing is played.",
 )
 _LEFT_OUT = (
     "build",
@@ -46,7 +46,7 @@ _LEFT_OUT = (
     "output_dir",
     "overwrite",
 )
-"""Options of playing that ``tournament.toml`` says, or that have no meaning here."""
+"""Options for playing that ``tournament.toml`` sets, or that have no meaning here."""
 
 
 @commands.group("tournament", cls=NounGroup)
@@ -70,7 +70,7 @@ def tournament() -> None:
 @_directory
 @click.option("--game", "-m", default=".", metavar="MANIFEST", help="The game.  [default: the current directory]")
 @click.option("--variant", metavar="ID", help="Variant to play. Default: the certification fixture.")
-@click.option("--pairing", default="", metavar="NAME", help="Who meets whom.  [default: round-robin]")
+@click.option("--pairing", default="", metavar="NAME", help="How players are paired.  [default: round-robin]")
 @click.option(
     "--commissioner",
     default="",
@@ -81,7 +81,7 @@ def tournament() -> None:
     "--rounds", type=click.IntRange(min=1), metavar="N", help="Number of rounds.  [default: set by the pairing]"
 )
 @click.option("--blocks", type=click.IntRange(min=1), default=1, show_default=True, help="Blocks per match.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Base seed: every block has one of its own.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Base seed: every block gets its own from it.")
 @click.option("--count-starved", is_flag=True, help="Also count episodes in which the machine was short of processors.")
 @output_options
 def init(
@@ -99,8 +99,8 @@ def init(
     """Start a tournament: write its tournament.toml.
 
     Pairings are round-robin, swiss, ladder, single-elimination, double-elimination and free-play, those that other
-    distributions install, and commissioner: then the game's own one decides, or that of --commissioner. A command
-    runs in the package's image that has Python.
+    distributions install, and commissioner: then the game's own commissioner decides, or the one that --commissioner
+    names. A command runs in the package's image that has Python.
     """
     from ..render.text import clean, shown_path
     from ..running import run_async
@@ -199,7 +199,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         package = await game_of(read_settings(directory), directory)
         secrets = await player_secrets(options, out)
         async with opened_backend(options, package, running) as backend:
-            running.to_go_on = "The same command goes on from there."
+            running.to_go_on = "Run the same command again to resume."
             if backend.capabilities.network_isolation:
                 tell_network(options, secrets, out)
             with show_progress(running, package.manifest.game.name) as progress:
@@ -294,7 +294,7 @@ def serve(out: Output, directory: Path, port: int, open_browser: bool | None) ->
 
 
 def _show(out: Output, report: ShownReport, directory: Path, *, tables: int | None = None) -> int:
-    """Write what a tournament has come to, and return the exit status."""
+    """Write the results of a tournament so far, and return the exit status."""
     from coworld_core.evaluation.reports import UNMEASURED
 
     from ..render.evaluations import evaluation_result

@@ -134,7 +134,7 @@ def upload_coworld(
 async def _upload(
     api: CoworldClient, options: PackageOptions, timeout: float, running: Running, *, reason: str | None
 ) -> UploadedCoworld | None:
-    """Upload a local manifest, if it is certified or there is a reason not to; None if it is neither."""
+    """Certify and upload a local manifest, or skip certification for a reason; None if certification fails."""
     from coworld_client.uploads import Certified, Uncertified
     from coworld_core.errors import UsageError
     from coworld_runner.package.resolving import resolve_package
@@ -162,7 +162,7 @@ async def _upload(
 async def _certified(
     options: PackageOptions, manifest: str, timeout: float, running: Running
 ) -> Mapping[str, Any] | None:
-    """The record of a certification that passed; one that failed is shown."""
+    """Certify a manifest; the record, or None, after showing the failure, if it is not certified."""
     from ..render.certification import verdict_text
     from .packages import certify_here
 

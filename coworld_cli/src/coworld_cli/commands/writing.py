@@ -89,8 +89,8 @@ def dev(
 def serve(out: Output, game: str, config: str | None, seed: int | None, port: int, open_browser: bool | None) -> int:
     """Serve one game on this machine, for people and players who have the links.
 
-    GAME is a class of rules of the kit, a file that contains one, or a directory with a manifest, whose first variant
-    is served. `coworld sit` puts a player into a seat.
+    GAME is a rules class of the kit, a file that contains one, or a directory with a manifest, whose first variant is
+    served. `coworld sit` puts a player into a seat.
     """
 
     async def work(running: Running) -> int:
@@ -127,7 +127,7 @@ def serve(out: Output, game: str, config: str | None, seed: int | None, port: in
 @declared_by(PlayOptions, "secret_env_file")
 @output_options
 def sit(out: Output, address: str, player: str, secret_env: tuple[str, ...], secret_env_file: tuple[Path, ...]) -> int:
-    """Let PLAYER play from a seat of a game that runs anywhere.
+    """Let PLAYER take a seat in a game that runs anywhere.
 
     ADDRESS is the link of the seat's page, or its ws:// address. PLAYER is a file (./bot.py), a directory, or a
     function (bot:act). It runs on this machine, and sees only those variables of your environment that --secret-env

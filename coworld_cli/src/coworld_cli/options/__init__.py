@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once: with its help, and with what it means to the libraries.
+"""Options that several commands share, each declared once, with its help and its translation for the libraries.
 
-Modules here import click and constants alone when they are loaded, since every help text pays for it.
+Modules here import only click and constants when they are loaded, because imports delay every help text.
 """

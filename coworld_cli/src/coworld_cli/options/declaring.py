@@ -1,4 +1,4 @@
-"""Classes that declare options, for commands to take; a long help groups options under headings.
+"""Classes that declare the options of commands, and a help that groups options under headings.
 
 Each field of such a class names the option that fills it. ``takes`` gives a command these options, and passes it an
 instance.
@@ -39,7 +39,7 @@ _MORE_SECTIONS = ("Times", "Limits", "Secrets for players", "Kubernetes", "Serve
 
 
 class SectionOption(click.Option):
-    """An option with the heading that it has in the help."""
+    """An option that knows the heading under which the help shows it."""
 
     def __init__(self, *args: Any, section: str = _SECTIONS[-1], **attrs: Any) -> None:
         super().__init__(*args, **attrs)
@@ -47,10 +47,10 @@ class SectionOption(click.Option):
 
 
 class SectionCommand(click.Command):
-    """A command whose help has examples, and its options under headings: the basics, and all of them if asked."""
+    """A command whose help shows examples, and options under headings; rarely needed ones only with ``--help-all``."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The parameters, with ``--help-all`` where that shows more."""
+        """The parameters, plus ``--help-all`` if that shows more options."""
         found = super().get_params(ctx)
         whole = [everything] if any(_section(parameter) in _MORE_SECTIONS for parameter in found) else []
         return [*found, *whole]
@@ -112,7 +112,7 @@ everything = click.Option(
     expose_value=False,
     is_eager=True,
     callback=_show_all,
-    help="Show all of this message, and exit.",
+    help="Show the full help, and exit.",
 )
 """The option that shows the full help."""
 
@@ -176,7 +176,7 @@ def takes(
     """Give a command the options that a class declares, and pass it an instance.
 
     Args:
-        into: The command's parameter that gets it.
+        into: The command's parameter that receives the instance.
         kind: The class.
         without: Fields whose options the command does not have; they keep their defaults.
         changes: Changes to the options for this command, by field.

@@ -103,20 +103,20 @@ class Listing(Options):
     """How much of a list to show, and in which form."""
 
     limit: int | None
-    """The most rows; None: all of them."""
+    """The maximum number of rows; None: all of them."""
     offset: int = 0
     cursor: str | None = None
-    """Where to start instead: the ``next_cursor`` of an earlier answer."""
+    """Where to start instead of at an offset: the ``next_cursor`` of an earlier answer."""
     jsonl: bool = False
 
 
 def listing_options(
     limit: int | None, *, offset: bool = False, cursor: bool = False, noun: str = "rows"
 ) -> Callable[[_F], _F]:
-    """Give a command that lists ``--limit``, ``--all`` and ``--jsonl``, and pass it a ``Listing`` as ``listing``.
+    """Add ``--limit``, ``--all`` and ``--jsonl`` to a command that lists, and pass it a ``Listing`` as ``listing``.
 
     Args:
-        limit: The most rows by default; None: all of them.
+        limit: The default maximum number of rows; None: all of them.
         offset: Whether the list takes ``--offset``.
         cursor: Whether the list takes ``--cursor``.
         noun: The name of the rows, in the plural.
@@ -187,7 +187,7 @@ policy_filter = click.option(
     "-p",
     type=PolicyType(),
     metavar="POLICY",
-    help="Only those of this policy, anyone's: NAME, NAME:N, NAME:vN or the id of a version.",
+    help="Only those of this policy, whoever owns it: NAME, NAME:N, NAME:vN or the id of a version.",
 )
 player_filter = click.option("--player", type=IdType("player"), metavar="PLY", help="Only those of this player.")
 mine_filter = click.option("--mine", is_flag=True, help="Only yours.")

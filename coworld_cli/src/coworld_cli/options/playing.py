@@ -99,7 +99,7 @@ class WhereOptions(Options):
     network_policy: bool | None = option(
         "--network-policy/--no-network-policy",
         section=_CLUSTER,
-        help="Whether the cluster enforces network policies.  [default: seen from what is installed there]",
+        help="Whether the cluster enforces network policies.  [default: inferred from what is installed there]",
     )
     platform: str | None = option(
         "--platform", section=_WHERE, metavar="OS/ARCH", help="Platform of the images, e.g. linux/amd64."
@@ -114,7 +114,7 @@ class WhereOptions(Options):
         return ClusterOptions(**{item.name: getattr(self, item.name) for item in fields(ClusterOptions)})
 
     def refuse_cluster(self) -> None:
-        """Refuse options for a cluster where certainly none is used.
+        """Refuse cluster options if the backend is certainly not a cluster.
 
         Raises:
             click.UsageError: One was given on the command line.
@@ -159,7 +159,7 @@ class PackageOptions(WhereOptions):
 
     @classmethod
     def at(cls, where: WhereOptions, *, manifest: str, server: str) -> PackageOptions:
-        """Options for a package, with the place to run from a command that takes no MANIFEST."""
+        """Build the options for a package from those of a command that takes no MANIFEST."""
         return cls(**where.__dict__, manifest=manifest, server=server)
 
 
@@ -292,7 +292,7 @@ class PlayOptions(PackageOptions):
         section="Times",
         type=Seconds(zero=True),
         default=durations.ABANDONED,
-        help="How long a game may go on that all its players have left, to leave its results.  "
+        help="How long a game may go on after all its players have left, to write its results.  "
         f"[default: {durations.ABANDONED:g}]",
     )
     on_player_failure: Literal["stop", "continue"] = option(
@@ -315,16 +315,16 @@ class PlayOptions(PackageOptions):
         section="Limits",
         type=HttpsHosts(),
         default=(),
-        help="HTTPS hosts that players may reach besides the game, and nothing else outside: api.example.com, or "
-        "*.example.com for all below it.",
+        help="The only hosts outside the game that players may reach, by HTTPS: api.example.com, or *.example.com for "
+        "all its subdomains.",
     )
     players_drop_privileges: bool = option(
         "--players-drop-privileges",
         section="Limits",
         is_flag=True,
         default=False,
-        help="Let start scripts of players' images change owners and become another user (gosu, chown), as those of "
-        "games may.",
+        help="Let the start scripts of player images change file owners and switch users (chown, gosu), as those of "
+        "game images may.",
     )
     require: tuple[str, ...] = option(
         "--require",
@@ -470,7 +470,7 @@ class EvaluationOptions(PlayOptions):
         section="What counts",
         default=False,
         is_flag=True,
-        help="Also count episodes in which processors were short: for games in which time does not matter.",
+        help="Also count episodes that were short of CPU time: for games in which time does not matter.",
     )
 
 

@@ -35,7 +35,7 @@ class PathType(click.Path):
     """A ``pathlib`` path; ``pathlib`` is imported only when one is given, so that help stays quick."""
 
     def coerce_path_result(self, value: Any) -> Any:
-        """Make it one."""
+        """Convert a value to a ``pathlib`` path."""
         from pathlib import Path
 
         return Path(value)
@@ -157,7 +157,7 @@ class BackendName(_TextType):
 
 
 class IdType(_TextType):
-    """An id of one of several kinds (``coworld_core.api.ids``); another kind is told apart by its name.
+    """An id of one of several kinds (``coworld_core.api.ids``); the error for another kind of id names that kind.
 
     Args:
         kinds: The kinds of ids to accept.
@@ -213,7 +213,7 @@ def check_run(run: tuple[str, ...]) -> None:
     """Check the tokens of ``--run``.
 
     Raises:
-        UsageError: The first is no program; the hint has the command as it was probably meant.
+        UsageError: The first token contains white space; the hint shows the options that were probably meant.
     """
     if not run or len(run[0].split()) == 1:
         return

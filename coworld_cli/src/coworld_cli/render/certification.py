@@ -1,4 +1,4 @@
-"""What a certification came to, in words."""
+"""The result of a certification as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["evidence_paths", "verdict_text"]
 
 
 def evidence_paths(certification: Certification, workspace: Path) -> dict[str, Path | None]:
-    """Where the files are; None for those that there are not.
+    """The paths of a certification's files; None for files that do not exist.
 
     Args:
         certification: The record.
@@ -40,13 +40,13 @@ def evidence_paths(certification: Certification, workspace: Path) -> dict[str, P
 
 
 def verdict_text(certification: Certification, workspace: Path, *, manifest: str, backend: Sequence[str] = ()) -> str:
-    """A verdict in words: every step, advice apart from failures, and where the evidence is.
+    """The verdict as text: every step, then advice, and where the evidence is.
 
     Args:
         certification: The record.
         workspace: Where its evidence is.
-        manifest: The Coworld as it was named.
-        backend: Words of a follow-up command that say where it is to run.
+        manifest: The Coworld, as the user named it.
+        backend: Options of a follow-up command that make it run in the same place.
     """
     paths = evidence_paths(certification, workspace)
     name = clean(f"{certification.coworld} {certification.version}", one_line=True).strip() or shown_path(manifest)
@@ -63,7 +63,7 @@ def verdict_text(certification: Certification, workspace: Path, *, manifest: str
         parts.append(
             "\n".join(
                 [
-                    "Advice (it is certified with or without):"
+                    "Advice (certification does not depend on it):"
                     if certification.ok
                     else "Advice, apart from what failed:",
                     *(f"  · {clean(item.message, one_line=True)}" for item in certification.advice),
@@ -84,7 +84,7 @@ def verdict_text(certification: Certification, workspace: Path, *, manifest: str
 
 
 def _step_lines(step: StepRecord, width: int) -> list[str]:
-    """A step and its answer; where it failed, also on what, and what to do."""
+    """The lines of a step: its result, and for a failed step also the reasons and what to do."""
     lines = [f"  {step_tag(step.status)} {step.id.ljust(width)}  {clean(step.detail, one_line=True)}"]
     inset = " " * 9
     if step.status != "pass" and step.caption:

@@ -1,4 +1,4 @@
-"""Issues of a document, one a line, as editors and CI systems expect them."""
+"""Issues of a document, one per line, in the format that editors and CI systems expect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def render_issue(source: str, issue: Issue) -> str:
 
 
 def verdict(report: Report) -> str:
-    """How many of each: ``2 errors, 1 warning``."""
+    """The number of errors and warnings: ``2 errors, 1 warning``."""
     counts = [
         plural(len(report.errors), "error") if report.errors else "",
         plural(len(report.warnings), "warning") if report.warnings else "",

@@ -61,7 +61,7 @@ _PHASES = {
     "finish": "finish",
     "collect": "collect",
 }
-"""The phases of an episode in their order, in words."""
+"""The phases of an episode in order, with the words that are shown for them."""
 
 _STEP_MARKS = {
     "": ("●", "bold cyan"),
@@ -69,7 +69,7 @@ _STEP_MARKS = {
     "fail": ("✗", "bold red"),
     "skip": ("-", "yellow"),
 }
-"""Mark and style of a certification step, by its answer so far."""
+"""Mark and style of a certification step, by its status so far."""
 
 _LINE_EVERY = 15.0
 """Seconds between two lines about a game's progress, when there is no display."""
@@ -88,7 +88,7 @@ def _is_chatter(status: str) -> bool:
 class _Seat:
     name: str
     who: str
-    """The name, with the player's id where that differs."""
+    """The name, with the player's id if that differs."""
     state: str = "waiting"
     ok: bool = True
 
@@ -107,7 +107,7 @@ class _Episode:
     fetching: dict[str, str] = field(default_factory=dict[str, str])
 
     def note_image(self, image: str, status: str) -> None:
-        """Keep an image's status; the output of a build step is shown after the step."""
+        """Keep an image's status; the output of a build step is shown beside the step."""
         step, _, _ = self.fetching.get(image, "").partition(_STEP_SAYS)
         if step.startswith("Step ") and not status.startswith("Step "):
             status = f"{step}{_STEP_SAYS}{status}"
@@ -134,7 +134,7 @@ class _Step:
 
 
 class Progress:
-    """A listener that shows the user what happens.
+    """A listener that shows the progress of a run to the user.
 
     Args:
         running: The work that is watched.
@@ -221,7 +221,7 @@ class Progress:
                 episode.phase = phase
                 if phase == "play":
                     for seat in episode.seats:
-                        # a seat with no unit by now is played by a person
+                        # a seat that has no unit by now is played by a person
                         seat.state = "a person" if seat.state == "waiting" else seat.state
             case ImageProgressed(image=image, status=status, done=done, total=total):
                 if not _is_chatter(status):
@@ -253,7 +253,7 @@ class Progress:
     def _note_batch(self, event: BatchProgressed) -> None:
         self._done, self._total = event.done, event.total or self._total
         self._good += event.ok
-        # without a total the episodes are of several plans, whose seats cannot be added up
+        # without a total, the episodes belong to several plans, whose seats must not be added up
         if event.scores and event.total is not None:
             self._scored += 1
             self._sums = [a + b for a, b in zip(self._sums or [0.0] * len(event.scores), event.scores, strict=False)]
@@ -271,7 +271,7 @@ class Progress:
             self._out.note(f"[{time.monotonic() - self._begun:6.1f} s] {prefix}{line}")
 
     def _line(self, event: BaseEvent, episode: _Episode, *, brief: bool) -> str:
-        """The line for an event, empty if it gets none. ``brief``: only the events that are always shown."""
+        """The line for an event, or an empty string; with ``brief``, only events that are always shown have one."""
         line = self._always(event)
         if line or brief:
             return line

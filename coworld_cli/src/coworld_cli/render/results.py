@@ -42,7 +42,7 @@ _TAIL_LINES = 12
 
 
 def labelled(rows: Iterable[tuple[str, str]], *, indent: str = "  ") -> str:
-    """Lines of a label and its text, aligned."""
+    """Aligned lines, each with a label and its text."""
     return table([(click.style(f"{label}:", dim=True), text) for label, text in rows], indent=indent)
 
 
@@ -119,7 +119,7 @@ def _scores(record: EpisodeRecord) -> str:
 
 
 def _who(seat: SlotRecord | None, slot: int) -> tuple[str, str]:
-    """A seat's name, and its player where the name does not say it."""
+    """A seat's name, and its player if that has another name."""
     if seat is None:
         return f"player {slot}", ""
     return _named(seat.name or f"player {slot}", "a person" if seat.human else seat.player_id or seat.image.image)
@@ -193,7 +193,7 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
 
     Args:
         summary: The episodes.
-        workspace: The directory above them.
+        workspace: The directory that contains them.
     """
     name = clean(f"{summary.coworld} {summary.version}", one_line=True)
     verdict = click.style(
@@ -241,7 +241,7 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
 
 
 def _players(players: Sequence[PlayerSummary]) -> str:
-    """A row for each player, with every seat it sat in."""
+    """A row for each player, with all seats that it had."""
     rows = [[click.style(cell, dim=True) for cell in ("player", "", "seats", "episodes", "mean")]]
     for player in players:
         mean = "-" if player.mean_score is None else number(round(player.mean_score, 2))
@@ -262,7 +262,7 @@ def sweep_result(swept: Sweep, *, apply: bool, force: bool) -> str:
     Args:
         swept: The result of the sweep.
         apply: Whether leftovers were to be removed.
-        force: Whether things of running runs were to be removed too.
+        force: Whether leftovers included those of runs that are still going.
     """
     parts: list[str] = []
     became = {id(item.found): item for item in swept.reaped}
@@ -332,7 +332,7 @@ def build_result(result: BuildResult, *, follow_ups: Sequence[str]) -> str:
     verdict = click.style("built", fg="green", bold=True)
     rows: list[tuple[str, str, str, str]] = []
     for image in result.images.values():
-        how = f"built in {seconds(image.seconds)}" if image.service is not None and image.seconds else "as it was"
+        how = f"built in {seconds(image.seconds)}" if image.service is not None and image.seconds else "unchanged"
         rows.append((image.image, f"→ {image.reference}", image.platform, click.style(how, dim=True)))
     return "\n\n".join(
         [

@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 _M = TypeVar("_M", bound="Wire")
 
 _SHORTEST = 12
-"""The least width of a column of free text, in characters."""
+"""The minimum width of a column of free text, in characters."""
 
 _COLOURS = {
     "completed": "green",
@@ -66,10 +66,10 @@ class Column(Generic[_T]):
     """One column of a table.
 
     Args:
-        title: Its heading.
-        text: Gives its text for a row.
-        right: Whether it is aligned to the right.
-        free: Whether it is prose, which may be shortened to fit a terminal.
+        title: The heading.
+        text: Returns the column's text for a row.
+        right: Whether to align the column to the right.
+        free: Whether the column is prose, which may be shortened to fit a terminal.
     """
 
     title: str
@@ -100,7 +100,7 @@ def cell(value: object) -> str:
 
 
 def when(value: datetime | str | None) -> str:
-    """A time in the local time zone, to the minute; ``-`` for none."""
+    """A time in the local time zone, to the minute; ``-`` for None."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -149,7 +149,7 @@ def dump(row: Wire) -> dict[str, Any]:
 
 
 async def show_one(out: Output, asked: Awaitable[_M], details: Callable[[_M], str]) -> int:
-    """Write one row: as an object under ``--json``, else in words."""
+    """Write one row: as an object under ``--json``, else as text."""
     row = await asked
     out.answer(dump(row))
     out.say(details(row))
@@ -251,4 +251,4 @@ class _Tally:
         if self.left_out:
             out.warn(f"left out {plural(self.left_out, 'row')} that cannot be read.")
         if self.odd:
-            out.warn(f"{plural(self.odd, 'row')} not as the API has them, the first: {self.first}")
+            out.warn(f"{plural(self.odd, 'row')} with unexpected values, the first: {self.first}")

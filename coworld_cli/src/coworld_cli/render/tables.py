@@ -93,7 +93,7 @@ def _who(player: Player | None) -> str:
 
 
 def _named(name: str | None, id: str | None) -> str | None:
-    """A name with its id, or whatever is known of the two."""
+    """A name with its id, or whichever of the two is known."""
     return f"{name} ({id})" if name and id else name or id
 
 
@@ -175,7 +175,7 @@ SEEDS: tuple[Column[LeagueSeed], ...] = (
     Column("Coworld", lambda row: row.coworld_name),
     Column("Template", lambda row: row.template),
     Column("Enabled", lambda row: row.enabled),
-    Column("League", lambda row: row.league_id or "not there yet"),
+    Column("League", lambda row: row.league_id or "not created yet"),
 )
 
 
@@ -194,7 +194,7 @@ def league_details(row: League) -> str:
 
 
 def division_details(row: Division) -> str:
-    """A division in lines, with what its commissioner says."""
+    """Details of a division, with its commissioner's description."""
     said = row.commissioner_description
     return _lines(
         ("Division", row.name),
@@ -226,12 +226,12 @@ def round_details(row: RoundDetail) -> str:
 
 
 def seed_details(row: LeagueSeed) -> str:
-    """Details of an order for a league."""
+    """Details of a requested league."""
     return _lines(
         ("Seed", row.id),
         ("Coworld", row.coworld_name),
         ("Template", row.template),
-        ("League", row.league_id or "not there yet"),
+        ("League", row.league_id or "not created yet"),
     )
 
 
@@ -289,13 +289,13 @@ def image_details(row: Image) -> str:
     )
 
 
-# --- the episodes that a platform plays of a Coworld by itself -----------------------------------------------------
+# --- the episodes of an uploaded Coworld that the platform plays by itself ----------------------------------------
 
 _VERDICTS = {"passed": "green", "failed": "red", "pending": "cyan", "none": "yellow"}
 
 
 def smoke_answer(status: CoworldStatus) -> dict[str, Any]:
-    """The state of these episodes, for programs."""
+    """The state of a Coworld's first hosted episodes, for ``--json``."""
     return {
         "hosted_smoke": status.verdict,
         "hosted_smoke_episodes": [
@@ -306,7 +306,7 @@ def smoke_answer(status: CoworldStatus) -> dict[str, Any]:
 
 
 def smoke_text(status: CoworldStatus) -> str:
-    """The state of these episodes, in words."""
+    """The state of a Coworld's first hosted episodes, as text."""
     says = {
         "none": "none yet",
         "pending": "pending",
@@ -340,7 +340,7 @@ def _label(seat: Participant) -> str:
 def scores_of(row: EpisodeRequest) -> str:
     """``label=score`` of each participant.
 
-    Scores come by policy version; a version with several seats has them in the order of its seats.
+    The platform gives scores by policy version; those of a version with several seats are in the order of its seats.
     """
     left = list(row.scores)
     parts: list[str] = []
@@ -348,7 +348,7 @@ def scores_of(row: EpisodeRequest) -> str:
         found = next((item for item in left if item.policy_version_id == seat.policy_version_id), None)
         if found is not None and found.score is not None:
             parts.append(f"{_label(seat)}={number(found.score)}")
-            # one score may stand for all seats of a version
+            # a single score may apply to all seats of a version
             if sum(item.policy_version_id == found.policy_version_id for item in left) > 1:
                 left.remove(found)
     return ", ".join(parts) or "-"
@@ -427,12 +427,12 @@ def episode_details(row: EpisodeRequest) -> str:
 
 
 def evidence_name(kind: str, position: int) -> str:
-    """A platform's name for the log or the artifact of a player."""
+    """The platform's file name for the log or the artifact of a player."""
     return f"policy_artifact_{position}.zip" if kind == "artifact" else f"policy_agent_{position}.log"
 
 
 def evidence_table(seats: Iterable[PlayerEvidence], kind: str) -> str:
-    """A table of the players that left a log, or an artifact."""
+    """A table of the players that have a log, or an artifact."""
     columns: tuple[Column[PlayerEvidence], ...] = (
         Column("Agent", lambda seat: seat.position, right=True),
         Column("Policy", lambda seat: seat.policy_name),
@@ -519,7 +519,7 @@ def seat_details(seat: JoinedSession) -> str:
 
 
 def submission_details(made: SubmissionCreated, *, policy: str, league: str, auto_champion: str, page: str) -> str:
-    """A submission that was made, and what happens next."""
+    """Details of a new submission, and what happens next."""
     placed = made.league_policy_membership_id
     waits = None if made.status.is_terminal else "placement is asynchronous; `coworld submissions` shows how it goes"
     return _lines(

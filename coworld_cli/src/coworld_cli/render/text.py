@@ -1,4 +1,4 @@
-"""Making text fit for a terminal: clean, aligned, short."""
+"""Preparing text for a terminal: cleaning, aligning, shortening."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["again", "clean", "command_line", "number", "seconds", "shown_path", 
 
 
 def clean(text: str, *, one_line: bool = False) -> str:
-    r"""Text without escape sequences, control characters and marks that reorder what is around them.
+    r"""Text without escape sequences, control characters and marks that reorder the text around them.
 
     Args:
-        text: Anyone's text: a name in a manifest, the tail of a log.
-        one_line: Whether line ends and tabs become spaces too.
+        text: Untrusted text, such as a name in a manifest or the tail of a log.
+        one_line: Whether to turn line ends and tabs into spaces too.
     """
     text = strip_controls(text)
     return " ".join(text.split()) if one_line else text
@@ -39,10 +39,10 @@ def table(rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), indent: s
     """Rows as aligned columns, never wrapped and never cut, so that ids and paths can be copied.
 
     Args:
-        rows: The cells; colour codes in them do no harm. All rows have as many.
-        right: Numbers of the columns that are aligned to the right.
-        indent: What every line begins with.
-        gap: What stands between two columns.
+        rows: The cells, which may contain colour codes. All rows have the same length.
+        right: Indices of the columns to align to the right.
+        indent: The beginning of every line.
+        gap: The text between two columns.
     """
     lines = [tuple(row) for row in rows]
     widths = [max(width(row[column]) for row in lines) for column in range(len(lines[0]))] if lines else []
@@ -77,21 +77,21 @@ def seconds(value: float) -> str:
 
 
 def shown_path(path: str | Path) -> str:
-    """A path as a person here would write it: relative when it is below the current directory."""
+    """A path to display: relative if it is below the current directory."""
     text = str(path)
     try:
         relative = os.path.relpath(text)
-    except (ValueError, OSError):  # another drive; a current directory that is gone
+    except (ValueError, OSError):  # the path is on another drive; the current directory has been removed
         return clean(text, one_line=True)
     inside = not relative.startswith("..") and Path(text).is_absolute()
     return clean(relative if inside else text, one_line=True)
 
 
 def command_line(*words: str | Path) -> str:
-    """A ``coworld`` command to copy, quoted for a shell, called as this one was.
+    """A ``coworld`` command for the user to copy, quoted for a shell and started the way this one was.
 
     Args:
-        words: What follows the program.
+        words: The command and its arguments.
     """
     if "UV_RUN_RECURSION_DEPTH" in os.environ:
         program = ["uv", "run", "coworld"]
@@ -103,5 +103,5 @@ def command_line(*words: str | Path) -> str:
 
 
 def again(command: str, server: str) -> str:
-    """A ``coworld`` command to copy that goes to a server, which is named unless it is the usual one."""
+    """A ``coworld`` command for the user to copy, with ``--server`` unless the server is the default one."""
     return command_line(*command.split(), *(["--server", server] if server != DEFAULT_SERVER else []))

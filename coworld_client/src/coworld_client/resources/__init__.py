@@ -1,1 +1,1 @@
-"""The nouns of the API, one module each."""
+"""The resources of the API, one module each."""

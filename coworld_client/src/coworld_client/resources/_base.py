@@ -1,4 +1,4 @@
-"""What all resources share: reading answers and lists."""
+"""The base of all resources: reading answers and lists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Keep = Callable[[], Awaitable[Callable[[_T], bool]]]
 
 
 class Resource:
-    """A noun of the API.
+    """A resource of the API.
 
     Args:
         client: The client it belongs to.
@@ -48,7 +48,7 @@ class Resource:
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> _T:
-        """Make something. The call carries an idempotency key, ours or the caller's, and so may be repeated."""
+        """Create something. The call carries an idempotency key, a new one or the caller's, so it may be repeated."""
         json = body.to_wire() if isinstance(body, Body) else body
         reply = await self._connection.call("POST", target, json=json, timeout=timeout, key=idempotency_key or True)
         return read(model, reply)
@@ -93,7 +93,7 @@ class Resource:
         cursor: str | None,
         timeout: float | None,
     ) -> AsyncPager[_T]:
-        """A list of what leagues have of policies: of one version if that is named, else of all."""
+        """List rows of leagues that belong to policies, filtered by ``policy`` if it is not None."""
         version, ref = policy_filter(policy)
         return self._list(
             model,
@@ -114,7 +114,7 @@ def optional_id(text: str | None, kind: str) -> str | None:
 
 
 def policy_filter(policy: str | PolicyRef | None) -> tuple[str | None, PolicyRef | None]:
-    """What to ask the server for, and what to look at here: a server knows versions by id only.
+    """Split a filter by policy into the server's part and ours, because servers filter only by a version's id.
 
     Args:
         policy: ``NAME``, ``NAME:v3``, a version's UUID, or None.

@@ -1,4 +1,4 @@
-"""The episodes that a platform plays of a Coworld when it has been uploaded."""
+"""The first episodes of a Coworld, which the platform plays by itself after an upload."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _LONGEST_PAUSE = 10.0
 
 
 class CoworldTrials(Resource):
-    """What became of versions that were added."""
+    """The first episodes and the certification of uploaded versions."""
 
     async def status(self, coworld_id: str, *, timeout: float | None = None) -> CoworldStatus:
-        """One version, and how the episodes that the platform plays of it by itself stand.
+        """One version, with the state of the episodes that the platform plays of it by itself.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: It does not exist, or you may not see it.
         """
         coworld = await self._client.coworlds.get(coworld_id, timeout=timeout)
         return CoworldStatus(
@@ -47,18 +47,17 @@ class CoworldTrials(Resource):
         on_change: Callable[[CoworldStatus], object] | None = None,
         timeout: float | None = None,
     ) -> CoworldStatus:
-        """Wait until those episodes have ended, or one has failed; look at ``verdict``, and at ``decided``.
+        """Wait until these episodes have ended, or one has failed; check ``verdict`` and ``decided`` of the result.
 
         Args:
             coworld_id: ``cow_…``.
             deadline: Seconds to wait.
-            begins_within: Seconds after which episodes that have not begun are waited for no longer; None: until the
-                deadline.
-            on_change: Told how it stands, first and whenever that has changed.
+            begins_within: Seconds to wait until the platform has created an episode; None: until the deadline.
+            on_change: Called with the status, at once and after every change.
             timeout: Seconds for each attempt of a call.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: It does not exist, or you may not see it.
         """
         status = await self.status(coworld_id, timeout=timeout)
         if on_change is not None:
@@ -76,7 +75,7 @@ class CoworldTrials(Resource):
                 except (ApiConnectionError, ApiStatusError) as error:
                     if not worth_retrying(error, "GET", keyed=False):
                         raise
-                    # a platform that is away for a moment is not the Coworld's failure
+                    # a platform that is briefly unavailable is not a failure of the Coworld
                     pause = _LONGEST_PAUSE
                     continue
                 changed = _standing(now) != _standing(status)
@@ -94,7 +93,7 @@ class CoworldTrials(Resource):
         except ApiStatusError as error:
             if error.status not in (404, 405, 422):
                 raise
-        # an older platform does not say where an episode comes from; those of leagues have a round
+        # older platforms do not say where an episode comes from; only episodes of leagues have a round
         rows = [row async for row in self._client.episodes.list(coworld=coworld_id, limit=1000, timeout=timeout)]
         return tuple(row for row in rows if row.round_id is None)
 

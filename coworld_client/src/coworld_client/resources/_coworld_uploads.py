@@ -1,4 +1,4 @@
-"""Uploads of Coworlds: whole ones, and changes to what the platform has. Certification is never skipped in silence."""
+"""Uploads of Coworlds, and of changes to Coworlds on the platform. Skipping certification needs a reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["CoworldUploads"]
 
 
 class CoworldUploads(Resource):
-    """Versions of Coworlds that are added."""
+    """Uploads of new versions of Coworlds."""
 
     async def upload(
         self,
@@ -40,15 +40,16 @@ class CoworldUploads(Resource):
 
         Args:
             manifest: The manifest: a path, its content, or as loaded. It is checked strictly.
-            certification: That it passed certification, or why it is uploaded without.
+            certification: The certification that it passed, or the reason to upload it without.
             visibility: ``public`` or ``private``; the platform's default when None.
             timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: Of an upload that is repeated.
-            on_progress: Told how far each image's upload is.
+            idempotency_key: The key of an earlier call, to repeat it.
+            on_progress: Called with the progress of each image's upload.
 
         Raises:
             ManifestError: The manifest has errors.
-            UsageError: An image may come to mean something else, or another manifest was certified.
+            UsageError: An image is a mutable tag of a registry, the manifest refers to a file of the package, or
+                another manifest was certified.
             Conflict: The platform has that version with other content.
             ImageError: The Docker engine lacks an image, or it is for another platform.
         """
@@ -71,21 +72,21 @@ class CoworldUploads(Resource):
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
     ) -> UploadedCoworld:
-        """Add a version of a Coworld that differs from one the platform has.
+        """Add a version of a Coworld that is a change to one on the platform.
 
         Args:
             name_or_id: ``cow_…``, or a name for its canonical version.
-            certification: That the outcome passed certification, or why it is uploaded without.
+            certification: The certification that the result passed, or the reason to upload it without.
             version: The new version; by default the patch's, else the next one.
             patch: A JSON merge patch of the manifest; null deletes.
             images: Other images, by target: ``game``, ``player``, ``player.ID``, ``player[N]``, other roles likewise.
             timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: Of an upload that is repeated.
-            on_progress: Told how far each image's upload is.
+            idempotency_key: The key of an earlier call, to repeat it.
+            on_progress: Called with the progress of each image's upload.
 
         Raises:
-            UsageError: There is nothing to change, or a target names nothing; else as for ``upload``.
-            ManifestError: What comes out has errors.
+            UsageError: There is nothing to change, or a target names nothing; otherwise as for ``upload``.
+            ManifestError: The result has errors.
             NotFound: There is no such Coworld.
         """
         if version is None and not patch and not images:
@@ -124,13 +125,13 @@ class CoworldUploads(Resource):
         """Add a version of a Coworld that has another commissioner.
 
         Args:
-            name: Which Coworld.
+            name: Name of the Coworld.
             image: An image of the local Docker engine, which is uploaded first, or an ``img_`` id.
-            runnable_id: Which commissioner, when there are several.
+            runnable_id: Id of the commissioner to replace, if there are several.
             version: The new version; by default the next one.
             timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: Of a call that is repeated.
-            on_progress: Told how far the image's upload is.
+            idempotency_key: The key of an earlier call, to repeat it.
+            on_progress: Called with the progress of the image's upload.
 
         Raises:
             NotFound: There is no such Coworld.
@@ -172,7 +173,7 @@ class CoworldUploads(Resource):
         return UploadedCoworld(coworld=coworld, already=coworld.id == before, images=tuple(uploaded))
 
     async def _own_images(self, wanted: set[str], timeout: float | None) -> dict[str, str]:
-        """Ids of one's own images, by where they can be pulled: a stored manifest names images by that."""
+        """Ids of the user's images by their addresses for pulling, which stored manifests contain."""
         left = {image for image in wanted if not is_image_id(image)}
         found: dict[str, str] = {}
         async for image in self._client.images.list(limit=1000, timeout=timeout):
@@ -184,9 +185,9 @@ class CoworldUploads(Resource):
         return found
 
     async def _present(self, name: str, version: str, timeout: float | None) -> str | None:
-        """The id of a version that is there already, where the platform can be asked for a name's versions."""
+        """The id of a version that the platform already has; None if it has none, or refuses to say."""
         with suppress(ApiError):
-            # one page is enough: of a name's versions where the platform filters, else of the newest
+            # one page is enough: of the name's versions if the platform filters by name, else of the newest versions
             page = await self._client.coworlds.list(name=name, limit=50, timeout=timeout)
             return next((row.id for row in page.items if same_coworld(row.name, name) and row.version == version), None)
         return None

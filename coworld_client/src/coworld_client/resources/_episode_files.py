@@ -32,7 +32,7 @@ class EpisodeFiles(EpisodePlaces):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Downloaded:
-        """The artifact of the player in a slot, as a file: a zip of up to 200 MB.
+        """Download the artifact of the player in a slot: a zip of up to 200 MB.
 
         Args:
             episode: The episode.
@@ -61,7 +61,7 @@ class EpisodeFiles(EpisodePlaces):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Downloaded:
-        """A log as a file: the game's, or that of the player in a slot; see ``download_artifact``."""
+        """Download a log: the game's, or that of the player in a slot; see ``download_artifact``."""
         full = await self._whole(episode, timeout) if position is not None else episode
         job = full.job_id if isinstance(full, EpisodeRequest) else None
         if position is None:
@@ -82,19 +82,19 @@ class EpisodeFiles(EpisodePlaces):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Downloaded:
-        """The replay as a file.
+        """Download the replay.
 
         Args:
             episode: The episode.
             target: The file.
-            unpack: Whether to undo the compression of storage, so that the file is what the game wrote.
+            unpack: Whether to undo the compression that the storage applied, so that the file is what the game wrote.
             limit: Largest replay in bytes, unpacked.
             timeout: Seconds without data after which the connection counts as lost.
             on_progress: Called with the progress.
 
         Raises:
             NotFound: If there is none, or not yet.
-            LinkExpired: The link to it has run out, so has the one asked for then, and there is no other way to it.
+            LinkExpired: The link has expired, there is no fresh one that works, and there is no other route to it.
             TransferRefused: If the transfer is incomplete or exceeds the limit.
         """
         full = await self._whole(episode, timeout)
@@ -120,7 +120,7 @@ class EpisodeFiles(EpisodePlaces):
         except (*NOT_HERE, LinkExpired) as error:
             refused = error
         try:
-            # the episode's own route says what is the matter
+            # the episode's own route has the replay, or reports the actual problem
             return await fetch(*sources)
         except NOT_HERE:
             if isinstance(refused, LinkExpired):
@@ -137,7 +137,7 @@ class EpisodeFiles(EpisodePlaces):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Downloaded:
-        """Everything of an episode that you may see, as one zip; its ``manifest.json`` says what is in it.
+        """Download everything about an episode that you may see, as one zip; its ``manifest.json`` lists the contents.
 
         Args:
             episode: The episode.
@@ -148,8 +148,8 @@ class EpisodeFiles(EpisodePlaces):
             on_progress: Called with the progress.
 
         Raises:
-            UsageError: A part that is none.
-            NotFound: There is no such episode, or it is not over.
+            UsageError: A part is unknown.
+            NotFound: There is no such episode, or it has not ended.
         """
         from ..transfers.files import download
 

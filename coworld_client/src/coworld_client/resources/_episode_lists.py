@@ -1,4 +1,4 @@
-"""Lists of episodes: where servers keep them, and what is left out here because servers do not."""
+"""Lists of episodes: where servers have them, and the filters that servers lack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EpisodeSource:
     Args:
         connection: The platform.
         params: Query parameters of the common list.
-        elsewhere: The list of one thing's episodes, for servers whose common list takes only ids.
+        elsewhere: The list of one round, policy version or Coworld, for servers whose common list takes only ids.
         timeout: Seconds for each attempt.
     """
 
@@ -38,7 +38,7 @@ class EpisodeSource:
                 params = {**self._params, **place}
                 return await self._connection.call("GET", "/v2/episode-requests", params=params, timeout=self._timeout)
             except ApiStatusError as error:
-                # newer servers take only ids here, and list the episodes of one thing beside it
+                # newer servers take only ids here, and have separate lists for rounds, versions and Coworlds
                 if error.status not in (400, 422) or self._elsewhere is None:
                     raise
                 self._moved = True
@@ -64,14 +64,14 @@ def episode_filter(
     statuses: Collection[str] | None,
     mine: frozenset[str] | None,
 ) -> Callable[[EpisodeRequest], bool]:
-    """What a wanted episode is like.
+    """A filter of episodes.
 
     Args:
-        ref: Who must play in it.
-        coworld: What must be played.
-        with_replay: Whether it must have a replay.
-        statuses: How it may stand.
-        mine: Policy versions of which one must play.
+        ref: The policy that must play.
+        coworld: The Coworld that must be played.
+        with_replay: Whether there must be a replay.
+        statuses: The statuses to accept.
+        mine: Policy versions of which at least one must play.
     """
 
     def keep(row: EpisodeRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Where an episode's things are: at the episode's own routes, or on older servers in its bundle or at its job."""
+"""Where an episode's files are: at the episode's own routes, or on older servers in its bundle or at its job."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["NOT_HERE", "Episode", "EpisodePlaces", "id_of"]
 
 NOT_HERE = (NotFound, Unprocessable)
-"""What servers say of a route or a kind of artifact that they do not know."""
+"""Errors with which servers answer for a route or a kind of artifact that they do not know."""
 
 Episode = str | EpisodeRequest
-"""An ``ereq_`` id, or the episode request itself, which saves asking for it."""
+"""An ``ereq_`` id, or the episode request itself, which saves a request."""
 
 
 def id_of(episode: Episode) -> str:
-    """The id of an episode, checked."""
+    """The checked id of an episode."""
     return check_id(episode if isinstance(episode, str) else episode.id, "episode request")
 
 
 class EpisodePlaces(Resource):
-    """One episode, and the ways to what is left of it."""
+    """One episode, and the routes to its files."""
 
     async def get(self, episode_id: str, *, timeout: float | None = None) -> EpisodeRequest:
         """One episode.
@@ -59,14 +59,14 @@ class EpisodePlaces(Resource):
         return path(f"/v2/episode-requests/{{}}/{{}}/{what}/{{}}", episode.id, seat.policy_version_id, str(position))
 
     async def _or_job(self, target: str, episode: Episode, job: str, *, timeout: float | None) -> Reply:
-        """What is at a target, or on older servers, at the route of the job, which is for the team alone."""
+        """Get a target or, on older servers, the route of the job, which only the team may use."""
         try:
             return await self._connection.call("GET", target, timeout=timeout, elsewhere=True)
         except NOT_HERE as error:
             return await self._job(error, episode, job, timeout=timeout)
 
     async def _job(self, error: ApiStatusError, episode: Episode, job: str, *, timeout: float | None) -> Reply:
-        """The job's answer; if it has none either, or is not for us, the first refusal is what counts."""
+        """Get the job's answer; if that is missing or forbidden too, raise the first error."""
         full = await self._whole(episode, timeout)
         if not full.job_id:
             raise error

@@ -28,7 +28,7 @@ __all__ = ["Coworlds"]
 
 
 class Coworlds(CoworldUploads, CoworldTrials):
-    """Coworlds: what can be played."""
+    """Coworlds: games with their players and variants."""
 
     def list(
         self,
@@ -75,15 +75,15 @@ class Coworlds(CoworldUploads, CoworldTrials):
         return await self._get(Coworld, target, timeout=timeout)
 
     async def find(self, name_or_id: str, *, version: str | None = None, timeout: float | None = None) -> Coworld:
-        """The version that a name means: the canonical one, or the one asked for. An id is taken as it is.
+        """Find a version by its id, or by a name: then the canonical version, or the given one.
 
         Args:
             name_or_id: ``cow_…``, or a name; hyphens and underscores are equal.
-            version: A version other than the canonical.
+            version: A version other than the canonical one; ignored with an id.
             timeout: Seconds for each attempt.
 
         Raises:
-            NotFound: There is none of that name, or none is canonical.
+            NotFound: There is no Coworld of that name, or it has no canonical version, or not the given one.
         """
         if name_or_id.startswith("cow_"):
             return await self.get(name_or_id, timeout=timeout)
@@ -95,7 +95,7 @@ class Coworlds(CoworldUploads, CoworldTrials):
         raise _absent(name_or_id, version, versions, self._client.server)
 
     async def certification(self, coworld_id: str, *, timeout: float | None = None) -> CertificationState:
-        """Where the platform's own certification of a version stands, on servers that have one.
+        """The state of the platform's own certification of a version, on servers that certify.
 
         Raises:
             NotFound: There is no such version, or the server does not certify.
@@ -104,10 +104,10 @@ class Coworlds(CoworldUploads, CoworldTrials):
         return await self._get(CertificationState, target, timeout=timeout)
 
     async def next_version(self, name: str, *, timeout: float | None = None) -> str:
-        """The version that the next upload of a name should have: one after the highest there is.
+        """The version for the next upload of a name: the one after the highest version on the platform.
 
         Raises:
-            NotFound: If there is none with that name.
+            NotFound: If there is no Coworld of that name.
         """
         versions = [row.version async for row in self.list(name=name, timeout=timeout)]
         highest = highest_version(versions)
@@ -125,23 +125,23 @@ class Coworlds(CoworldUploads, CoworldTrials):
         timeout: float | None = None,
         on_pull: OnPull | None = None,
     ) -> DownloadedCoworld:
-        """Get a Coworld into ``<directory>/<cow_id>/``; one that is there is not fetched again.
+        """Download a Coworld into ``<directory>/<cow_id>/``, unless it was downloaded there before.
 
         Without ``pull`` the manifest names the public images, which are pulled when it is run. With ``pull`` they are
         pulled now, and the manifest names them as ``coworld/<cow_id>/<name>-<version>-<n>:downloaded``.
 
         Args:
             name_or_id: ``cow_…``, or a name for its canonical version.
-            directory: Where downloads are kept.
-            refresh: Get it anew even if it is here.
-            pull: Fetch its images with the Docker engine now; else whoever runs it fetches them.
+            directory: The directory for all downloads.
+            refresh: Whether to download it again even if it was downloaded before.
+            pull: Whether to pull its images with the Docker engine now, not only when it is run.
             timeout: Seconds for each attempt.
             on_pull: Called with the progress of each image.
 
         Raises:
             NotFound: If it does not exist, or you may not see it.
             ManifestError: Its manifest cannot be used.
-            ImageError: An image is not published, or cannot be fetched.
+            ImageError: An image is not published, or cannot be pulled.
             EnvironmentFault: It cannot be stored, or there is no Docker engine.
         """
         from ..uploads import packages

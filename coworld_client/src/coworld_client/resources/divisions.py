@@ -42,7 +42,7 @@ class Divisions(Resource):
 
         Args:
             division_id: ``div_…``.
-            recent_rounds: How many of the last rounds to tell for each player, 0 or more.
+            recent_rounds: Number of recent rounds to include for each player, 0 or more.
             timeout: Seconds for each attempt.
         """
         target = path("/v2/divisions/{}/leaderboard", check_id(division_id, "division"))

@@ -1,4 +1,4 @@
-"""What there is to download of many episodes at once."""
+"""The files of many episodes at once, listed for download."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Downloads"]
 
 
 class Downloads(Resource):
-    """What there is to download of many episodes at once, on servers that tell."""
+    """The files of many episodes at once, on servers that list them."""
 
     def list(
         self,
@@ -34,18 +34,18 @@ class Downloads(Resource):
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> AsyncPager[DownloadEntry]:
-        """The things, with links that need no token for a while; ``page.extra`` names ``unavailable_ids``.
+        """List files, with links that need no token for a while; ``page.extra`` has ``unavailable_ids``.
 
         Args:
             ids: 1 to 50 ids, all of experience requests or all of episode requests.
-            include: Only things of these categories.
-            positions: Of what is a player's, only that of these slots.
+            include: Only files of these categories.
+            positions: Of the players' files, only those of these slots.
             limit: Maximum number of rows.
             cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.
 
         Raises:
-            UsageError: A category that is none, or ids that cannot be asked for together.
+            UsageError: A category is unknown, or the ids cannot be used together.
         """
         unknown = [category for category in include or () if category not in DOWNLOAD_CATEGORIES]
         if unknown:
@@ -56,7 +56,7 @@ class Downloads(Resource):
             "include": tuple(include) if include is not None else None,
             "agent": tuple(map(str, positions)) if positions is not None else None,
         }
-        # one episode may have many things, and servers page by episode
+        # one episode may have many files, and servers page by episode
         return self._list(
             DownloadEntry,
             "/v2/episode-requests/download-manifest",
@@ -77,18 +77,18 @@ class Downloads(Resource):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Downloaded:
-        """One of the things as a file. A link that has run out is renewed once.
+        """Download one of the listed files. A link that has expired is renewed once.
 
         Args:
-            entry: The thing.
-            target: The file; its name is yours, never the server's.
-            unpack: Whether to undo the compression of storage.
+            entry: The entry of the file.
+            target: The file to write; its name is yours, never the server's.
+            unpack: Whether to undo the compression that the storage applied.
             limit: Largest file in bytes, unpacked.
             timeout: Seconds without data after which the connection counts as lost.
             on_progress: Called with the progress.
 
         Raises:
-            NotFound: It is not there: not yet, no more, or it never was.
+            NotFound: The file does not exist: not yet, no longer, or it never did.
             LinkExpired: The renewed link is refused as well.
             TransferRefused: If the transfer is incomplete or exceeds the limit.
         """

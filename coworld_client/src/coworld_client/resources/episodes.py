@@ -106,11 +106,11 @@ class Episodes(EpisodeFiles):
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> AsyncPager[EpisodeProgress]:
-        """Episodes in short, on servers that have this; ``page.extra`` names ``unavailable_ids``.
+        """List a short form of episodes, on servers that have it; ``page.extra`` has ``unavailable_ids``.
 
         Args:
             ids: 1 to 50 ids, all of experience requests or all of episode requests.
-            view: ``results`` to be told scores, participants and replay as well.
+            view: ``results`` includes scores, participants and replay as well.
             status: Only those with this status, or one of these.
             limit: Maximum number of rows.
             cursor: Where to begin: the ``next_cursor`` of a page.
@@ -150,7 +150,7 @@ class Episodes(EpisodeFiles):
 
         Raises:
             NotFound: It has none, or none yet.
-            ApiShapeError: They are no JSON.
+            ApiShapeError: They are not JSON.
         """
         content = await self.artifact(episode, "results", timeout=timeout)
         reply = Reply(status=200, headers=Headers(), content=content, what=f"results of {id_of(episode)}")
@@ -166,7 +166,7 @@ class Episodes(EpisodeFiles):
 
         Raises:
             NotFound: It has none, or none yet.
-            Forbidden: It is not yours to see.
+            Forbidden: You may not see it.
         """
         if kind not in ARTIFACT_TYPES:
             raise UsageError(f"{kind!r} is not an artifact.", code="bad_artifact", hint=f"One of {ARTIFACT_TYPES}.")
@@ -178,7 +178,7 @@ class Episodes(EpisodeFiles):
         try:
             return (await self._connection.call("GET", target, timeout=timeout, elsewhere=True)).content
         except NOT_HERE as error:
-            # a bundle of the results alone is for everyone who may see the episode; the job is for the team
+            # everyone who may see the episode may get a bundle of its results; only the team may ask the job
             content = await self._results_of_bundle(id_of(episode), timeout)
             if content is not None:
                 return content
@@ -252,8 +252,8 @@ class Episodes(EpisodeFiles):
         """The notes of a policy while it played, one JSON value per line, on servers that keep them.
 
         Raises:
-            NotFound: There is nothing, or the server does not keep it.
-            ApiShapeError: A line is no JSON.
+            NotFound: There are no notes, or the server does not keep them.
+            ApiShapeError: A line is not JSON.
         """
         version = check_id(policy_version_id, "policy version")
         target = path("/v2/episode-requests/{}/{}/annotations", id_of(episode), version)

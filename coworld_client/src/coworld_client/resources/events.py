@@ -1,4 +1,4 @@
-"""What happened in leagues."""
+"""Events in leagues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Events"]
 
 
 class Events(Resource):
-    """What happened in leagues."""
+    """Events in leagues."""
 
     def list(
         self,
@@ -27,16 +27,16 @@ class Events(Resource):
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> AsyncPager[CompetitionEvent]:
-        """Events, newest first; each argument leaves out the others.
+        """Events, newest first, filtered by each argument.
 
         Args:
             league: ``league_…``.
             division: ``div_…``.
             round: ``round_…``.
             event_type: Kind of event.
-            audience: Who is told.
+            audience: The audience that events are for.
             player: ``ply_…``.
-            policy: ``NAME``, ``NAME:v3`` or the UUID of a version, of anyone's policies.
+            policy: ``NAME``, ``NAME:v3`` or the UUID of a version; of any owner.
             limit: Maximum number of rows.
             cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.

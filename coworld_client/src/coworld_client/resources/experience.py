@@ -1,4 +1,4 @@
-"""Experience requests: episodes you ask for."""
+"""Experience requests: episodes that you request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Experience"]
 
 
 class Experience(Resource):
-    """Experience requests: episodes you ask for, to learn or to compare."""
+    """Experience requests: episodes that you request, to learn from them or to compare players."""
 
     async def create(
         self,
@@ -34,16 +34,16 @@ class Experience(Resource):
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> ExperienceDetail:
-        """Ask for episodes.
+        """Request episodes.
 
         Args:
-            body: What is wanted. A mapping is sent as it is, so that it may say what this version does not know.
+            body: The request. A mapping is sent as it is, so it may have fields that this version does not know.
             timeout: Seconds for each attempt.
-            idempotency_key: To ask for the same episodes again rather than for more.
+            idempotency_key: The key of an earlier call, to get the same request instead of another one.
 
         Raises:
-            BadRequest: It cannot be meant.
-            Unprocessable: Fields of it are wrong; ``detail`` says which.
+            BadRequest: The request makes no sense.
+            Unprocessable: Fields of the request are wrong; ``detail`` says which.
             TooManyRequests: A budget is used up.
         """
         return await self._post(
@@ -90,7 +90,7 @@ class Experience(Resource):
         return self._list(EpisodeRequest, target, limit=limit, offset=offset, whole=True, timeout=timeout)
 
     async def cancel(self, request_id: str, *, timeout: float | None = None) -> ExperienceRequest:
-        """Let no more of its episodes begin. Running ones continue.
+        """Cancel an experience request: no more of its episodes begin. Running ones continue.
 
         Raises:
             Conflict: If it has already ended.
@@ -105,18 +105,18 @@ class Experience(Resource):
         timeout: float | None = None,
         on_change: Callable[[Change], object] | None = None,
     ) -> ExperienceDetail:
-        """Wait until all its episodes have ended.
+        """Wait until all episodes of an experience request have ended.
 
         Args:
             request_id: ``xreq_…``.
-            timeout: Seconds to wait in all; for ever when None.
+            timeout: Seconds to wait in total; None: no limit.
             on_change: Called with every change of an episode.
 
         Returns:
-            The request with its episodes, whatever became of them.
+            The request with its episodes, whatever their outcome.
 
         Raises:
-            ApiTimeoutError: It has not ended in that time. It goes on; waiting again is safe.
+            ApiTimeoutError: The request has not ended in that time. It continues, and waiting again is safe.
         """
         self._path(request_id)
         with anyio.move_on_after(timeout) as scope:
@@ -128,7 +128,7 @@ class Experience(Resource):
         assert scope.cancelled_caught
         raise ApiTimeoutError(
             f"{request_id} has not ended within {timeout:g} s.",
-            hint="It goes on without us; wait again, or follow it with `coworld xp-request watch`.",
+            hint="It continues; wait again, or follow it with `coworld xp-request watch`.",
             context={"id": request_id},
         )
 

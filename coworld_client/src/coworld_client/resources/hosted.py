@@ -58,7 +58,7 @@ class Hosted(Resource):
         return await self._post(JoinedSession, target, timeout=timeout or 60, idempotency_key=idempotency_key)
 
     async def end(self, session_id: str, *, timeout: float | None = None) -> PlaySession:
-        """End a game that you have started; nothing of it is kept. Not every platform has this.
+        """End a game that you have started; nothing of it is kept. Not every platform supports this.
 
         Raises:
             NotFound: If there is none, or somebody else started it.
@@ -69,7 +69,7 @@ class Hosted(Resource):
     async def replay_session(
         self, coworld_id: str, episode_id: str, replay_uri: str, *, timeout: float | None = None
     ) -> HostedReplaySession:
-        """Start a viewer of a replay. While it starts, a server may answer 503; that is waited out.
+        """Start a viewer of a replay. A server may answer 503 while it starts; the call is then retried.
 
         Args:
             coworld_id: ``cow_…``.

@@ -65,9 +65,9 @@ class Images(Resource):
 
         Args:
             reference: The image; it must be for linux/amd64.
-            name: What to call it there; by default the last part of the reference.
-            engine: Where it is; by default the engine of this machine.
-            compress: Compress layers before sending them.
+            name: Its name on the platform; by default the last part of the reference.
+            engine: The engine that has it; by default the engine of this machine.
+            compress: Whether to compress layers before sending them.
             concurrency: Number of layers to send at a time.
             timeout: Seconds for each attempt of a call to the API.
             idempotency_key: The key of an earlier call, to repeat that upload.
@@ -102,7 +102,7 @@ class Images(Resource):
                 "/v2/container_images/upload",
                 body,
                 timeout=timeout or _ASK_SECONDS,
-                # another content under the same key would be another request
+                # a key must not be used again for other content
                 idempotency_key=f"{key}-{known[-16:]}",
             )
 
@@ -116,7 +116,7 @@ class Images(Resource):
             if answer is not None and answer.pre_signed_info is None:
                 return UploadedImage(reference=reference, image=answer.image, already=True)
             directory = await stack.enter_async_context(spool_directory())
-            # by its id: the name may be given to another image meanwhile
+            # by its id, because the name may be moved to another image meanwhile
             exported = await export_image(engine, found.id, directory, on_progress=told("reading", found.size or None))
             if answer is None or exported.client_hash != known:
                 answer = await ask(exported.client_hash)

@@ -36,9 +36,9 @@ class LeagueSeeds(Resource):
             coworld_name: Name of the Coworld.
             template: Kind of league.
             overrides: Differences from the template.
-            enabled: Whether it is in force.
+            enabled: Whether the request takes effect.
             timeout: Seconds for each attempt.
-            idempotency_key: The key of an earlier call, to get the same order instead of another one.
+            idempotency_key: The key of an earlier call, to get the same request instead of another one.
 
         Raises:
             Forbidden: If you are not in the team.

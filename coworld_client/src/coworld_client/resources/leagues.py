@@ -40,11 +40,11 @@ class Leagues(Resource):
         return await self._get(League, path("/v2/leagues/{}", check_id(league_id, "league")), timeout=timeout)
 
     async def id_of(self, league: str, *, timeout: float | None = None) -> str:
-        """The id of a league that is given by its name, or by its id, for which nobody is asked.
+        """The id of a league that is given by its name or its id. An id is checked without asking the server.
 
         Raises:
-            NotFound: There is none of that name that you may see.
-            UsageError: Several are called that (code ``ambiguous``).
+            NotFound: There is no league of that name that you may see.
+            UsageError: Several leagues have that name (code ``ambiguous``).
         """
         if id_kind(league) is not None:
             return check_id(league, "league")

@@ -33,7 +33,7 @@ class Memberships(Resource):
         Args:
             league: ``league_…``.
             division: ``div_…``.
-            policy: ``NAME``, ``NAME:v3`` or the UUID of a version, of anyone's policies.
+            policy: ``NAME``, ``NAME:v3`` or the UUID of a version; of any owner.
             player: ``ply_…``.
             mine: Only your own.
             active_only: Only those that have not ended.

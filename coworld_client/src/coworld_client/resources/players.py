@@ -12,7 +12,7 @@ __all__ = ["Players"]
 
 
 class Players(Resource):
-    """Players you own. They are managed with a user's token; a player's session may not."""
+    """Players you own. They can be managed with a user's token, but not with a player's session."""
 
     def list(self, *, limit: int | None = None, timeout: float | None = None) -> AsyncPager[OwnedPlayer]:
         """Your players."""

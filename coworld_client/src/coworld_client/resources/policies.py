@@ -59,7 +59,7 @@ class Policies(Resource):
         )
 
     async def lookup(self, policy: str | PolicyRef, *, timeout: float | None = None) -> PolicyVersionRow:
-        """The version of one of your policies that a name means: the one given, or the newest.
+        """Find a version of one of your policies by name: the given version, or the newest.
 
         Args:
             policy: ``NAME``, ``NAME:3`` or ``NAME:v3``.
@@ -73,7 +73,7 @@ class Policies(Resource):
         if ref.name is None:
             raise UsageError("A lookup takes a name.", code="bad_policy", hint="A version's UUID needs no lookup.")
         page = await self.list(name=ref.name, version=ref.version, limit=100, timeout=timeout)
-        # a server that takes no notice of a parameter must not hand out another policy
+        # a server that ignores a parameter must not make us return another policy
         found = [row for row in page.items if row.name == ref.name and ref.version in (None, row.version)]
         if not found:
             raise NotFound(
@@ -101,16 +101,16 @@ class Policies(Resource):
         Args:
             image: An image of the local Docker engine, which is uploaded first, or an ``img_`` id.
             name: Name of the policy.
-            run: Command instead of the image's own: program first.
+            run: Command that replaces the image's own, program first.
             secret_env: Environment variables that only this version's player gets.
             tags: Free labels.
             timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: Of an upload that is repeated: it then makes no second version. A failure after which
-                that makes sense has the one that was used in ``context["idempotency_key"]``.
+            idempotency_key: The key of an earlier call, to repeat it without creating a second version. Errors after
+                which that makes sense have the key in ``context["idempotency_key"]``.
             on_progress: Called with the progress of the image's upload.
 
         Raises:
-            UsageError: The name, the command or a variable cannot be one.
+            UsageError: The name, the command, a variable or a tag is invalid.
             ImageError: The engine has no such image, or it is for another platform.
             BackendError: There is no engine, or it failed.
             RegistryError: The registry refused.
@@ -151,7 +151,7 @@ class Policies(Resource):
         They run in the game's own player image.
 
         Args:
-            player: The files, and how they are run (``coworld_runner.own_players.wire.to_wire`` makes them of a path).
+            player: The files, and how they are run (from ``coworld_runner.own_players.wire.to_wire``).
             name: Name of the policy.
             secret_env: Environment variables that only this version's player gets.
             tags: Free labels.
@@ -159,7 +159,7 @@ class Policies(Resource):
             idempotency_key: As for ``upload``.
 
         Raises:
-            UsageError: The name or a variable cannot be one, or the platform takes images only (``images_only``).
+            UsageError: The name, a variable or a tag is invalid, or the platform takes only images (``images_only``).
         """
         _check_policy(name, (), secret_env or {}, tags or {})
 
@@ -192,7 +192,7 @@ class Policies(Resource):
         repeated: bool,
         timeout: float | None,
     ) -> PolicyVersionCreated:
-        """Make the next version, its secrets first; those of one that was refused are taken back."""
+        """Create the secrets, then the next version; delete the secrets again if it is refused."""
         connection = self._connection
         secret_id: str | None = None
         try:
@@ -210,7 +210,7 @@ class Policies(Resource):
             reply = await connection.call("POST", target, json=whole, timeout=timeout or MAKE_SECONDS, key=key)
         except CoworldError as error:
             if secret_id is not None and not repeated and isinstance(error, ApiError):
-                # it was refused: no version has them, and no repetition will come for them
+                # the call was refused: no version has the secrets, and no repeated call will use them
                 await _drop_secret_env(connection, secret_id)
             else:
                 error.context["idempotency_key"] = key
@@ -241,6 +241,6 @@ def _check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str]
 
 
 async def _drop_secret_env(connection: Connection, secret_id: str) -> None:
-    """Take back secrets that no version got. Not every platform can; those keep them unused."""
+    """Delete secrets that no version uses. Platforms that cannot do this keep them unused."""
     with suppress(CoworldError):
         await connection.call("DELETE", path("/stats/policy-secret-envs/{}", secret_id), max_retries=0)

@@ -30,7 +30,7 @@ class Rounds(Resource):
         Args:
             league: Only those of this league (``league_…``).
             division: Only those of this division (``div_…``).
-            status: Only those that stand so.
+            status: Only those with this status.
             limit: Maximum number of rows.
             offset: Number of rows to skip.
             cursor: Where to start, from an earlier page.

@@ -12,10 +12,10 @@ __all__ = ["Secrets"]
 
 
 class Secrets(Resource):
-    """Secrets of Coworlds: what manifests refer to as ``secret://coworld/<coworld>/<secret>``."""
+    """Secrets of Coworlds, to which manifests refer as ``secret://coworld/<coworld>/<secret>``."""
 
     async def put(self, coworld: str, name: str, value: bytes, *, timeout: float | None = None) -> Secret:
-        """Write a secret, replacing what was there.
+        """Store a secret, replacing its old value.
 
         Args:
             coworld: Name of the Coworld.
@@ -28,15 +28,15 @@ class Secrets(Resource):
         return read(Secret, await self._connection.call("PUT", target, content=value, headers=headers, timeout=timeout))
 
     async def list(self, coworld: str, *, timeout: float | None = None) -> tuple[Secret, ...]:
-        """The secrets of a Coworld; their names and sizes, never their values."""
+        """The secrets of a Coworld: their names and sizes, never their values."""
         reply = await self._connection.call("GET", path("/v2/coworlds/secrets/{}", coworld), timeout=timeout)
         return read_list(Secret, reply)
 
     async def delete(self, coworld: str, name: str, *, timeout: float | None = None) -> Secret:
-        """Delete a secret, and say what it was.
+        """Delete a secret, and return its description.
 
         Raises:
-            NotFound: If there is none.
+            NotFound: If there is no such secret.
         """
         target = path("/v2/coworlds/secrets/{}/{}", coworld, name)
         return read(Secret, await self._connection.call("DELETE", target, timeout=timeout))

@@ -38,7 +38,7 @@ class Submissions(Resource):
 
         Args:
             league: ``league_…``.
-            policy: ``NAME``, ``NAME:v3`` or the UUID of a version, of anyone's policies.
+            policy: ``NAME``, ``NAME:v3`` or the UUID of a version; of any owner.
             player: ``ply_…``.
             mine: Only your own.
             limit: Maximum number of rows.
@@ -65,7 +65,7 @@ class Submissions(Resource):
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> SubmissionCreated:
-        """Submit one of your policies to a league. Placing it may take a while; ``status`` says.
+        """Submit one of your policies to a league. Placement may take a while; check ``status`` of the result.
 
         Args:
             league_id: ``league_…``.

@@ -1,7 +1,7 @@
-"""Sitting in a seat of a game: a player as one function, a class, or a session.
+"""Playing from a seat of a game, with a player that is a function, a class or a session.
 
-Here live the player's end of `coworld.seat/1` and what turns each form into it; no client of a platform does.
-A player's container needs core, websockets and this.
+This package implements the player's end of `coworld.seat/1` for each form of player, without the client of a platform.
+A player's container needs only `coworld_core`, websockets and this package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m coworld_client.seat FILE.py`: play the seat whose address the environment has, with the player in it."""
+"""`python -m coworld_client.seat FILE.py`: let the player in a file play from the seat that the environment names."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def _named(name: str) -> Any:
 
 
 def main() -> int:
-    """Play one game, and return the exit code: 0 when it is over, 1 when this player failed, 2 for a wrong call."""
-    # The first process of a container ignores SIGTERM until it says otherwise.
+    """Play one game, and return the exit code: 0 when it is over, 1 when this player failed, 2 for wrong usage."""
+    # The first process of a container ignores SIGTERM unless it installs a handler.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if len(sys.argv) != 2:
         print("usage: python -m coworld_client.seat FILE.py[:NAME] | MODULE[:NAME]", file=sys.stderr)
         return 2
-    # What is imported stays: looking through it for cycles, again and again, takes a tenth of the start.
+    # Imported modules stay, and collecting garbage among them would take a tenth of the start-up time.
     gc.disable()
     import asyncio
 
@@ -31,7 +31,7 @@ def main() -> int:
     from .playing import SeatError, play_seat, seat_url
 
     async def play(player: Any, url: str) -> dict[str, Any] | None:
-        # once it waits for the game, everything is there
+        # once the loop waits for the game, everything is imported
         asyncio.get_running_loop().call_soon(_settled)
         return await play_seat(player, url)
 

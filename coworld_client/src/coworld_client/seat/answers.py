@@ -1,4 +1,4 @@
-"""What a language model is asked, and the legal action that its answer means."""
+"""Questions for a language model, and the legal actions that its answers mean."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, Final
 __all__ = ["NOTHING", "default_action", "question", "understood"]
 
 _MOST_FAILED: Final = 200
-"""Beginnings of JSON values that are none, before the rest of an answer is passed over."""
+"""Failed attempts to parse a JSON value in an answer, after which the rest of it is skipped."""
 
 NOTHING: Final = object()
-"""No action: None is one that a game may have."""
+"""No action; not None, which may be an action of the game."""
 
 
 def question(asked: dict[str, Any], schema: Any) -> str:
-    """What a model is asked for one decision: what its seat sees, and what it may do."""
+    """The question for one decision: what the seat sees, and what it may do."""
     seen = asked.get("text") or _json(asked.get("observation"))
     if (legal := asked.get("legal")) is not None:
         may = "Legal actions:\n" + "\n".join(map(_json, legal)) + "\n\nAnswer with one of them, on the last line."
@@ -30,7 +30,7 @@ def question(asked: dict[str, Any], schema: Any) -> str:
 
 
 def understood(answer: str, legal: Sequence[Any] | None, schema: Any) -> Any:
-    """The action that an answer means, the last that it names; `NOTHING` where it means none or it is not clear."""
+    """The action that an answer means: the last that it names; `NOTHING` if it names none or is ambiguous."""
     if legal is None:
         if _is_text(schema):
             return answer.strip() or NOTHING
@@ -48,14 +48,14 @@ def understood(answer: str, legal: Sequence[Any] | None, schema: Any) -> Any:
 
 
 def default_action(legal: Sequence[Any] | None, schema: Any) -> Any:
-    """The first legal action; where none is listed, a full stop for words, and `NOTHING` for all else."""
+    """The first legal action; if the game lists none, a full stop for actions that are text, otherwise `NOTHING`."""
     if legal:
         return legal[0]
     return "." if legal is None and _is_text(schema) else NOTHING
 
 
 def _found(value: Any, legal: Sequence[Any]) -> Any:
-    """The legal action that is this value; one in an object that wraps it counts, too."""
+    """The legal action that equals a value, or the only field of an object that wraps it."""
     wrapped = list(value.values())[:1] if isinstance(value, dict) and len(value) == 1 else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     for meant in (value, *wrapped):  # pyright: ignore[reportUnknownVariableType]
         for action in legal:
@@ -66,7 +66,7 @@ def _found(value: Any, legal: Sequence[Any]) -> Any:
 
 
 def _values(text: str) -> list[Any]:
-    """The JSON values in a text, in order; of nested ones the outermost."""
+    """The JSON values in a text, in order; of nested values, only the outermost."""
     decoder, found, at, left = json.JSONDecoder(), list[Any](), 0, _MOST_FAILED
     for match in re.finditer(r'[{\["]|-?\d+|\b(?:true|false|null)\b', text):
         if match.start() >= at:

@@ -26,11 +26,11 @@ class SeatError(CoworldError):
 
 
 async def connected(url: str) -> ClientConnection:
-    """A connection to the game at an address.
+    """Connect to the game at an address, trying for ``CONNECT_SECONDS``.
 
     Raises:
-        SeatError: It cannot be reached, or refuses this player.
-        UsageError: That is no address.
+        SeatError: The game cannot be reached, or refuses this player.
+        UsageError: The address is not a websocket address.
     """
     from websockets.asyncio.client import connect
     from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
@@ -40,7 +40,7 @@ async def connected(url: str) -> ClientConnection:
     pause = 0.05
     while True:
         try:
-            # Games of older kinds do not answer pings, and observations have no limit.
+            # Older games do not answer pings, and observations may have any size.
             return await connect(url, ping_timeout=None, max_size=None, compression=None, proxy=None)
         except InvalidStatus as refusal:
             status = refusal.response.status_code

@@ -1,4 +1,4 @@
-"""Players that are no file of anybody's: those that a runner writes down as JSON, and what each becomes."""
+"""Built-in players, which a runner describes in a JSON file, and their loading."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["load_controller"]
 
 
 def load_controller(path: str) -> Any:
-    """The player that a file says.
+    """Load the built-in player that a JSON file describes.
 
     Raises:
-        UsageError: It says none.
+        UsageError: The file describes none.
     """
     try:
         said: dict[str, Any] = json.loads(Path(path).read_bytes())
         kind = said.pop("controller")
     except (OSError, ValueError, KeyError, AttributeError):
-        raise UsageError(f"{path} says no player.", code="no_player") from None
+        raise UsageError(f"{path} describes no player.", code="no_player") from None
     if kind == "recording":
         from .recording import RecordedPlayer
 
@@ -40,4 +40,4 @@ def load_controller(path: str) -> Any:
             key=os.environ.get("OPENAI_API_KEY"),
             artifact=os.environ.get("COWORLD_PLAYER_ARTIFACT_UPLOAD_URL"),
         )
-    raise UsageError(f"{path} says a player of another kind, {kind!r}.", code="no_player")
+    raise UsageError(f"{path} describes a player of an unknown kind, {kind!r}.", code="no_player")

@@ -1,4 +1,4 @@
-"""A language model in a seat, at any address that speaks as OpenAI's does."""
+"""A player that asks a language model, through any API that is compatible with OpenAI's."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["LlmPlayer"]
 
 USUAL_ADDRESS: Final = "https://api.openai.com/v1"
 MOST_TRIES: Final = 3
-"""How often it is asked for one decision, before the default is played."""
+"""How often the model is asked for one decision before the default action is played."""
 
 MOST_SECONDS: Final = 60.0
-"""For one decision, where the game has no clock; else most of what the game gives."""
+"""Upper bound for one decision; the limit is 90 % of the time left, or of this in a game without a clock."""
 
 _SYSTEM: Final = "You play one seat of a game. Choose well, and answer with an action alone."
 
@@ -38,13 +38,13 @@ class LlmPlayer:
 
     Args:
         model: The model's name.
-        prompt: Words that go before every question; empty: ours.
-        budget: US dollars that it may spend in one game; None: any.
-        price: US dollars for a million tokens of questions, and of answers.
-        base_url: Where models are asked, up to `/chat/completions`; None: OpenAI's own.
-        key: Sent as bearer token; None: none is sent.
-        artifact: The `file://` or `http` address where its answers go in the end.
-        transport: Another transport, for tests.
+        prompt: The system prompt of every question; empty: the built-in one.
+        budget: US dollars that it may spend in one game; None: no limit.
+        price: US dollars per million tokens of questions, and of answers.
+        base_url: Address of the API, without `/chat/completions`; None: OpenAI's own.
+        key: The API key, sent as bearer token; None: none is sent.
+        artifact: The `file://` or `http(s)://` address to which the answers are written at the end.
+        transport: Another HTTP transport, for tests.
     """
 
     controller = "llm"
@@ -78,14 +78,14 @@ class LlmPlayer:
         self._asked_in: tuple[int, int] = (-1, 0)
 
     def start(self, hello: dict[str, Any]) -> None:
-        """Take note of the seat and of what actions are."""
+        """Remember the seat and the schema of its actions."""
         self._schema, self._seat = hello.get("action_schema"), hello["seat"]
 
     async def decide(self, asked: dict[str, Any]) -> Any:
-        """The model's action, or the default where it gives none that can be used.
+        """The model's action, or the default action if none of its answers can be used.
 
         Raises:
-            SeatError: The address refuses, or cannot be reached at all.
+            SeatError: The API refuses the request, or cannot be reached and has never answered.
         """
         began, legal = time.monotonic(), asked.get("legal")
         tries: list[dict[str, Any]] = []
@@ -94,7 +94,7 @@ class LlmPlayer:
         limit = min(MOST_SECONDS, asked.get("time_left", MOST_SECONDS) * 0.9)
         try:
             async with asyncio.timeout(limit):
-                # A refused action is one of the tries for its tick.
+                # An action that the game refused counts as one of the tries for its tick.
                 while action is NOTHING and self._may_try(asked["tick"]):
                     if self._budget is not None and self._cost >= self._budget:
                         why = f"the spending limit of ${self._budget:g} is reached"
@@ -120,7 +120,7 @@ class LlmPlayer:
         return PASS if action is NOTHING else action
 
     async def close(self) -> None:
-        """Leave its answers, and say what they took."""
+        """Write the answers to the artifact, and print a summary of tokens, cost and time."""
         if self._http is not None:
             await self._http.aclose()
         tries = [one for line in self._lines for one in line["tries"]]
@@ -152,7 +152,7 @@ class LlmPlayer:
             async with httpx2.AsyncClient(timeout=20) as http:
                 (await http.put(address, content=content)).raise_for_status()
         except httpx2.HTTPError as error:
-            print(f"the answers could not be left: {type(error).__name__}", file=sys.stderr, flush=True)
+            print(f"the answers could not be uploaded: {type(error).__name__}", file=sys.stderr, flush=True)
 
     def _may_try(self, tick: int) -> bool:
         last, count = self._asked_in
@@ -160,7 +160,7 @@ class LlmPlayer:
         return self._asked_in[1] <= MOST_TRIES
 
     async def _ask(self, asked: dict[str, Any], tried: dict[str, Any]) -> str:
-        """The model's answer, empty where there was none; what it took is noted in `tried`."""
+        """The model's answer, or an empty string; tokens, cost or the problem are recorded in `tried`."""
         import httpx2
 
         if self._http is None:
@@ -198,7 +198,7 @@ class LlmPlayer:
         return answer
 
     def _count(self, usage: Any, words: str, answer: str, tried: dict[str, Any]) -> None:
-        """Note an answer, its tokens and what it cost; where none are counted, four letters are taken for one."""
+        """Record an answer, its tokens and its cost; if the API counts no tokens, estimate one for four characters."""
         known: dict[str, Any] = usage if isinstance(usage, dict) else {}  # pyright: ignore[reportUnknownVariableType]
         spent = known.get("prompt_tokens"), known.get("completion_tokens")
         told = all(isinstance(count, int) for count in spent)
@@ -212,7 +212,7 @@ class LlmPlayer:
 
     @property
     def _place(self) -> str:
-        """The address, without what may be secret in it."""
+        """Scheme, host and port of the API, without parts that may be secret."""
         url = urlsplit(self._url)
         return f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}"
 
@@ -220,5 +220,5 @@ class LlmPlayer:
         return SeatError(
             f"Cannot reach {self._place}, where {self._model} is asked: {problem}.",
             code="llm_unreachable",
-            hint="In a container a player reaches the game alone, unless --player-https HOST lets it out.",
+            hint="In a container a player can reach only the game, unless --player-https HOST allows more.",
         )

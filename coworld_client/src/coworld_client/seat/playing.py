@@ -1,4 +1,4 @@
-"""The player's end of `coworld.seat/1`: connect, answer each observation that asks for it, leave when it is over."""
+"""The player's end of `coworld.seat/1`: connect, answer observations on one's turn, leave when the game is over."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 __all__ = ["Act", "SeatError", "load_player", "play_seat", "seat_url"]
 
 URL_VARIABLES: Final = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
-"""Where a runner leaves the address of the game: the present name and the older one."""
+"""Environment variables in which a runner passes the seat's address: the current name and the older one."""
 
 MAX_REFUSED: Final = 20
-"""Actions that may be refused, but for late ones, before a player is taken for hopeless."""
+"""How many actions the game may refuse, not counting late ones, before the player gives up."""
 
 PASS: Final = object()
-"""What `decide` returns to let its time pass."""
+"""Returned by `decide` to send no action and let the time pass."""
 
 
 def seat_url() -> str:
-    """The address that the runner gave, token and all.
+    """The seat's address from the environment, including the token.
 
     Raises:
-        UsageError: None was given.
+        UsageError: The environment has none.
     """
     for variable in URL_VARIABLES:
         if url := os.environ.get(variable):
@@ -47,22 +47,22 @@ def seat_url() -> str:
 
 
 async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) -> dict[str, Any] | None:
-    """Play one game to its end; a lost connection is taken up again.
+    """Play one game to its end, and reconnect after a lost connection.
 
     Args:
-        player: A function `act`; a class or an object with `act`, and with `start` and `over` if it likes; or a
-            session, `async def play(seat)`, which speaks for itself and whose game may have a protocol of its own.
+        player: A function `act`; a class or an object with `act`, and optionally `start` and `over`; or a session,
+            `async def play(seat)`, which handles the messages itself, so that its game may have any protocol.
         url: The address of its seat.
-        seed: The seed of the player's `rng`; by default any.
+        seed: The seed of the player's `rng`; random by default.
 
     Returns:
-        The game's last message, `over`; or None where the game has closed the connection in good order without it, or
-        is gone after this player has sat in it: a game that ends while a slow player speaks may end unheard. For a
-        session, always None.
+        The game's last message, `over`. None if the game closed the connection normally without it, or cannot be
+        reached any more after it has greeted this player: a game may end while a slow player is still answering. Always
+        None for a session.
 
     Raises:
         SeatError: The game cannot be reached, refuses this player, speaks another protocol, or has refused too many of
-            its actions; or the player raised, which is then the cause.
+            its actions; or the player raised an exception, which is then the cause.
     """
     if is_session(player):
         await _play_session(player, url)
@@ -116,14 +116,14 @@ class _Sitting:
         def decide(asked: dict[str, Any]) -> Any:
             return act(asked["observation"], asked.get("legal"), rng)
 
-        # Controllers of ours see all that the game says; others what concerns them.
+        # Built-in controllers get the whole message; other players get only the arguments of `act`.
         self._decide: Callable[[dict[str, Any]], Any] = getattr(self._player, "decide", decide)
         by = getattr(self._player, "controller", None) if hasattr(self._player, "decide") else None
         self._by = {} if by is None else {"by": by}
         self._refused = 0
         self._asked: dict[str, Any] | None = None
         self.greeted = False
-        """Whether the game has spoken to it."""
+        """Whether the game has sent a message."""
         self._started = False
 
     async def converse(self, socket: ClientConnection) -> dict[str, Any]:
@@ -142,24 +142,24 @@ class _Sitting:
                     await self._tell("over", message)
                     return message
                 case _:
-                    # What later versions add concerns later players.
+                    # Messages that later versions of the protocol add are ignored.
                     pass
 
     async def close(self) -> None:
-        """Let controllers of ours leave what they have."""
+        """Close a built-in controller, which may then write its artifact."""
         if (close := getattr(self._player, "close", None)) is not None and hasattr(self._player, "decide"):
             await close()
 
     async def _begin(self, hello: dict[str, Any]) -> None:
         if (protocol := hello.get("protocol")) != PROTOCOL:
             raise SeatError(f"The game speaks {protocol!r}, this player {PROTOCOL}.", code="other_protocol")
-        # Who comes back is greeted again, in the same game.
+        # After a reconnection the same game says hello again.
         if not self._started:
             self._started = True
             await self._tell("start", hello)
 
     async def _tell(self, form: str, message: dict[str, Any]) -> None:
-        """Call `start` or `over`, where the player has it."""
+        """Call `start` or `over`, if the player has it."""
         if (told := getattr(self._player, form, None)) is not None:
             await _run(f"in {form}", told, message)
 
@@ -169,13 +169,13 @@ class _Sitting:
         asked = self._asked
         if asked is None or message.get("tick") != asked.get("tick"):
             return
-        # What is legal now is said with every refusal; an answer to a tick that is gone needs none for this one.
+        # Every refusal lists what is legal now. Without legal actions, or too late, there is nothing to try again.
         if "late" in reason or (not message.get("legal") and asked.get("legal") is not None):
             return
         self._refused += 1
         if self._refused > MAX_REFUSED:
             raise SeatError(f"The game has refused {self._refused} actions.", code="seat_hopeless")
-        # There is still time: another try, with what is legal.
+        # There is still time, so try again with the actions that are legal now.
         asked["legal"] = message.get("legal")
         asked["refused"] = reason
         await self._answer(socket)
@@ -194,7 +194,7 @@ class _Sitting:
             text = json.dumps(said, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise SeatError(f"The player failed {where}: {_said(error)}", code="player_failed") from error
-        # What the game said before it closed, `over` perhaps, is still to be read; and then, how it closed.
+        # The game's last messages, perhaps `over`, are still to be read, and then the reason of the close.
         with contextlib.suppress(ConnectionClosed):
             await socket.send(text)
 

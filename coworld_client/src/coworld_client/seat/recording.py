@@ -1,4 +1,4 @@
-"""What a seat did in an earlier episode, done again tick by tick."""
+"""A player that repeats the actions of a seat in an earlier episode, tick by tick."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["RecordedPlayer"]
 
 
 class RecordedPlayer:
-    """A player that does what a seat did before, as long as the game goes as it went.
+    """A player that repeats recorded actions, as long as the game takes the same course.
 
     Args:
-        actions: What was done, by seat and tick; None where time was let pass.
-        source: Where that was read, for messages.
-        slot: Whose actions; None: those of the seat that it sits in.
+        actions: The recorded actions, by seat and tick; None where the seat let its time pass.
+        source: Where the actions were read, for messages.
+        slot: The seat whose actions to repeat; None: the player's own seat.
     """
 
     controller = "recording"
@@ -28,17 +28,21 @@ class RecordedPlayer:
         self._slot = slot
 
     def start(self, hello: dict[str, Any]) -> None:
-        """Choose the seat."""
+        """Choose the seat whose actions to repeat.
+
+        Raises:
+            SeatError: The recording has no such seat.
+        """
         if self._slot is None:
             self._slot = hello["seat"]
         if self._slot not in self._actions:
             raise SeatError(f"{self._source} has no seat {self._slot}.", code="recording_unknown_seat")
 
     def decide(self, asked: dict[str, Any]) -> Any:
-        """The action of that tick.
+        """The recorded action of a tick.
 
         Raises:
-            SeatError: None was recorded, or it is not legal now.
+            SeatError: No action was recorded, or the action is not legal now.
         """
         tick, slot = asked["tick"], self._slot
         actions: Mapping[int, Any] = self._actions[slot] if slot is not None else {}
@@ -54,7 +58,7 @@ class RecordedPlayer:
 
     def _diverged(self, tick: int, why: str) -> SeatError:
         return SeatError(
-            f"The game goes another way than {self._source} in tick {tick}, seat {self._slot}: {why}.",
+            f"The game differs from {self._source} in tick {tick}, seat {self._slot}: {why}.",
             code="recording_diverged",
-            hint="The same game, config, seed and opponents play it again.",
+            hint="Repeating it needs the same game, config, seed and opponents.",
         )

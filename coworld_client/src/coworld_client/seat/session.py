@@ -1,4 +1,4 @@
-"""A seat as a session: what the game sends, message by message, and what the player sends; of any protocol."""
+"""A seat as a session: messages from the game and to the game, in any protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["OpenSeat"]
 
 
 class OpenSeat:
-    """A seat of a game, as `async def play(seat)` is handed it.
+    """A seat of a game, as it is passed to `async def play(seat)`.
 
     ::
 
@@ -23,8 +23,8 @@ class OpenSeat:
             async for observation in seat:
                 await seat.send({"move": "right"})
 
-    The messages are the game's own JSON, and nothing is assumed of them. They end when the game closes the connection
-    in good order, or is gone after it has spoken; a lost connection is taken up again.
+    The messages are the game's own JSON, of any form. They end when the game closes the connection normally, or cannot
+    be reached any more after its first message; otherwise a lost connection is opened again.
 
     Args:
         url: The address of the seat.
@@ -50,7 +50,7 @@ class OpenSeat:
         """The next message.
 
         Raises:
-            SeatError: It is no JSON, or the game was lost before it has said anything.
+            SeatError: The message is not JSON, or the game refuses this player or was lost before its first message.
         """
         from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
@@ -66,15 +66,15 @@ class OpenSeat:
             try:
                 return json.loads(frame)
             except ValueError:
-                raise SeatError("The game has sent a message that is no JSON.", code="other_protocol") from None
+                raise SeatError("The game has sent a message that is not JSON.", code="other_protocol") from None
         raise StopAsyncIteration
 
     async def send(self, message: Any) -> None:
-        """Send a message as JSON; one that the connection is lost with is not sent again.
+        """Send a message as JSON; a message that is lost with the connection is not sent again.
 
         Raises:
-            ValueError: There is a NaN or an infinity in it.
-            TypeError: There is something in it that has no JSON form.
+            ValueError: The message contains a NaN or an infinity.
+            TypeError: The message contains a value that has no JSON form.
         """
         from websockets.exceptions import ConnectionClosed
 
@@ -83,7 +83,7 @@ class OpenSeat:
             try:
                 await self._socket.send(text)
             except ConnectionClosed:
-                # What the game said last is still to be read, and then how it closed.
+                # The game's last messages are still to be read, and then the reason of the close.
                 return
 
     async def _again(self) -> None:

@@ -1,7 +1,7 @@
-"""Uploads: images to the platform's registry, and what is made of images: policies and Coworlds.
+"""Uploads: images to the platform's registry, and policies and Coworlds, which are made of images.
 
-Every request carries an idempotency key, so that one whose answer was lost is not carried out twice; and whatever is
-there already, an image, a layer, a version, is not sent again and is said to be there.
+Requests that create something carry an idempotency key, so that one whose answer was lost is not carried out twice. An
+image, a layer or a version that the platform already has is not sent again, and is reported as such.
 """
 
 from __future__ import annotations

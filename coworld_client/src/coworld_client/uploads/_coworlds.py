@@ -1,4 +1,4 @@
-"""What is said of a Coworld that is uploaded, and what it may refer to."""
+"""The certification of an uploaded Coworld, and the check of the images and files that it refers to."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Certified", "Uncertified", "UploadedCoworld", "certification_words",
 
 @dataclass(frozen=True, kw_only=True)
 class Certified:
-    """A Coworld passed certification on this machine."""
+    """The statement that a Coworld passed certification on this machine."""
 
     manifest_sha256: str
     """Digest of the manifest that passed, in canonical form."""
     summary: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the platform is told of it."""
+    """Fields of the certification record that are sent to the platform."""
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Certified:
@@ -34,14 +34,14 @@ class Certified:
             record: The content of ``certification.json``.
 
         Raises:
-            UsageError: Code ``not_certified``, when it confers no verdict.
+            UsageError: Code ``not_certified``, if the record confers no verdict.
         """
         digest, verdict = record.get("manifest_sha256"), record.get("verdict")
         if not isinstance(digest, str) or not digest or not verdict or record.get("status") != "completed":
             raise UsageError(
                 "The certification record confers no verdict, so the Coworld is not certified.",
                 code="not_certified",
-                hint="Run `coworld certify`, mend what it finds, and upload then; or skip certification and say why.",
+                hint="Run `coworld certify`, fix what it finds, and then upload; or skip certification and say why.",
             )
         names = (
             "verdict",
@@ -59,7 +59,7 @@ class Certified:
 
 @dataclass(frozen=True, kw_only=True)
 class Uncertified:
-    """A Coworld is uploaded without certification, and somebody says why."""
+    """The reason to upload a Coworld without certification."""
 
     reason: str
 
@@ -70,7 +70,7 @@ class Uncertified:
 
 @dataclass(frozen=True, kw_only=True)
 class UploadedCoworld:
-    """A version of a Coworld that the platform has now."""
+    """The result of an upload: a version of a Coworld on the platform."""
 
     coworld: Coworld
     already: bool
@@ -80,28 +80,29 @@ class UploadedCoworld:
 
 
 def certification_words(certification: Certified | Uncertified, digest: str) -> dict[str, Any]:
-    """What the platform is told of certification.
+    """The certification as it is sent to the platform.
 
     Raises:
-        UsageError: Code ``certified_other``, when it was another manifest that passed.
+        UsageError: Code ``certified_other``, if another manifest was certified.
     """
     if isinstance(certification, Uncertified):
         return {"status": "skipped", "reason": certification.reason}
     if certification.manifest_sha256 != digest:
         raise UsageError(
-            "What was certified is another manifest than the one to upload.",
+            "The manifest that was certified is not the one to upload.",
             code="certified_other",
-            hint="Certify this one, and change nothing between.",
+            hint="Certify this one, and upload it without changes.",
             context={"certified": certification.manifest_sha256, "manifest_sha256": digest},
         )
     return {"status": "passed", "manifest_sha256": digest, **certification.summary}
 
 
 def check_images(document: dict[str, Any], *, kept: frozenset[str] | tuple[()]) -> None:
-    """Hold that all a manifest refers to can be uploaded, but for images that the platform has already (``kept``).
+    """Check that everything a manifest refers to can be uploaded, except images that the platform has (``kept``).
 
     Raises:
-        UsageError: An image may come to mean something else (``mutable_image``), or there is a file of the package.
+        UsageError: An image is a mutable tag of a registry (``mutable_image``), or the manifest refers to a file of the
+            package (``file_not_uploaded``).
     """
     for image in sorted({entry["image"] for entry in image_values(document)} - set(kept)):
         reference = ImageRef.parse(image)

@@ -30,7 +30,7 @@ def merge_patch(target: object, patch: object) -> Any:
 
 
 def apply_images(manifest: JsonObject, images: Mapping[str, str]) -> None:
-    """Give programs of a manifest other images, in place.
+    """Replace the images of programs of a manifest, in place.
 
     Args:
         manifest: The manifest as JSON.
@@ -38,7 +38,7 @@ def apply_images(manifest: JsonObject, images: Mapping[str, str]) -> None:
             (``player.baseline``) or its place (``player.0``, ``player[0]``).
 
     Raises:
-        UsageError: Code ``bad_target``, when a target is none of them, or names nothing in this manifest.
+        UsageError: Code ``bad_target``, if a target has none of these forms, or names nothing in this manifest.
     """
     for target, image in images.items():
         _entry(manifest, target)["image"] = image
@@ -94,6 +94,6 @@ def image_values(manifest: JsonObject) -> list[JsonObject]:
 
 
 def replace_images(manifest: JsonObject, new: Callable[[str], str]) -> None:
-    """Replace every image of a manifest by what a function makes of it, in place."""
+    """Replace every image of a manifest by the result of a function, in place."""
     for entry in image_values(manifest):
         entry["image"] = new(entry["image"])

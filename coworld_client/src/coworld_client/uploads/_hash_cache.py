@@ -1,4 +1,4 @@
-"""What is known of images that were hashed before."""
+"""A cache of the hashes of images."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["HashCache"]
 
 
 class HashCache:
-    """Client hashes by the engine's image ids, in the file that the published tools keep them in.
+    """Client hashes by the engine's image ids, in the file that the published tools use.
 
-    A cache that cannot be read or written is no cache, and no error.
+    A file that cannot be read counts as empty, and one that cannot be written is ignored.
 
     Args:
-        path: The file.
+        path: Path of the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,7 +28,7 @@ class HashCache:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> HashCache:
-        """The user's own: ``coworld/image_client_hashes.json`` below ``XDG_CACHE_HOME``, else ``~/.cache``."""
+        """The user's own cache: ``coworld/image_client_hashes.json`` below ``XDG_CACHE_HOME``, else ``~/.cache``."""
         environ = os.environ if environ is None else environ
         root = environ.get("XDG_CACHE_HOME")
         home = environ.get("HOME") or "~"

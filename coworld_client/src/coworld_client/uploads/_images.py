@@ -1,4 +1,4 @@
-"""An image of the local Docker engine, brought to the platform's registry."""
+"""Uploads of images from the local Docker engine to the platform's registry."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ if TYPE_CHECKING:
 __all__ = ["MAKE_SECONDS", "ImageProgress", "OnImage", "UploadedImage", "image_name", "uploaded_id"]
 
 MAKE_SECONDS = 120.0
-"""Seconds for a call that makes something of what was uploaded."""
+"""Timeout in seconds of a call that makes something of an upload."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageProgress:
-    """How far the upload of an image is."""
+    """The progress of an image's upload."""
 
     image: str
-    """The reference."""
+    """The reference of the image."""
     stage: Literal["reading", "packing", "pushing"]
     """``reading`` from the engine, ``packing`` layers, ``pushing`` to the registry."""
     done: int
-    """Bytes."""
+    """Bytes done in this stage."""
     total: int | None = None
-    """Bytes in all; None while that is not known."""
+    """Bytes in total; None while unknown."""
 
 
 OnImage = Callable[[ImageProgress], object]
-"""Told how far the upload of an image is."""
+"""Called with the progress of an image's upload."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UploadedImage:
-    """An image that the platform has now."""
+    """The result of an upload: an image on the platform."""
 
     reference: str
-    """What it was uploaded from."""
+    """The reference from which it was uploaded."""
     image: Image
     already: bool
     """Whether the platform had it before."""
     sent: int = 0
-    """Bytes that went to the registry; layers it had were not sent."""
+    """Bytes sent to the registry, not counting layers that it had."""
 
 
 def image_name(reference: str) -> str:
-    """What an uploaded image is called: the last part of its reference, without tag and digest."""
+    """The name of an uploaded image: the last part of its reference, without tag and digest."""
     return ImageRef.parse(reference).name.rpartition("/")[2] or "coworld-image"
 
 
 async def uploaded_id(
     client: CoworldClient, image: str, on_progress: OnImage | None
 ) -> tuple[str, UploadedImage | None]:
-    """The ``img_`` id of an image, uploaded first when it is not one already; and what that upload came to."""
+    """The ``img_`` id of an image, and the result of its upload; None if ``image`` is such an id already."""
     if is_image_id(image):
         return image, None
     uploaded = await client.images.upload(image, on_progress=on_progress)

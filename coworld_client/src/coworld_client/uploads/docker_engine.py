@@ -16,54 +16,54 @@ from coworld_core.images import ImageRef, Platform
 __all__ = ["DockerEngine", "EngineImage", "connect_docker"]
 
 _SILENCE = 300.0
-"""Seconds without a word while the engine fetches; registries can be slow."""
+"""Longest silence in seconds while the engine pulls an image; registries can be slow."""
 _SAVE_SILENCE = 900.0
-"""Some versions gather the whole image on disk before they send its first byte."""
+"""Longest silence in seconds during an export; some versions write the whole image to disk before the first byte."""
 _CHUNK = 1 << 18
-"""Bytes handed on at a time: each piece is a step between threads."""
+"""Least number of bytes to pass on at a time, because each piece costs a switch between threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineImage:
-    """What an engine says of an image it has."""
+    """An image of an engine."""
 
     reference: str
-    """As asked for."""
+    """The reference or id that was asked for."""
     id: str
-    """``sha256:<hex>``: the image's content."""
+    """``sha256:<hex>``, which identifies the image's content."""
     platform: Platform
     size: int
     """Bytes, as the engine counts them."""
     digests: tuple[str, ...] = ()
-    """``name@sha256:...`` by which registries know it."""
+    """``name@sha256:...`` references under which registries have it."""
 
 
 @asynccontextmanager
 async def connect_docker(host: str | None = None) -> AsyncGenerator[DockerEngine]:
-    """A Docker engine, for as long as the context is open.
+    """Connect to a Docker engine while the context is open.
 
     Args:
-        host: Where it listens, such as ``tcp://builder:2376``; None: as the ``docker`` command finds it.
+        host: Its address, such as ``tcp://builder:2376``; None: the one that the ``docker`` command would use.
 
     Raises:
-        BackendUnavailable: There is none, or it does not answer.
+        BackendUnavailable: There is no engine, or it does not answer.
     """
     async with Engine.connect(resolve_address(host), otherwise="Or set DOCKER_HOST to where one runs.") as engine:
         yield DockerEngine(engine)
 
 
 class DockerEngine:
-    """An engine that answered. Made by ``connect_docker``."""
+    """A connected engine, created by ``connect_docker``."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def inspect(self, reference: str) -> EngineImage:
-        """What the engine has under a reference or an id.
+        """Look up an image by a reference or an id.
 
         Raises:
-            ImageError: It has none (``image_missing``), or the reference is none.
-            BackendError: It refused or stopped answering.
+            ImageError: The engine has no such image (``image_missing``), or the reference is invalid.
+            BackendError: The engine refused or stopped answering.
         """
         _checked(reference)
         try:
@@ -84,19 +84,19 @@ class DockerEngine:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BackendError(
-                f"The Docker engine at {self._engine.address} answered about the image {reference} what cannot be "
-                "understood.",
+                f"The Docker engine at {self._engine.address} gave an answer about the image {reference} that cannot "
+                "be understood.",
                 code="engine_nonsense",
                 hint="Docker Engine 20.10 or later is needed.",
             ) from error
 
     @asynccontextmanager
     async def save(self, reference: str) -> AsyncGenerator[AsyncIterator[bytes]]:
-        """An image as a tar, as it comes (see ``docker_images``).
+        """Stream an image as a tar (see ``docker_images``).
 
         Raises:
             ImageError: The engine has no such image.
-            BackendError: It refused or stopped answering; raised by the stream, too.
+            BackendError: The engine refused or stopped answering; the stream may raise this, too.
         """
         _checked(reference)
         path = f"/images/{path_segment(reference)}/get"
@@ -118,12 +118,12 @@ class DockerEngine:
         login: tuple[str, str] | None = None,
         on_progress: Callable[[int, int], object] | None = None,
     ) -> None:
-        """Have the engine fetch an image from its registry.
+        """Pull an image from its registry.
 
         Args:
-            reference: Which.
-            login: User and password for the registry; None: as nobody, whatever this machine has stored.
-            on_progress: Told how many bytes were fetched, of how many known so far.
+            reference: The image.
+            login: User and password for the registry; None: anonymous, even if this machine has stored a login.
+            on_progress: Called with the bytes fetched, and the total known so far.
 
         Raises:
             ImageError: The registry has no such image or refused (``image_unreachable``).
@@ -151,11 +151,11 @@ class DockerEngine:
             raise _unreachable(reference, error.words) from error
 
     async def tag(self, image: str, target: str) -> None:
-        """Give an image that the engine has another name.
+        """Add a name to an image of the engine.
 
         Raises:
             ImageError: The engine has no such image.
-            BackendError: It refused or stopped answering.
+            BackendError: The engine refused or stopped answering.
         """
         parsed = _checked(target)
         query = {"repo": parsed.name, "tag": parsed.tag or "latest"}

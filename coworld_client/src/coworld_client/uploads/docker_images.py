@@ -1,8 +1,8 @@
-"""An image out of the local Docker engine, as blobs on disk that a registry takes.
+"""Export of an image from the local Docker engine, as blobs on disk for a registry.
 
 The engine writes an image as one tar, in one of two layouts: ``<id>/layer.tar`` up to version 24, an OCI layout with
-``blobs/sha256/<digest>`` from 25 on. Either is taken apart as it arrives, each layer into a file of its own, hashed on
-the way; an image is never in memory, and never on disk twice.
+``blobs/sha256/<digest>`` from 25 on. The tar is unpacked as it arrives: each layer is written to its own file, and
+hashed on the way. An image is never held in memory, and never stored twice.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 _CHUNK = 1 << 20
 _MAX_DOCUMENT = 8 << 20
-"""A config of an image with a thousand steps has a few hundred KiB."""
+"""Largest JSON document in bytes; the config of an image with a thousand steps has a few hundred KiB."""
 _MAX_ENTRIES = 10_000
 
 
@@ -64,11 +64,11 @@ class Blob:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedImage:
-    """An image as the engine wrote it, taken apart."""
+    """An image from the engine, as one file for its config and one for each layer."""
 
     config: Blob
     layers: tuple[Blob, ...]
-    """In order; a layer that the image has twice is here twice, and once on disk."""
+    """In order; a layer that the image has twice is listed twice, and stored once."""
     platform: Platform
 
     @property
@@ -83,7 +83,7 @@ class ExportedImage:
 
     @property
     def client_hash(self) -> str:
-        """What the platform knows this image by (see ``client_hash``)."""
+        """The key by which the platform recognises this image (see ``client_hash``)."""
         return client_hash(self.config.digest, [layer.digest for layer in self.layers])
 
 
@@ -102,7 +102,7 @@ def client_hash(config: str, layers: list[str]) -> str:
 
 
 def digest_of(sha256: bytes) -> str:
-    """A digest as registries write it."""
+    """A SHA-256 digest as registries write it."""
     return f"sha256:{sha256.hex()}"
 
 
@@ -116,18 +116,18 @@ async def export_image(
     *,
     on_progress: Callable[[int], object] | None = None,
 ) -> ExportedImage:
-    """Have the engine write an image, and take it apart.
+    """Export an image from the engine into files.
 
     Args:
-        engine: Where the image is.
-        reference: Which: a reference or an id.
-        directory: An existing, empty directory that nobody else writes to.
-        on_progress: Told how many bytes the engine has written so far.
+        engine: The engine that has the image.
+        reference: A reference or an id of the image.
+        directory: An existing, empty directory that nothing else writes to.
+        on_progress: Called with the bytes that the engine has sent so far.
 
     Raises:
-        ImageError: What came is no image, is damaged, is several images, or is not for linux/amd64.
+        ImageError: The export is not an image, is damaged, has several images, or is not for linux/amd64.
         BackendError: The engine refused or stopped answering.
-        EnvironmentFault: There is no room for it.
+        EnvironmentFault: A file cannot be written, for example because the disk is full.
     """
     async with engine.save(reference) as stream:
         return await read_export(stream, directory, name=reference, on_progress=on_progress)
@@ -140,23 +140,23 @@ async def read_export(
     name: str,
     on_progress: Callable[[int], object] | None = None,
 ) -> ExportedImage:
-    """Take the tar apart that ``docker image save`` writes.
+    """Unpack the tar that ``docker image save`` writes into files.
 
     Args:
         stream: The tar.
         directory: As for ``export_image``.
-        name: What to call the image in messages.
-        on_progress: Told how many bytes were read so far.
+        name: The name of the image in messages.
+        on_progress: Called with the bytes read so far.
 
     Raises:
-        ImageError: What came is no image, is damaged, is several images, or is not for linux/amd64.
-        EnvironmentFault: There is no room for it.
+        ImageError: The tar is not an image, is damaged, has several images, or is not for linux/amd64.
+        EnvironmentFault: A file cannot be written, for example because the disk is full.
     """
     return await anyio.to_thread.run_sync(_read_export, _Reader(stream, on_progress), directory, name)
 
 
 class _Reader:
-    """A stream of the event loop as a file of a worker thread."""
+    """A file for a worker thread that reads from a stream of the event loop."""
 
     def __init__(self, stream: AsyncIterator[bytes], on_progress: Callable[[int], object] | None) -> None:
         self._stream = stream
@@ -211,7 +211,7 @@ def _read_export(reader: _Reader, directory: Path, name: str) -> ExportedImage:
                     source = archive.extractfile(entry)
                     if source is None or path in files:
                         raise _bad(name, f"it holds {path[:80]!r} twice")
-                    # the name is ours: what the archive says of itself is only looked up
+                    # we choose the file's name: names in the archive are only keys
                     files[path] = _spool(source, directory / f"file-{number}", entry.size)
     except (tarfile.TarError, EOFError, zlib.error, UnicodeError, ValueError) as error:
         raise _bad(name, f"its tar is damaged or cut short ({error})") from error
@@ -260,7 +260,7 @@ def _spool(source: IO[bytes], path: Path, size: int) -> _Spooled:
 
 
 def write_hashed(pieces: Iterable[bytes], path: Path) -> tuple[str, int]:
-    """Write a new file; returns its digest and size. In a worker thread, and until its task is cancelled."""
+    """Write a new file and return its digest and size; for worker threads, where cancelling the task ends it."""
     hashed, size = hashlib.sha256(), 0
     with path.open("xb") as file:
         for piece in pieces:
@@ -274,7 +274,7 @@ def write_hashed(pieces: Iterable[bytes], path: Path) -> tuple[str, int]:
 
 
 class _Listed(BaseModel):
-    """What ``manifest.json`` says of an image: the paths of its config and its layers."""
+    """An image in ``manifest.json``: the paths of its config and its layers."""
 
     config: str = Field(alias="Config")
     layers: list[str] = Field(alias="Layers")
@@ -285,7 +285,7 @@ class _RootFs(BaseModel):
 
 
 class _Config(BaseModel):
-    """What of an image's config is looked at."""
+    """The parts of an image's config that are used."""
 
     os: str
     architecture: str
@@ -361,7 +361,7 @@ def _check_layers(expected: list[str], layers: tuple[Blob, ...], name: str) -> N
     if len(expected) != len(layers):
         raise _bad(name, f"its config lists {len(expected)} layers, and it has {len(layers)}")
     for number, (digest, layer) in enumerate(zip(expected, layers, strict=True)):
-        # a packed layer was checked by its blob's name; what it unpacks to is not known here
+        # a compressed layer was checked by its blob's name; its uncompressed digest is not known here
         if layer.media_type == OCI_LAYER and digest != layer.digest:
             raise _bad(name, f"layer {number} has the digest {layer.digest} instead of {digest[:80]}")
 
@@ -383,8 +383,8 @@ def require_hosted(platform: Platform, name: str) -> None:
 
 def _bad(name: str, why: str) -> ImageError:
     return ImageError(
-        f"What the engine wrote as the image {name} cannot be read: {why}.",
+        f"The engine's export of the image {name} cannot be read: {why}.",
         code="image_export",
-        hint="Try again; if it stays so, pull or build the image again.",
+        hint="Try again; if that does not help, pull or build the image again.",
         context={"image": name},
     )

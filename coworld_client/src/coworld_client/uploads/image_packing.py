@@ -1,4 +1,4 @@
-"""An exported image made ready for a registry: layers packed, and the manifest that names them."""
+"""Preparing an exported image for a registry: compressing its layers, and writing the manifest that names them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 _CHUNK = 1 << 20
 _GZIP_LEVEL = 1
-"""What a network carries in the time that better packing takes is more than that would save."""
+"""Better compression takes longer than a network needs for the bytes that it saves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class PackedImage:
 
     @property
     def digest(self) -> str:
-        """Digest of the manifest: the image's own in a registry."""
+        """Digest of the manifest, which is the digest of the image in a registry."""
         return digest_of(hashlib.sha256(self.manifest).digest())
 
 
@@ -56,20 +56,20 @@ async def pack_image(
     concurrency: int = 2,
     on_progress: Callable[[int], object] | None = None,
 ) -> PackedImage:
-    """Pack an image's layers and write the manifest that names them.
+    """Compress an image's layers and write the manifest that names them.
 
-    A layer that is a plain tar is packed with gzip, always to the same bytes; its plain file is removed. What is
-    packed already stays as it is.
+    A plain tar layer is compressed with gzip, always to the same bytes, and its plain file is removed. Layers that are
+    already compressed stay as they are.
 
     Args:
-        image: As exported.
-        directory: Where packed layers go: the directory it was exported to.
-        compress: Pack plain layers; else they go as they are.
-        concurrency: How many layers are packed at a time.
-        on_progress: Told how many bytes of layers are done.
+        image: The exported image.
+        directory: The directory for compressed layers: the one that the image was exported to.
+        compress: Whether to compress plain layers.
+        concurrency: Number of layers to compress at a time.
+        on_progress: Called with the bytes of layers that are done.
 
     Raises:
-        EnvironmentFault: There is no room for it.
+        EnvironmentFault: A layer cannot be written, for example because the disk is full.
     """
     packed: dict[str, Blob] = {}
     done = 0
@@ -114,7 +114,7 @@ def _descriptor(blob: Blob) -> dict[str, object]:
 
 
 def _gzip(layer: Blob, target: Path, progress: Callable[[int], None]) -> Blob:
-    # without a time and a name in its header: the same layer is the same blob wherever it is packed
+    # no time or name in the header, so that a layer becomes the same blob wherever it is compressed
     packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, 31)
 
     def packed(source: IO[bytes]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""The episodes that a platform plays of a Coworld when it has been uploaded."""
+"""The first episodes of a Coworld, which the platform plays by itself after an upload."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class CoworldStatus:
 
     coworld: Coworld
     episodes: tuple[EpisodeRequest, ...]
-    """Those the platform plays of it by itself."""
+    """The episodes that the platform plays by itself."""
     certification: CertificationState | None = None
-    """What the platform's own certification says, where there is one."""
+    """The state of the platform's own certification, if it has one."""
 
     @property
     def verdict(self) -> SmokeVerdict:
-        """What the episodes say. One that failed decides it, whatever the others do."""
+        """The verdict of the episodes. A single failed one decides it, whatever the others do."""
         if not self.episodes:
             return "none"
         if any(row.status.is_terminal and not row.status.is_success for row in self.episodes):
