@@ -155,7 +155,7 @@ async def _demo(settings: Settings, out: Out, listener: Any) -> None:
             out.say("\nTake part, in another terminal:")
             for command in demo.commands:
                 out.say(f"  {command}")
-            out.say("\nPress Ctrl-C to stop; the same command resumes it.")
+            out.say("\nCtrl-C stops it; the same command resumes it.")
             await stopped()
 
 
