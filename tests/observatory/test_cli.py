@@ -45,7 +45,7 @@ def test_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "ann: episodes 5, requests none\n"
     )
     assert _run(capsys, "user", "quota", "ann", "--reset", "sessions=1", *where)[1] == "ann: sessions 1\n"
-    assert _run(capsys, "user", "quota", "ann", "--reset", *where)[1] == "ann: as everybody\n"
+    assert _run(capsys, "user", "quota", "ann", "--reset", *where)[1] == "ann: default quotas\n"
     status, out, err = _run(capsys, "user", "quota", "ann", "episode=5", *where)
     assert (status, out) == (2, "")
     assert "episodes, sessions, stored, requests" in err
@@ -85,7 +85,7 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, out) == (0, "open: rounds 3, faults None, from the next round on.\n")
     status, _, err = _run(capsys, "league", "set", "open", *where)
     assert status == 2
-    assert "Say what is to change" in err
+    assert "Name at least one setting" in err
     _, out, _ = _run(capsys, "league", "season", "open", *where)
     assert out == "open: stands still, season 2.\n"
     status, _, err = _run(capsys, "league", "pause", "closed", *where)

@@ -204,8 +204,8 @@ async def test_a_log_that_cannot_be_read_stops_its_league_alone(
             torn = CommissionEvent(league_id=world.league, season=1, number=1, event='{"kind":"round_decided"}')
             session.add(torn)
         await _commission(services, world, "honest")
-        assert await _trouble(services) == "The server failed (ValidationError); its log says how."
-        assert f"League {world.league} cannot be looked after: an unexpected ValidationError." in caplog.text
+        assert await _trouble(services) == "The server failed (ValidationError); see its log."
+        assert f"League {world.league} cannot be run: an unexpected ValidationError." in caplog.text
         # looked after again, without a restart
         async with services.database.writing() as session:
             await session.delete(await session.merge(torn))

@@ -190,7 +190,7 @@ def test_what_is_not_there_is_said_in_the_sites_own_style(scene: Scene) -> None:
         for path, status, said in (
             ("/nope", 404, "There is no page at this address."),
             ("/leagues/league_none", 404, "There is no such league"),
-            ("/cli-auth", 200, "Show your token once"),
+            ("/cli-auth", 200, "Enter your token once"),
             ("/cli-auth?callback=http://evil.example/", 400, "leads away from your machine"),
         ):
             answer = anybody.get(path, headers=browser)
@@ -219,7 +219,7 @@ def test_signing_in_shows_what_is_ones_own(scene: Scene, pages: Pages) -> None:
     # the cookie is worth nothing any more, whoever has kept it
     answer = httpx2.get(place, headers={"Cookie": f"observatory_session={cookie['value']}"}, timeout=PATIENCE)
     assert answer.status_code == 404
-    assert "Not here" in answer.text
+    assert "Not found" in answer.text
 
 
 def test_an_episode_that_failed_says_why(scene: Scene, pages: Pages) -> None:
@@ -326,7 +326,7 @@ def test_other_sites_cannot_act_for_a_visitor(scene: Scene) -> None:
             assert browser.post(f"/episodes/{scene.public['id']}/replay", headers=headers).status_code == 403
             assert browser.post("/sign-out", headers=headers).status_code == 403
         bad = browser.post("/sign-in", data={"token": "obs_none"})
-        assert (bad.status_code, "not a token" in bad.text) == (403, True)
+        assert (bad.status_code, "not a valid token" in bad.text) == (403, True)
         # and a good one leads to no other site
         good = browser.post("/sign-in", data=form)
         assert (good.status_code, good.headers["location"]) == (303, "/")

@@ -141,7 +141,7 @@ def test_python_is_called_what_the_package_s_own_player_calls_it(nim: Package, h
 
 def test_run_is_for_images(nim: Package, here: Path) -> None:
     made(here / "bot.py", ACT)
-    with pytest.raises(UsageError, match=r"but \./bot\.py is none") as refused:
+    with pytest.raises(UsageError, match=r"but \./bot\.py is not an image") as refused:
         plan_episode(nim, players=["./bot.py"], run=["python"])
     assert refused.value.code == "run_without_image"
 

@@ -114,11 +114,11 @@ def act(tick: Any, action: Any) -> str:
 @pytest.mark.parametrize(
     ("message", "says"),
     [
-        ("", "no JSON"),
-        ("take 1", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ("9" * 10_000, "no JSON"),
-        (b"\xff\xfe", "no JSON"),
+        ("", "not JSON"),
+        ("take 1", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("9" * 10_000, "not JSON"),
+        (b"\xff\xfe", "not JSON"),
         ("[]", 'send {"type": "act"'),
         ("null", 'send {"type": "act"'),
         ("{}", 'send {"type": "act"'),

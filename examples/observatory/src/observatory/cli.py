@@ -1,4 +1,4 @@
-"""``observatory``: serve a platform, and look after its users and leagues."""
+"""The ``observatory`` command: serve a platform, and manage its users and leagues."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = ["cli", "main"]
 
 
 class _Observatory(CommandLine):
-    """A program whose JSON is one line, errors too: whoever starts a server reads the first line."""
+    """Writes JSON, including errors, on one line: a program that starts a server reads the first line."""
 
     one_line = "--json"
 
@@ -59,26 +59,24 @@ def cli() -> None:
     """Run a platform for Coworlds on this machine.
 
     \b
-    Look:   observatory demo                    a platform with a game, a league and two bots that play
-    First:  observatory user add ME --team      make an account, and see its token once
-    Then:   observatory serve                   serve it on http://127.0.0.1:8787
-    """  # noqa: D301 (click knows a paragraph that keeps its lines by this character)
+    Try:    observatory demo                    a platform with a game, a league and two bots that play
+    First:  observatory user add ME --team      create an account; its token is shown once
+    Then:   observatory serve                   serve the platform on http://127.0.0.1:8787
+    """  # noqa: D301 (click recognises a paragraph that keeps its lines by this character)
 
 
 @cli.command("serve")
 @where
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @port_option
-@click.option(
-    "--allow-remote", is_flag=True, help="With local processes: listen on other addresses than loopback, too."
-)
+@click.option("--allow-remote", is_flag=True, help="With local processes: also allow addresses other than loopback.")
 @click.option(
     "--trust-uploads",
     is_flag=True,
-    help="With local processes: run players' files that are uploaded, too, as you and with nothing kept from them. For "
-    "your own machine alone; on loopback only.",
+    help="With local processes: also run uploaded player files, as your user and without isolation. Only for your own "
+    "machine; loopback only.",
 )
-@click.option("--url", metavar="URL", help="How clients reach it, when a proxy stands in front.")
+@click.option("--url", metavar="URL", help="The URL that clients use, if the server is behind a proxy.")
 @artifacts_option
 @runs
 @retains
@@ -87,8 +85,8 @@ def cli() -> None:
     "quotas",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="The most that one account may have: episodes that wait or are played (2000), sessions that people play (2), "
-    "bytes that are `stored` (50G), requests a second (500). `none` lifts a limit. May be repeated.",
+    help="Limit for each account: waiting and running `episodes` (2000), `sessions` that people play (2), `stored` "
+    "bytes (50G), `requests` per second (500). `none` removes a limit. May be repeated.",
 )
 @verbose_option
 def serve_command(
@@ -105,9 +103,9 @@ def serve_command(
     quotas: tuple[str, ...],
     verbose: bool,
 ) -> None:
-    """Serve until told to stop.
+    """Serve the platform until it is stopped.
 
-    The first line of output says where; under --json it is an object with `url`.
+    The first line of output gives the address; with --json it is an object with `url`.
     """
     from dataclasses import replace
 
@@ -127,11 +125,11 @@ def serve_command(
 @port_option
 @verbose_option
 def demo_command(settings: Settings, out: Out, port: int, verbose: bool) -> None:
-    """Serve a platform that has everything, to look at and to take part in.
+    """Serve a complete platform to explore and take part in.
 
-    It has the sample world, a league that plays on, two bots of the house in it, and an account for you. Programs run
-    as local processes, as you; what you upload, too, so it is for your own machine alone, and listens on loopback only.
-    The same directory later goes on where it was.
+    It has the sample world, a league that plays continuously, two house bots in it, and an account for you. Programs,
+    including those that you upload, run as local processes with your user: use it on your own machine only. It listens
+    on loopback only. Starting it again with the same directory resumes it.
     """
     from dataclasses import replace
 
@@ -152,12 +150,12 @@ async def _demo(settings: Settings, out: Out, listener: Any) -> None:
         async with serving.serve(settings, listener) as services:
             demo = await open_league(services)
             out.answer({"url": settings.url, "pid": os.getpid(), **demo.to_dict()})
-            out.say(f"Observatory at {settings.url}, where the league {demo.league!r} plays on: {demo.page}")
+            out.say(f"Observatory at {settings.url}, with the running league {demo.league!r}: {demo.page}")
             _tell_notice(out, services.runtime.place)
             out.say("\nTake part, in another terminal:")
             for command in demo.commands:
                 out.say(f"  {command}")
-            out.say("\nCtrl-C stops it; the same command goes on where it was.")
+            out.say("\nCtrl-C stops it; the same command resumes it.")
             await stopped()
 
 
@@ -176,7 +174,7 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -
             out.say(f"Observatory at {settings.url}  (data in {settings.data.absolute()})")
             _tell_notice(out, services.runtime.place)
             if not users:
-                out.note(f"Nobody has an account yet. Make one:  observatory user add NAME --data {settings.data}")
+                out.note(f"There are no accounts yet. Create one:  observatory user add NAME --data {settings.data}")
             else:
                 out.note(f"Sign in:  coworld set-token --server {settings.url}")
             await stopped()
@@ -184,13 +182,13 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -
 
 @cli.command("worker")
 @where
-@click.option("--url", metavar="URL", help="Where the server is, for pulling images from its registry.")
+@click.option("--url", metavar="URL", help="The server's URL, for pulling images from its registry.")
 @artifacts_option
 @runs
 def worker_command(settings: Settings, out: Out, url: str | None, artifacts: str | None, work: dict[str, Any]) -> None:
-    """Play episodes until told to stop, beside a server or where it has none.
+    """Play episodes until it is stopped, in addition to a server's own worker or in its place.
 
-    It needs the server's database, artifacts, directory and key.
+    It needs the server's database, artifacts, data directory and key.
     """
     from dataclasses import replace
 
@@ -216,7 +214,7 @@ async def _work(settings: Settings, out: Out) -> None:
         place = await stack.enter_async_context(open_place(services))
         if place is None or settings.parallel < 1:
             raise UsageError(
-                "There is nothing here to play episodes with.",
+                "No backend can play episodes here.",
                 code="no_backend",
                 hint="Start Docker, or trust a package with --package DIRECTORY.",
             )
@@ -233,15 +231,15 @@ def _tell_notice(out: Out, place: Place | None) -> None:
 
 
 @cli.command("pull-secret")
-@click.option("--url", metavar="URL", help="Where the cluster's nodes reach the server.  [default: as `serve` has it]")
-@click.option("--name", default="observatory-pull", show_default=True, help="What the Secret is called.")
+@click.option("--url", metavar="URL", help="The server's URL for the cluster's nodes.  [default: that of `serve`]")
+@click.option("--name", default="observatory-pull", show_default=True, help="The name of the Secret.")
 @to_file
 @where
 def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str, to: Path | None) -> None:
     """Write the Secret with which a cluster pulls this Observatory's images.
 
-    It pulls any image and pushes none. Hand it to the cluster with `observatory pull-secret | kubectl apply -f -`, and
-    name it to the worker with --pull-secret.
+    It allows pulling any image, and pushing none. Apply it with `observatory pull-secret | kubectl apply -f -`, and
+    pass its name to the worker with --pull-secret.
     """
     from dataclasses import replace
 
@@ -259,17 +257,17 @@ def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str
 
 @cli.group("user")
 def user_group() -> None:
-    """Accounts and their tokens."""
+    """Manage accounts and their tokens."""
 
 
 @user_group.command("add")
 @click.argument("name")
 @click.option("--email", help="Shown by whoami.")
-@click.option("--team", is_flag=True, help="A member of the team: may use team routes, and see everything if it asks.")
+@click.option("--team", is_flag=True, help="A member of the team: may use team routes, and see everything on request.")
 @to_file
 @where
 def user_add(settings: Settings, out: Out, name: str, email: str | None, team: bool, to: Path | None) -> None:
-    """Make an account, and print its token: the only time it is shown."""
+    """Create an account and print its token, which is shown only once."""
 
     async def add(services: Services) -> dict[str, object]:
         from .identity.accounts import add_user
@@ -283,11 +281,11 @@ def user_add(settings: Settings, out: Out, name: str, email: str | None, team: b
 
 @user_group.command("token")
 @click.argument("name")
-@click.option("--revoke", is_flag=True, help="In the place of all tokens and sessions there were.")
+@click.option("--revoke", is_flag=True, help="Revoke all earlier tokens and sessions of the account.")
 @to_file
 @where
 def user_token(settings: Settings, out: Out, name: str, revoke: bool, to: Path | None) -> None:
-    """Make another token for an account, and print it."""
+    """Create another token for an account, and print it."""
 
     async def make(services: Services) -> dict[str, object]:
         from .identity.accounts import new_token
@@ -302,10 +300,10 @@ def user_token(settings: Settings, out: Out, name: str, revoke: bool, to: Path |
 @user_group.command("quota")
 @click.argument("name")
 @click.argument("quotas", metavar="[QUOTA=NUMBER]...", nargs=-1)
-@click.option("--reset", is_flag=True, help="Everybody's quotas hold for it again.")
+@click.option("--reset", is_flag=True, help="Remove the account's own quotas, so that the default ones apply.")
 @where
 def user_quota(settings: Settings, out: Out, name: str, quotas: tuple[str, ...], reset: bool) -> None:
-    """Say what one account may have, in the place of everybody's quotas.
+    """Set the quotas of one account, overriding the default ones.
 
     `observatory user quota ANN episodes=10000 requests=none`
     """
@@ -317,7 +315,7 @@ def user_quota(settings: Settings, out: Out, name: str, quotas: tuple[str, ...],
 
     result = changing(settings, keep)
     out.answer(result)
-    out.say(f"{name}: {shown_quotas(result['quotas']) or 'as everybody'}")
+    out.say(f"{name}: {shown_quotas(result['quotas']) or 'default quotas'}")
 
 
 add_user_operating(user_group)
@@ -326,64 +324,64 @@ add_operating(cli)
 
 @cli.group("league")
 def league_group() -> None:
-    """Leagues of this Observatory."""
+    """Manage the leagues of this Observatory."""
 
 
 @league_group.command("add")
 @click.argument("name")
-@click.option("--coworld", required=True, metavar="NAME", help="What is played in it; uploaded before.")
-@click.option("--variant", metavar="ID", help="The variant that is played.  [default: the Coworld's first]")
-@click.option("--private", is_flag=True, help="Shown to those who have an account only.")
+@click.option("--coworld", required=True, metavar="NAME", help="The Coworld that it plays; must be uploaded already.")
+@click.option("--variant", metavar="ID", help="The variant that it plays.  [default: the Coworld's first]")
+@click.option("--private", is_flag=True, help="Shown only to visitors with an account.")
 @click.option(
     "--every",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Play rounds of its champions for as long as a server runs, with this much time at least between their "
-    "beginnings.  [default: it stands still]",
+    help="Play rounds of its champions while a server runs, with at least this much time between the starts of two "
+    "rounds.  [default: it plays no rounds]",
 )
 @click.option(
     "--pairing",
     metavar="NAME",
     default="free-play",
     show_default=True,
-    help="Who meets whom in a round, as in `coworld tournament`: round-robin, swiss, ladder, single-elimination ….",
+    help="How a round is paired, as in `coworld tournament`: round-robin, swiss, ladder, single-elimination ….",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     metavar="N",
-    help="Rounds of a season. Then it is archived, and the next begins.  [default: as long as the pairing has more]",
+    help="Rounds of a season, which is then archived before the next begins.  [default: as many as the pairing has]",
 )
 @click.option(
     "--blocks",
     type=click.IntRange(1, 100),
     default=1,
     show_default=True,
-    help="Blocks of each match; in a block everybody sits in every seat.",
+    help="Blocks of each match; in a block each entrant plays in every seat.",
 )
 @click.option(
     "--divisions",
     type=click.IntRange(1, 20),
     default=1,
     show_default=True,
-    help="How many, one above the other. Newcomers begin in the lowest.",
+    help="Number of divisions, one above the other. Newcomers start in the lowest.",
 )
 @click.option(
     "--moves",
     type=click.IntRange(0),
     default=1,
     show_default=True,
-    help="How many change places between neighbouring divisions at the end of a season.",
+    help="How many members change places between neighbouring divisions at the end of a season.",
 )
 @click.option(
-    "--size", type=click.IntRange(1), default=8, show_default=True, help="How many a division has, but the lowest."
+    "--size", type=click.IntRange(1), default=8, show_default=True, help="Members of each division except the lowest."
 )
-@click.option("--check", is_flag=True, help="What is submitted plays an episode with itself before it competes.")
+@click.option("--check", is_flag=True, help="A submission first plays an episode against itself.")
 @click.option(
     "--faults",
     type=click.IntRange(1),
     metavar="N",
-    help="Disqualify whose last N episodes each had a fault of its own.  [default: nobody]",
+    help="Disqualify a policy that was at fault in each of its last N episodes.  [default: never]",
 )
 @commissioned
 @where
@@ -398,7 +396,7 @@ def league_add(
     divisions: int,
     **terms: object,
 ) -> None:
-    """Make a league, where everybody who submits is placed."""
+    """Create a league that accepts submissions."""
     from .api.leagues import create_league, league_divisions
 
     async def make(session: AsyncSession) -> dict[str, object]:
@@ -423,30 +421,30 @@ def league_add(
 @league_group.command("set")
 @click.argument("name")
 @click.option(
-    "--every", type=click.FloatRange(0), metavar="SECONDS", help="Time at least between two rounds' beginnings."
+    "--every", type=click.FloatRange(0), metavar="SECONDS", help="Least time between the starts of two rounds."
 )
-@click.option("--pairing", metavar="NAME", help="Who meets whom; before the first round of a season.")
+@click.option("--pairing", metavar="NAME", help="How a round is paired; before the first round of a season.")
 @click.option("--blocks", type=click.IntRange(1, 100), help="Blocks of each match; before the first round of a season.")
 @click.option(
     "--rounds", type=click.IntRange(0), metavar="N", help="Rounds of a season; 0: as many as the pairing has."
 )
-@click.option("--moves", type=click.IntRange(0), help="How many change places at the end of a season.")
-@click.option("--size", type=click.IntRange(1), help="How many a division has, but the lowest.")
-@click.option("--check/--no-check", default=None, help="What is submitted plays an episode with itself first.")
-@click.option("--faults", type=click.IntRange(0), metavar="N", help="Faults in a row that disqualify; 0: none do.")
+@click.option("--moves", type=click.IntRange(0), help="How many members change places at the end of a season.")
+@click.option("--size", type=click.IntRange(1), help="Members of each division except the lowest.")
+@click.option("--check/--no-check", default=None, help="A submission first plays an episode against itself.")
+@click.option("--faults", type=click.IntRange(0), metavar="N", help="Faults in a row that disqualify; 0: never.")
 @commissioned
 @where
 def league_set(settings: Settings, out: Out, name: str, every: float | None, **terms: object) -> None:
-    """Change how a league plays, from its next round on. What is not named stays as it is."""
+    """Change how a league plays, from its next round on. Other settings stay as they are."""
     from .api.leagues import set_terms
 
-    # of these, none is a value
+    # The values that mean None for these settings.
     none = {"rounds": 0, "faults": 0, "commissioner_runnable_id": ""}
     named = {
         key: None if key in none and value == none[key] else value for key, value in terms.items() if value is not None
     }
     if every is None and not named:
-        raise click.UsageError("Say what is to change, as in --rounds 10.")
+        raise click.UsageError("Name at least one setting to change, such as --rounds 10.")
 
     async def change(session: AsyncSession) -> dict[str, object]:
         league = await set_terms(session, name, every=every, terms=named)
@@ -462,7 +460,7 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
 @league_group.command("list")
 @where
 def league_list(settings: Settings, out: Out) -> None:
-    """List the leagues, with how each plays and where it is."""
+    """List the leagues, with their settings and progress."""
     from .operating.overview import leagues
 
     found = looking(settings, leagues)
@@ -472,14 +470,14 @@ def league_list(settings: Settings, out: Out) -> None:
         plays = f"{league['decides']}, season {league['season']}, {league['members']} members, {league['divisions']} "
         out.say(f"    {league['state']}: {plays}division{'s' if league['divisions'] > 1 else ''}{_under_way(league)}")
         if league["trouble"]:
-            out.say(f"    The last try failed: {league['trouble']}")
+            out.say(f"    The last attempt failed: {league['trouble']}")
         for one in league["stopped"]:
             out.say(f"    {one['division']}: {one['why']}")
             out.note(
                 f"`observatory league season {shlex.quote(league['name'])}` closes the season and begins the next."
             )
     if not found:
-        out.note("None yet: observatory league add NAME --coworld NAME")
+        out.note("No leagues yet: observatory league add NAME --coworld NAME")
 
 
 def _under_way(league: dict[str, Any]) -> str:
@@ -491,7 +489,7 @@ def _under_way(league: dict[str, Any]) -> str:
 @click.argument("name")
 @where
 def league_pause(settings: Settings, out: Out, name: str) -> None:
-    """Have a league begin no more rounds; one that is played goes on to its end."""
+    """Pause a league: it begins no more rounds; a round under way is finished."""
     _act_on_league(settings, out, name, "pause")
 
 
@@ -499,7 +497,7 @@ def league_pause(settings: Settings, out: Out, name: str) -> None:
 @click.argument("name")
 @where
 def league_resume(settings: Settings, out: Out, name: str) -> None:
-    """Have a league begin rounds again."""
+    """Resume a paused league."""
     _act_on_league(settings, out, name, "resume")
 
 
@@ -509,7 +507,7 @@ def league_resume(settings: Settings, out: Out, name: str) -> None:
 def league_season(settings: Settings, out: Out, name: str) -> None:
     """Close a league's season now, and begin the next.
 
-    Its tables are archived, and who has earned it changes division. Episodes of a round that is played count no more.
+    Its tables are archived, and members are promoted and relegated. Episodes of a round under way no longer count.
     """
     _act_on_league(settings, out, name, "season")
 
@@ -526,7 +524,7 @@ def _act_on_league(settings: Settings, out: Out, name: str, action: str) -> None
 
 def _tell_token(out: Out, to: Path | None, made: dict[str, object]) -> None:
     keep_secret(out, to, str(made["token"]), made)
-    out.note(f"This is the token of {made['name']}; it is not kept and cannot be shown again.")
+    out.note(f"This is the token of {made['name']}; it is not stored and cannot be shown again.")
 
 
 def _log_to_stderr(verbose: bool) -> None:
@@ -541,7 +539,7 @@ def _log_to_stderr(verbose: bool) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line and leave with its exit status; every error becomes a line or a JSON object."""
+    """Run a command line and exit with its status; every error becomes a line or a JSON object."""
     sys.exit(cli.run(argv))
 
 

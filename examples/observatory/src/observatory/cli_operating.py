@@ -1,4 +1,4 @@
-"""The commands of who looks after an Observatory: accounts, policies, queue, workers, disk, the audit log."""
+"""The operator's commands: accounts, policies, queue, workers, disk, audit log, backup and retention."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["add_operating", "add_user_operating", "shown_quotas"]
 
-_reason = click.option("--reason", metavar="TEXT", help="What the owner is told.")
+_reason = click.option("--reason", metavar="TEXT", help="The reason, shown to the owner.")
 
 
 def add_user_operating(group: click.Group) -> None:
-    """Give the group of accounts its commands that look and close."""
+    """Add the commands that list, disable and enable accounts to the group ``user``."""
     for command in (_user_list, _user_disable, _user_enable):
         group.add_command(command)
 
 
 def add_operating(cli: click.Group) -> None:
-    """Give the command line what operators need."""
+    """Add the operator's commands to the command line."""
     for command in (_policy, _queue, _workers, _disk, _audit, _backup, _restore, _retention):
         cli.add_command(command)
 
@@ -41,7 +41,7 @@ def add_operating(cli: click.Group) -> None:
 @click.command("list")
 @where
 def _user_list(settings: Settings, out: Out) -> None:
-    """List the accounts, with their own quotas, what they have stored, and what of theirs waits."""
+    """List the accounts, with their own quotas, stored bytes and waiting episodes."""
     from .operating.overview import accounts
 
     users = looking(settings, accounts)
@@ -57,7 +57,7 @@ def _user_list(settings: Settings, out: Out) -> None:
         )
         for user in users
     ]
-    none = "Nobody yet: observatory user add NAME"
+    none = "No accounts yet: observatory user add NAME"
     out.rows(("ID", "NAME", "", "QUOTAS", "STORED", "WAITING"), rows, none=none, right=(4, 5))
 
 
@@ -66,9 +66,9 @@ def _user_list(settings: Settings, out: Out) -> None:
 @_reason
 @where
 def _user_disable(settings: Settings, out: Out, name: str, reason: str | None) -> None:
-    """Disable an account: its tokens and sessions are refused from now on, and what it has in the queue is cancelled.
+    """Disable an account: its tokens and sessions are refused from now on, and its queued episodes are cancelled.
 
-    What it made stays. `observatory user enable` takes it back.
+    Everything that it made stays. `observatory user enable` reverses this.
     """
     from .operating.closing import disable_user
 
@@ -91,7 +91,7 @@ def _user_disable(settings: Settings, out: Out, name: str, reason: str | None) -
 @click.argument("name")
 @where
 def _user_enable(settings: Settings, out: Out, name: str) -> None:
-    """Enable an account again, with the tokens that it had."""
+    """Enable a disabled account; its tokens are valid again."""
     from .operating.closing import enable_user
 
     async def reopen(session: AsyncSession) -> dict[str, Any]:
@@ -105,12 +105,12 @@ def _user_enable(settings: Settings, out: Out, name: str) -> None:
 
 @click.group("policy")
 def _policy() -> None:
-    """Policies that were uploaded, and closing them."""
+    """List, disable and enable uploaded policies."""
 
 
 @_policy.command("list")
-@click.option("--user", metavar="NAME", help="Only those of an account.")
-@click.option("--disabled", is_flag=True, help="Only those that are disabled.")
+@click.option("--user", metavar="NAME", help="Only policies of this account.")
+@click.option("--disabled", is_flag=True, help="Only disabled policies.")
 @where
 def _policy_list(settings: Settings, out: Out, user: str | None, disabled: bool) -> None:
     """List policy versions, by owner and name."""
@@ -127,11 +127,11 @@ def _policy_list(settings: Settings, out: Out, user: str | None, disabled: bool)
         )
         for row in found
     ]
-    out.rows(("ID", "USER", "POLICY", ""), rows, none="There are none.")
+    out.rows(("ID", "USER", "POLICY", ""), rows, none="No policies.")
 
 
 _which = click.argument("reference", metavar="POLICY")
-_owner = click.option("--user", metavar="NAME", help="Whose, where several have a policy of that name.")
+_owner = click.option("--user", metavar="NAME", help="The owner, if several have a policy of that name.")
 
 
 @_policy.command("disable")
@@ -142,7 +142,7 @@ _owner = click.option("--user", metavar="NAME", help="Whose, where several have 
 def _policy_disable(settings: Settings, out: Out, reference: str, user: str | None, reason: str | None) -> None:
     """Disable a policy (NAME), or a version of it (NAME:v3, or an id).
 
-    It is not scheduled any more, what waits with it in the queue is cancelled, and its owner sees why.
+    It is no longer scheduled, queued episodes with it are cancelled, and its owner sees the reason.
     """
     from .operating.closing import disable_policy, find_policy, policy_label
 
@@ -167,7 +167,7 @@ def _policy_disable(settings: Settings, out: Out, reference: str, user: str | No
 @_owner
 @where
 def _policy_enable(settings: Settings, out: Out, reference: str, user: str | None) -> None:
-    """Enable a policy, or a version of it, again."""
+    """Enable a disabled policy, or a version of it."""
     from .operating.closing import enable_policy, find_policy, policy_label
 
     async def reopen(session: AsyncSession) -> dict[str, Any]:
@@ -183,20 +183,20 @@ def _policy_enable(settings: Settings, out: Out, reference: str, user: str | Non
 @click.command("queue")
 @where
 def _queue(settings: Settings, out: Out) -> None:
-    """Show what waits and what is played, by account; whoever is first is served next."""
+    """Show waiting and running episodes by account, the account that is served next first."""
     from .operating.overview import queue
 
     rows = looking(settings, queue)
     out.answer({"items": rows, **{key: sum(row[key] for row in rows) for key in ("waiting", "running")}})
     cells = [(row["user"], row["waiting"], row["running"], _moment(row["oldest_at"])) for row in rows]
-    none = "Nothing waits, and nothing is played."
+    none = "Nothing is waiting or running."
     out.rows(("USER", "WAITING", "RUNNING", "OLDEST"), cells, none=none, right=(1, 2))
 
 
 @click.command("workers")
 @where
 def _workers(settings: Settings, out: Out) -> None:
-    """Show the workers: when each was last seen, and what it plays."""
+    """Show the workers, when each was last seen, and the episodes that it plays."""
     from .operating.overview import workers
 
     rows = looking(settings, workers)
@@ -212,7 +212,7 @@ def _workers(settings: Settings, out: Out) -> None:
         )
         for row in rows
     ]
-    none = "There are none: observatory worker"
+    none = "No workers: observatory worker"
     out.rows(("WORKER", "STATE", "BACKEND", "BUSY", "LAST SEEN", "EPISODES"), cells, none=none)
     for row in rows:
         if row["trouble"]:
@@ -222,7 +222,7 @@ def _workers(settings: Settings, out: Out) -> None:
 @click.command("disk")
 @where
 def _disk(settings: Settings, out: Out) -> None:
-    """Show what is stored, by account and kind, and how much room is left."""
+    """Show stored bytes by account and kind, and the free space."""
     from .operating.overview import disk
 
     found = looking(settings, functools.partial(disk, directory=settings.data))
@@ -235,13 +235,13 @@ def _disk(settings: Settings, out: Out) -> None:
 
 @click.command("audit")
 @click.option(
-    "--since", metavar="WHEN", help="From a date on (2026-01-31, or with a time), or for so long: 7d, 12h, 30m."
+    "--since", metavar="WHEN", help="Only since a date (2026-01-31, or with a time), or for a duration: 7d, 12h, 30m."
 )
-@click.option("--user", metavar="NAME", help="Only what an account did, or what was done to it.")
-@click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last so many.")
+@click.option("--user", metavar="NAME", help="Only entries by or about this account.")
+@click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N entries.")
 @where
 def _audit(settings: Settings, out: Out, since: str | None, user: str | None, last: int | None) -> None:
-    """Show the audit log, the oldest line first: what operators did, and what touches security."""
+    """Show the audit log, oldest first: operators' actions, and events that concern security."""
     from .store.audit import audit_lines
 
     moment = None if since is None else _since(since)
@@ -258,18 +258,18 @@ def _audit(settings: Settings, out: Out, since: str | None, user: str | None, la
         )
         for line in lines
     ]
-    out.rows(("WHEN", "BY", "FROM", "WHAT", "ABOUT", ""), cells, none="Nothing is written there.")
+    out.rows(("WHEN", "BY", "FROM", "WHAT", "ABOUT", ""), cells, none="No entries.")
 
 
 @click.command("backup")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--replace", is_flag=True, help="In the place of what is there.")
+@click.option("--replace", is_flag=True, help="Replace the present content of the directory.")
 @artifacts_option
 @where
 def _backup(settings: Settings, out: Out, directory: Path, replace: bool, artifacts: str | None) -> None:
-    """Copy all that there is into a directory, but for the key; the server may go on meanwhile.
+    """Copy everything except the key into a directory; the server may keep running.
 
-    Keep the key apart: without it nobody can read the secrets.
+    Keep the key elsewhere: without it, the secrets cannot be read.
     """
     to = directory.absolute()
 
@@ -283,19 +283,19 @@ def _backup(settings: Settings, out: Out, directory: Path, replace: bool, artifa
     out.answer({"directory": str(to), **note})
     out.say(f"{directory}: {_contents(note)}.")
     if note["missing"]:
-        out.note(f"Not there any more: {', '.join(note['missing'][:5])}{' …' if len(note['missing']) > 5 else ''}")
-    out.note(f"The key is not in it: {settings.key_file}")
+        out.note(f"Missing: {', '.join(note['missing'][:5])}{' …' if len(note['missing']) > 5 else ''}")
+    out.note(f"The key is not included: {settings.key_file}")
 
 
 @click.command("restore")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True))
-@click.option("--replace", is_flag=True, help="In the place of what is there, which is lost.")
+@click.option("--replace", is_flag=True, help="Replace existing data, which is lost.")
 @artifacts_option
 @where
 def _restore(settings: Settings, out: Out, directory: Path, replace: bool, artifacts: str | None) -> None:
-    """Make an Observatory of a backup, in --data, --database and --artifacts; its key has to be there.
+    """Restore a backup into --data, --database and --artifacts; its key must be in place.
 
-    It may go to another database and another store than it came from.
+    The database and the store may be of another kind than those of the backup.
     """
     from .operating.backup import restore
 
@@ -306,17 +306,17 @@ def _restore(settings: Settings, out: Out, directory: Path, replace: bool, artif
 
 
 @click.command("retention")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Only report what would be removed.")
 @retains
 @artifacts_option
 @where
 def _retention(settings: Settings, out: Out, dry_run: bool, retention: Retention, artifacts: str | None) -> None:
-    """Throw away replays, logs and players' files of old episodes; records, results and scores stay.
+    """Remove replays, logs and players' files of old episodes; records, results and scores stay.
 
-    `observatory serve` does it every hour by the same two options.
+    `observatory serve` does this every hour if given the same two options.
     """
     if retention == Retention():
-        raise click.UsageError("There is no rule: name --keep-days or --keep-episodes.")
+        raise click.UsageError("No rule given: pass --keep-days or --keep-episodes.")
 
     async def work(services: Services) -> dict[str, Any]:
         from .operating.retention import prune
@@ -326,7 +326,7 @@ def _retention(settings: Settings, out: Out, dry_run: bool, retention: Retention
     gone = with_services(dataclasses.replace(settings, artifacts=artifacts), work)
     out.answer({**gone, "dry_run": dry_run})
     files = f"{gone['files']} files ({shown_size(gone['bytes'])}) of {gone['episodes']} episodes"
-    out.say(f"{files} would be thrown away." if dry_run else f"{files} were thrown away.")
+    out.say(f"{files} would be removed." if dry_run else f"{files} were removed.")
 
 
 def _contents(note: dict[str, Any]) -> str:
@@ -338,10 +338,10 @@ _AGES = {"d": "days", "h": "hours", "m": "minutes"}
 
 
 def _since(text: str) -> dt.datetime:
-    """The moment that ``--since`` means.
+    """Parse the value of ``--since``.
 
     Raises:
-        click.BadParameter: It is none.
+        click.BadParameter: It is neither a date nor a duration.
     """
     if (age := re.fullmatch(r"(\d{1,5})([dhm])", text, re.ASCII)) is not None:
         return dt.datetime.now(dt.UTC) - dt.timedelta(**{_AGES[age[2]]: int(age[1])})
@@ -349,13 +349,14 @@ def _since(text: str) -> dt.datetime:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no moment: write 2026-01-31, 2026-01-31T12:00, or 7d, 12h, 30m.", param_hint="--since"
+            f"{text!r} is not a date or duration: write 2026-01-31, 2026-01-31T12:00, or 7d, 12h, 30m.",
+            param_hint="--since",
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
 
 
 def shown_quotas(quotas: dict[str, int | None]) -> str:
-    """Quotas of one account, in words; empty where it has none of its own."""
+    """Quotas of one account, in words; empty if it has none of its own."""
     return ", ".join(f"{key} {'none' if value is None else value}" for key, value in quotas.items())
 
 

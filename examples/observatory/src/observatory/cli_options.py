@@ -84,7 +84,7 @@ def where(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Path(path_type=Path, dir_okay=False),
         envvar="OBSERVATORY_KEY",
         show_envvar=True,
-        help="What encrypts secrets; made the first time.  [default: the directory's name and .key, beside it]",
+        help="The key that encrypts secrets; created if missing.  [default: the directory's name with .key, beside it]",
     )
     @click.option("--json", is_flag=True, help="Write the result as JSON to standard output.")
     @functools.wraps(function)
@@ -187,7 +187,7 @@ def retains(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="N",
         envvar="OBSERVATORY_KEEP_DAYS",
         show_envvar=True,
-        help="Throw away replays, logs and players' files of episodes that were over longer ago.",
+        help="Remove replays, logs and players' files of episodes that ended more than N days ago.",
     )
     @click.option(
         "--keep-episodes",
@@ -195,7 +195,7 @@ def retains(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="N",
         envvar="OBSERVATORY_KEEP_EPISODES",
         show_envvar=True,
-        help="The same, for all but the last so many episodes of each account.",
+        help="The same, for all but the last N episodes of each account.",
     )
     @functools.wraps(function)
     def wrapped(*args: Any, keep_days: int | None, keep_episodes: int | None, **kwargs: Any) -> Any:
@@ -219,7 +219,7 @@ port_option = click.option(
     show_default=True,
     envvar="OBSERVATORY_PORT",
     show_envvar=True,
-    help="0: a free one.",
+    help="Port to listen on; 0: a free one.",
 )
 verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every request.")
 
@@ -278,7 +278,7 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.IntRange(0, 256),
         default=1,
         show_default=True,
-        help="Episodes at a time; 0: none here.",
+        help="Episodes to play at a time; 0: none here.",
     )
     @click.option(
         "--lease",

@@ -37,7 +37,7 @@ async def sign_in(request: Request) -> Response:
     """Exchange a token for a cookie."""
     services = cast("Services", request.app.state.services)
     if not is_same_origin(request):
-        return trouble(request, ANONYMOUS, 403, "Not from here", "This form was sent by another site.")
+        return trouble(request, ANONYMOUS, 403, "Refused", "This form was sent by another site.")
     try:
         form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
     except Refusal:
@@ -49,7 +49,7 @@ async def sign_in(request: Request) -> Response:
         except Refusal as refusal:
             return page(request, "sign_in.html", ANONYMOUS, status=403, next=place, trouble=refusal.message)
         if found is None or found[0].kind not in ("user", "player"):
-            said = "This is not a token of this server, or not any more."
+            said = "This is not a valid token of this server."
             return page(request, "sign_in.html", ANONYMOUS, status=403, next=place, trouble=said)
         shown, user, player = found
         origin = request.client.host if request.client else None
@@ -76,7 +76,7 @@ async def sign_out(request: Request) -> Response:
     async with open_visit(request) as visit:
         token_id = visit.caller.token_id
     if not is_same_origin(request):
-        return trouble(request, ANONYMOUS, 403, "Not from here", "This form was sent by another site.")
+        return trouble(request, ANONYMOUS, 403, "Refused", "This form was sent by another site.")
     if token_id is not None:
         async with services.database.writing() as session:
             await session.execute(sa.update(Token).where(Token.id == token_id).values(revoked_at=now()))

@@ -18,7 +18,7 @@ __all__ = ["router"]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
-_AWAY = "This sign-in leads away from your machine, so it ends here."
+_AWAY = "This sign-in leads away from your machine, so it is refused."
 _LOOSE = {
     # Forms of other pages may only be sent to this server, including redirects. Here the redirect leads to the command
     # line; its target is checked below.
@@ -31,7 +31,7 @@ _LOOSE = {
 async def _ask(request: Request) -> Response:
     callback = request.query_params.get("callback", "")
     if callback and not _is_loopback(callback):
-        return trouble(request, ANONYMOUS, 400, "Not from here", _AWAY)
+        return trouble(request, ANONYMOUS, 400, "Refused", _AWAY)
     return _shown(request, callback=callback)
 
 
@@ -43,14 +43,14 @@ async def _sign_in(request: Request) -> Response:
         return trouble(request, ANONYMOUS, 413, "Too long", "That is too long for a token.")
     callback, token = (form.get(name, [""])[0].strip() for name in ("callback", "token"))
     if callback and not _is_loopback(callback):
-        return trouble(request, ANONYMOUS, 400, "Not from here", _AWAY)
+        return trouble(request, ANONYMOUS, 400, "Refused", _AWAY)
     async with services.database.writing() as session:
         try:
             found = await services.tokens.find(session, token)
         except Refusal as refusal:
             return _shown(request, 403, callback=callback, wrong=refusal.message)
         if found is None or found[0].kind != "user":
-            return _shown(request, 403, callback=callback, wrong="This is not a token of yours, or not any more.")
+            return _shown(request, 403, callback=callback, wrong="This is not a valid token of a user account.")
         code = await new_code(session, found[1].id)
     if not callback:
         return _shown(request, code=code)

@@ -58,7 +58,7 @@ async def league(request: Request) -> Response:
         try:
             row = await find_league(visit.db, visit.caller, request.path_params["league_id"])
         except Refusal:
-            return _nothing(visit, "There is no such league, or it is not for everybody. Signing in may help.")
+            return _nothing(visit, "There is no such league, or it is private. Try signing in.")
         divisions = (
             await visit.db.scalars(
                 sa.select(Division)
@@ -99,7 +99,7 @@ async def league_round(request: Request) -> Response:
         try:
             found = await find_round(visit.db, visit.caller, request.path_params["round_id"])
         except Refusal:
-            return _nothing(visit, "There is no such round, or it is not for everybody. Signing in may help.")
+            return _nothing(visit, "There is no such round, or it is private. Try signing in.")
         [shown] = await _rounds(visit.db, Round.id == found.id)
         results = await visit.db.scalars(
             sa.select(RoundResult).where(RoundResult.round_id == found.id).order_by(RoundResult.rank, RoundResult.id)
@@ -288,4 +288,4 @@ def _to_take_part(row: League, server: str) -> list[str]:
 
 
 def _nothing(visit: Visit, text: str) -> Response:
-    return trouble(visit.request, visit.caller, 404, "Not here", text)
+    return trouble(visit.request, visit.caller, 404, "Not found", text)

@@ -44,7 +44,7 @@ async def take_seat(request: Request) -> Response:
     """Take a seat, and redirect to it."""
     async with open_visit(request) as visit:
         if not is_same_origin(request):
-            return trouble(request, visit.caller, 403, "Not from here", "This form was sent by another site.")
+            return trouble(request, visit.caller, 403, "Refused", "This form was sent by another site.")
         session = _session(visit)
         if session is None:
             return _gone(visit)
@@ -67,4 +67,4 @@ def _session(visit: Visit) -> Session | None:
 
 
 def _gone(visit: Visit) -> Response:
-    return trouble(visit.request, visit.caller, 404, "Not here", "There is no such game, or it is over.")
+    return trouble(visit.request, visit.caller, 404, "Not found", "There is no such game, or it is over.")

@@ -49,7 +49,7 @@ async def act(request: Request) -> Response:
         if not caller.is_team:
             return _nothing(visit)
     if not is_same_origin(request):
-        return trouble(request, caller, 403, "Not from here", "This form was sent by another site.")
+        return trouble(request, caller, 403, "Refused", "This form was sent by another site.")
     form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
     name, reason = form.get("name", [""])[0].strip(), form.get("reason", [""])[0].strip()[:500] or None
     try:
@@ -58,7 +58,7 @@ async def act(request: Request) -> Response:
                 match request.path_params["kind"], request.path_params["action"]:
                     case "user", "disable":
                         if caller.user is not None and name == caller.user.id:
-                            return trouble(request, caller, 409, "Not yourself", "You would lock yourself out.")
+                            return trouble(request, caller, 409, "Refused", "You cannot disable your own account.")
                         await disable_user(session, name, reason=reason)
                     case "user", "enable":
                         await enable_user(session, name)
@@ -69,9 +69,9 @@ async def act(request: Request) -> Response:
                     case "league", ("pause" | "resume" | "season") as action:
                         await change_league(session, name, action)
                     case _:
-                        return trouble(request, caller, 404, "Not here", "There is no such button.")
+                        return trouble(request, caller, 404, "Not found", "There is no such action.")
     except CoworldError as error:
-        return trouble(request, caller, 404, "Not here", error.message)
+        return trouble(request, caller, 404, "Not found", error.message)
     return RedirectResponse("/operator", status_code=303)
 
 
@@ -80,4 +80,4 @@ def _actor(request: Request, caller: Caller) -> Actor:
 
 
 def _nothing(visit: Visit) -> Response:
-    return trouble(visit.request, visit.caller, 404, "Not here", "There is nothing here. Signing in may help.")
+    return trouble(visit.request, visit.caller, 404, "Not found", "There is nothing here. Try signing in.")

@@ -83,7 +83,7 @@ async def episode(request: Request) -> Response:
     async with open_visit(request) as visit:
         row = await _episode(visit)
         if row is None:
-            return _nothing(visit, "There is no such episode, or it is somebody's own. Signing in may help.")
+            return _nothing(visit, "There is no such episode, or it is private. Try signing in.")
         (shown,) = await episode_rows(visit.db, visit.caller, [row])
         arena = await visit.db.get(League, row.league_id) if row.league_id else None
         kept = _allowed(visit, row)
@@ -114,7 +114,7 @@ async def file(request: Request) -> Response:
         kept = _allowed(visit, row) if row is not None else []
         artifact = next((item for item in kept if (item.kind, item.position) == place), None)
     if artifact is None:
-        return _nothing(visit, "There is no such file, or it is somebody's own.")
+        return _nothing(visit, "There is no such file, or it is private.")
     serve = send_plain if artifact.kind == "replay" else send
     try:
         answer = serve(visit.services.artifacts, request, artifact)
@@ -130,7 +130,7 @@ async def file(request: Request) -> Response:
 async def start_replay(request: Request) -> Response:
     """Have the game show a replay; returns the address."""
     if not is_same_origin(request):
-        return JSONResponse({"detail": "This was asked by another site."}, status_code=403)
+        return JSONResponse({"detail": "This request was sent by another site."}, status_code=403)
     async with open_visit(request) as visit:
         row = await _episode(visit)
     if row is None:
@@ -156,7 +156,7 @@ async def policy_version(request: Request) -> Response:
         rows = await recent_episodes(visit.db, visit.services, visit.caller, seated, limit=PAGE_ROWS)
         owned = version is not None and visit.caller.owns(version.user_id, version.player_id)
         if version is None or not (rows or owned):
-            return _nothing(visit, "There is no such policy, or it is somebody's own. Signing in may help.")
+            return _nothing(visit, "There is no such policy, or it is private. Try signing in.")
         label = f"{version.policy.name}:v{version.version}"
         closed = closed_since(version) if owned else None
         return page(
@@ -269,4 +269,4 @@ async def _figures(visit: Visit) -> dict[str, int]:
 
 
 def _nothing(visit: Visit, text: str) -> Response:
-    return trouble(visit.request, visit.caller, 404, "Not here", text)
+    return trouble(visit.request, visit.caller, 404, "Not found", text)

@@ -118,9 +118,9 @@ class Admission:
         """
         if self.registry is None and not self.trust_uploads:
             raise ImageError(
-                f"{own.file} is a file that was uploaded, and no such thing runs as a local process here.",
+                f"{own.file} is an uploaded file, and uploaded files do not run as local processes here.",
                 code="not_declared",
-                hint="A worker with containers takes it: --backend docker, or --backend kubernetes.",
+                hint="Use a worker with containers: --backend docker, or --backend kubernetes.",
                 context={"file": own.file},
             )
         host = manifest_host(manifest)
@@ -156,10 +156,10 @@ class Admission:
         # Checked again after the upload: the Coworld that the image belongs to may have become private since.
         if row is None or not (row.public or row.user_id == owner):
             raise ImageError(
-                f"The image {row.name if row is not None else image!r} was not uploaded here by who names it, and no "
+                f"The image {row.name if row is not None else image!r} was not uploaded here by this user, and no "
                 "public Coworld has it.",
                 code="foreign_image",
-                hint="Upload it: nothing is taken from this machine or from other registries.",
+                hint="Upload it: images of this machine or of other registries are not used.",
                 context={"image": image},
             )
         reference = f"{self.registry}/{row.repository}@{row.digest}"
@@ -186,8 +186,8 @@ class Admission:
             f"{words}{given} is declared by none of the packages of this machine, and nothing else runs as a local "
             "process here.",
             code="not_declared",
-            hint="A worker with containers takes it: --backend docker, or --backend kubernetes. If it is in a package "
-            "of your own on this machine, name that with --package DIRECTORY.",
+            hint="Use a worker with containers: --backend docker, or --backend kubernetes. If it is in a package of "
+            "your own on this machine, name that with --package DIRECTORY.",
             context={"image": asked.image},
         )
 

@@ -224,7 +224,7 @@ class _Writing:
         row.status, row.completed_at, row.error = "completed", now(), None
         row.round_display = json.loads(event.model_dump_json(include={"display"}))["display"]
         if event.state_refused:
-            row.error = f"Its state of {event.state_refused} bytes was too large, so the former one stays."
+            row.error = f"Its state of {event.state_refused} bytes was too large, so the previous one is kept."
         self._results(row, event.results)
         if event.description:
             division = await session.get_one(Division, row.division_id)
@@ -269,7 +269,7 @@ class _Writing:
         await cancel_waiting(
             self.session,
             EpisodeRequest.round_id == row.id,
-            f"Its round came to nothing: {row.error}",
+            f"Its round was dropped: {row.error}",
             error_type="cancelled",
         )
         await discount(self.session, row.id)

@@ -91,14 +91,14 @@ class _Office:
                     self.busy.add(league)
                     group.start_soon(self._keep, league)
 
-        what = "Leagues with commissioners cannot be looked after"
+        what = "Leagues with commissioners cannot be checked"
         await Endurance(_log, repeats=False).repeat(look, what, seconds=_LOOK_SECONDS)
 
     async def _keep(self, league: str) -> None:
         lease = _Lease(self.services, league)
         failures = self.failures[league]
         playing = _League(self.services, self.place, lease, failures)
-        what = f"League {league} cannot be looked after"
+        what = f"League {league} cannot be run"
         try:
             if not await lease.take():
                 return
@@ -129,7 +129,7 @@ def _reason(error: Exception) -> str:
     """What a league's pages say about an error; details of an unexpected one stay in the operator's log."""
     if isinstance(error, CoworldError):
         return error.message
-    return f"The server failed ({type(error).__name__}); its log says how."
+    return f"The server failed ({type(error).__name__}); see its log."
 
 
 class _Lease:
@@ -222,7 +222,7 @@ class _League:
                 self._troubled = (await session.get_one(Commission, self._league)).trouble is not None
                 season = await open_season(session, league)
                 if season is None:
-                    raise UsageError("The Coworld of this league is gone.", code="unknown_coworld")
+                    raise UsageError("The Coworld of this league no longer exists.", code="unknown_coworld")
                 found = await self._find(session, season)
             await write_events(self._database, season, self._lease.token)
             chair = Chair(

@@ -36,12 +36,12 @@ class Disk:
             return True  # The error of a write will say more.
         if free >= self._spare:
             if self.trouble is not None:
-                _log.warning("There is room on the disk again: episodes go on.")
+                _log.warning("The disk has room again: episodes resume.")
             self.trouble = None
         elif self.trouble is None:
             self.trouble = (
-                f"The disk of {self._directory} is full: {free >> 20} MiB are free, and {self._spare >> 20} MiB must "
-                "be before an episode begins. Make room; until then episodes wait."
+                f"The disk of {self._directory} is full: {free >> 20} MiB are free, and an episode needs "
+                f"{self._spare >> 20} MiB to begin. Free some space; until then, episodes wait."
             )
             _log.warning("%s", self.trouble)
         return self.trouble is None

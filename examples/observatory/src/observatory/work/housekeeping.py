@@ -30,7 +30,7 @@ _log = logging.getLogger("observatory")
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
     """Tidy up regularly while the server runs."""
-    tidying = partial(Endurance(_log).repeat, partial(tidy, services), "Tidying up has to wait", seconds=EVERY_SECONDS)
+    tidying = partial(Endurance(_log).repeat, partial(tidy, services), "Cleanup is delayed", seconds=EVERY_SECONDS)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tidying)
         yield

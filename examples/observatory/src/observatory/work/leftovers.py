@@ -23,6 +23,6 @@ async def remove_leftovers(backend: Backend, run_id: str) -> bool:
         found = await backend.find(run_id)
         await backend.reap(found)
     except CoworldError as error:
-        _log.warning("What run %s has left cannot be removed: %s", run_id, error)
+        _log.warning("The leftovers of run %s cannot be removed: %s", run_id, error)
     await anyio.to_thread.run_sync(lambda: reap_scratch(find_scratch(run_id)))
     return True

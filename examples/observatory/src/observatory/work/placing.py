@@ -71,10 +71,10 @@ async def place(session: AsyncSession, submission: Submission, version: PolicyVe
     )
     if already is not None:
         submission.status, submission.membership_id = "placed", already.id
-        submission.notes = f"{_label(version)} is a member already."
+        submission.notes = f"{_label(version)} is already a member."
         return
     division = await _division_of(session, submission)
-    refusal = "The league has no division to place it in." if division is None else await _full(session, submission)
+    refusal = "The league has no division for it." if division is None else await _full(session, submission)
     if division is None or refusal is not None:
         await _reject(session, submission, version, refusal or "")
         return
@@ -94,7 +94,7 @@ async def place(session: AsyncSession, submission: Submission, version: PolicyVe
     if LeagueTerms.of(league.commissioner_config).check:
         membership.status, membership.substatus = QUALIFYING, "checking"
         submission.status = "processing"
-        submission.notes = "It plays an episode with itself before it competes."
+        submission.notes = "It plays an episode against itself before it competes."
         return
     await _compete(session, submission, membership)
 
@@ -253,7 +253,7 @@ async def _check(session: AsyncSession, membership: Membership) -> None:
     elif len(checks) < _TRIES:
         await _order_check(session, membership)
     else:
-        why = f"Its check could not be played, which is not its doing (episode {checks[0].id}): {checks[0].error}"
+        why = f"Its check could not be played, through no fault of its own (episode {checks[0].id}): {checks[0].error}"
         await _send_away(session, submission, membership, why)
 
 

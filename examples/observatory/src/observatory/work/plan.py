@@ -95,7 +95,7 @@ async def _seat(
         .options(joinedload(PolicyVersion.image))
     )
     if version is None:
-        raise UsageError(f"Seat {seat.position} is for a policy version that is gone.", code="policy_gone")
+        raise UsageError(f"Seat {seat.position} is for a policy version that no longer exists.", code="policy_gone")
     secrets: dict[str, str] = {}
     if version.secret_env_id is not None:
         try:
@@ -129,7 +129,7 @@ async def _bundled(
 ) -> Seat:
     player = next((entry for entry in manifest.player if entry.id == seat.bundled_player), None)
     if player is None:
-        raise UsageError(f"The Coworld has no player {seat.bundled_player!r} any more.", code="unknown_player")
+        raise UsageError(f"The Coworld no longer has a player {seat.bundled_player!r}.", code="unknown_player")
     runnable = player.as_runnable()
     return Seat(
         name=player.id,

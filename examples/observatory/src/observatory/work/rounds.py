@@ -65,7 +65,7 @@ async def _play_on(services: Services) -> None:
     database, endurance = services.database, Endurance(_log, repeats=False)
 
     async def look() -> None:
-        with endurance.trying("Closed accounts cannot be looked for"):
+        with endurance.trying("Disabled accounts cannot be checked"):
             await sweep_closed(database)
         with endurance.trying("Newcomers cannot be checked"):
             await check_newcomers(database)
@@ -73,7 +73,7 @@ async def _play_on(services: Services) -> None:
             with endurance.trying(f"Division {division} plays no round"):
                 await advance(database, division)
 
-    await endurance.repeat(look, "Rounds cannot be looked after", seconds=_LOOK_SECONDS)
+    await endurance.repeat(look, "Rounds cannot be checked", seconds=_LOOK_SECONDS)
 
 
 async def _divisions(database: Database) -> Sequence[str]:

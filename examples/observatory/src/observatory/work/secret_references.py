@@ -54,16 +54,16 @@ async def _resolve(session: AsyncSession, vault: Vault, coworld: Coworld, refere
     match = _REFERENCE.fullmatch(reference)
     if match is None:
         raise UsageError(
-            f"{who} is {reference!r}, which is no reference to a secret.",
+            f"{who} is {reference!r}, which is not a reference to a secret.",
             code="bad_secret_reference",
             hint=f"Write secret://coworld/{coworld.name}/SECRET.",
         )
     owner, name = unquote(match["coworld"]), unquote(match["secret"])
     if name_key(owner) != coworld.name_key:
         raise UsageError(
-            f"{who} refers to the secret {name!r} of {owner}, and {coworld.name} gets its own secrets only.",
+            f"{who} refers to the secret {name!r} of {owner}, and {coworld.name} may use only its own secrets.",
             code="secret_foreign",
-            hint=f"Put it under this Coworld's name too: coworld secret put {coworld.name} {name} FILE.",
+            hint=f"Also store it under this Coworld's name: coworld secret put {coworld.name} {name} FILE.",
         )
     row = await session.scalar(
         sa.select(CoworldSecret.id).where(CoworldSecret.name_key == coworld.name_key, CoworldSecret.name == name)
@@ -72,7 +72,7 @@ async def _resolve(session: AsyncSession, vault: Vault, coworld: Coworld, refere
         raise UsageError(
             f"{who} refers to the secret {name!r}, and {coworld.name} has none of that name.",
             code="secret_missing",
-            hint=f"Its owner puts it there with: coworld secret put {coworld.name} {name} FILE.",
+            hint=f"Its owner can store it with: coworld secret put {coworld.name} {name} FILE.",
         )
     try:
         return await vault.get("coworld", row)

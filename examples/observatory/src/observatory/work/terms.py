@@ -54,21 +54,21 @@ def describe_division(terms: LeagueTerms, *, plays: bool) -> JsonObject:
     """
     if not plays:
         return {
-            "round_schedule": "None: this league stands still.",
+            "round_schedule": "None: this league plays no rounds of its own.",
             "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
         }
-    faults = f" After {terms.faults} episodes in a row with a fault of its own a policy is out." if terms.faults else ""
+    faults = f" A policy is disqualified if at fault in {terms.faults} episodes in a row." if terms.faults else ""
     if terms.commissioner_runnable_id is not None:
         return {
-            "round_schedule": f"The commissioner {terms.commissioner_runnable_id} is asked every "
-            f"{terms.every_seconds:g} s which rounds are due, or when the one before is over.",
-            "round_structure": "As the commissioner has it.",
+            "round_schedule": f"The commissioner {terms.commissioner_runnable_id} is asked which rounds are due "
+            f"every {terms.every_seconds:g} s, or when the previous round is over.",
+            "round_structure": "The commissioner decides.",
             "leaderboard_rules": f"The places that the commissioner gives after each round.{faults}",
         }
     season = f" A season has {terms.rounds} rounds." if terms.rounds else ""
     return {
-        "round_schedule": f"A round begins every {terms.every_seconds:g} s, or when the one before is over.{season}",
-        "round_structure": f"Pairing: {terms.pairing}. Who meets sits in every seat in turn.",
-        "leaderboard_rules": "As the pairing has it; else by rating (Bradley and Terry's, 400 points are ten wins to "
-        f"one loss), which is made anew from all games of the season after each round.{faults}",
+        "round_schedule": f"A round begins every {terms.every_seconds:g} s, or when the previous one is over.{season}",
+        "round_structure": f"Pairing: {terms.pairing}. Each entrant of a match plays in every seat in turn.",
+        "leaderboard_rules": "The pairing's own order, else by rating (Bradley-Terry; 400 points are ten wins to one "
+        f"loss), recomputed after each round from all games of the season.{faults}",
     }

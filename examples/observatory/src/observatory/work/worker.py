@@ -136,7 +136,7 @@ class Worker:
             # Shielded: a cancelled worker must still return its episodes to the queue.
             with anyio.CancelScope(shield=True):
                 self._workspaces.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with _endurance.trying("What dead workers have left cannot be looked for"):
+                with _endurance.trying("Leftovers of dead workers cannot be looked for"):
                     await self._take_back(owned_by=self._queue.owner)
                     await self._tidy()
                 task_status.started()
@@ -179,7 +179,7 @@ class Worker:
                 continue
             pause = 1.0
             try:
-                with _endurance.trying("How an episode ended cannot be written"):
+                with _endurance.trying("The outcome of an episode cannot be stored"):
                     pause = await self._play(claim)
             finally:
                 self._held.pop(claim.token, None)
@@ -203,7 +203,7 @@ class Worker:
                 kept = set()
             for token in mine - kept if kept is not None else ():
                 if scope := self._held.get(token):
-                    _log.warning("The lease of an episode was lost; its run is given up.")
+                    _log.warning("The lease of an episode was lost; its run is abandoned.")
                     scope.cancel()
 
     async def _look_for_dead(self) -> None:
@@ -215,7 +215,7 @@ class Worker:
 
     async def _take_back(self, *, owned_by: str | None = None) -> None:
         for item in await self._queue.expire(owned_by=owned_by, held=set(self._held)):
-            _log.warning("Episode %s is taken back from a worker that is gone.", item.episode_id)
+            _log.warning("Episode %s is taken back from a dead worker.", item.episode_id)
             await self._reap(item.run_id)
             await self._forget(_prefix(item.episode_id, item.run_id))
 
@@ -244,7 +244,7 @@ class Worker:
                 try:
                     outcome = await self._attempt(claim)
                 except _TryAgain as trouble:
-                    _log.warning("Episode %s goes back to the queue: %s", claim.episode_id, trouble)
+                    _log.warning("Episode %s returns to the queue: %s", claim.episode_id, trouble)
                     written = await self._queue.release(claim, counts=trouble.counts)
                     return trouble.pause
                 with anyio.CancelScope(shield=True):
@@ -255,7 +255,7 @@ class Worker:
             with anyio.CancelScope(shield=True):
                 if not written and not scope.cancel_called:
                     # Interrupted by an orderly stop: this does not count as an attempt.
-                    with _endurance.trying("An episode cannot be given back"):
+                    with _endurance.trying("An episode cannot be returned to the queue"):
                         await self._queue.release(claim, counts=False)
                 await anyio.to_thread.run_sync(_remove, self._workspaces / claim.run_id)
         return 0.0
@@ -271,12 +271,12 @@ class Worker:
                 pause = tries.again()
                 if pause is None:
                     raise
-                _log.warning("The end of episode %s cannot be written yet.", claim.episode_id, exc_info=True)
+                _log.warning("The outcome of episode %s cannot be stored yet.", claim.episode_id, exc_info=True)
             await anyio.sleep(pause)
         if done:
             self.finished += 1
         else:
-            _log.warning("Episode %s was somebody else's by the time it was over.", claim.episode_id)
+            _log.warning("Episode %s belonged to another worker by the time it was over.", claim.episode_id)
             await self._forget(_prefix(claim.episode_id, claim.run_id))
         return True
 
@@ -315,7 +315,7 @@ class Worker:
                 raise _TryAgain(error, counts=False, pause=self.options.retreat) from error
             verdict = judge_error(error)
             if not isinstance(error, CoworldError | OSError):
-                _log.exception("Episode %s met an error of ours.", claim.episode_id)
+                _log.exception("Episode %s failed with an unexpected error of the worker.", claim.episode_id)
                 verdict = replace(verdict, message=f"The worker failed: {type(error).__name__}.")
             if verdict.party == "platform" and not last:
                 raise _TryAgain(error, counts=True, pause=1.0) from error
@@ -343,7 +343,7 @@ class Worker:
         return record
 
     async def _announce(self, claim: Claim, viewer: str) -> None:
-        with _endurance.trying("Where an episode can be watched cannot be told"):
+        with _endurance.trying("The address for watching an episode cannot be stored"):
             await self._queue.watchable(claim, viewer)
 
     async def _forget(self, prefix: str) -> None:
