@@ -133,7 +133,7 @@ async def test_a_session_speaks_for_itself_and_comes_back() -> None:
     async with answering(drops, goes_on, no_json, goes_on) as url:
         assert await play_seat(play, url) is None
         assert heard == [[1], 2]
-        for player, says in ((play, "no JSON"), (fails, "ZeroDivisionError")):
+        for player, says in ((play, "not JSON"), (fails, "ZeroDivisionError")):
             with pytest.raises(SeatError, match=says):
                 await play_seat(player, url)
 
