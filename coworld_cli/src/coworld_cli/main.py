@@ -32,9 +32,9 @@ _COMMANDS: CommandTable = {
     "Make": {
         "init": ("starting", "Start a new game, or a new player."),
         "wrap": ("starting", "Make a package of a game of OpenSpiel, PettingZoo or TextArena."),
-        "dev": ("writing", "Work on a game while it plays in the browser."),
-        "serve": ("writing", "Serve rules as a game, for people and players on this machine."),
-        "sit": ("writing", "Let a player take a seat in a game that runs anywhere."),
+        "dev": ("writing", "Work on the game in DIR while it plays in the browser."),
+        "serve": ("writing", "Serve one game on this machine, for people and players."),
+        "sit": ("writing", "Let PLAYER take a seat in a game that runs anywhere."),
         "build": ("packages", "Build a Coworld's images and write its manifest."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),
         "certify": ("packages", "Check in ten steps that a Coworld follows the runtime contract."),

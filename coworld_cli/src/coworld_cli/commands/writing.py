@@ -49,7 +49,7 @@ def dev(
     port: int,
     open_browser: bool | None,
 ) -> int:
-    """Work on the game in DIR while it plays in the browser, until Ctrl-C.
+    """Work on the game in DIR while it plays in the browser.
 
     One page shows every seat, the spectators' view and the log. When you save a file, the game or the player that it
     belongs to restarts. On the page you can take any seat and hand it back, and simulate faults: mute, delay or
@@ -87,7 +87,7 @@ def dev(
 @browser_option
 @output_options
 def serve(out: Output, game: str, config: str | None, seed: int | None, port: int, open_browser: bool | None) -> int:
-    """Serve one game on this machine, for people and players who have the links.
+    """Serve one game on this machine, for people and players.
 
     GAME is a rules class of the kit, a file that contains one, or a directory with a manifest, whose first variant is
     served. `coworld sit` puts a player into a seat.

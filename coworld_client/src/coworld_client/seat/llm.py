@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import math
 import sys
 import time
 import zipfile
@@ -28,7 +29,7 @@ MOST_TRIES: Final = 3
 """How often the model is asked for one decision before the default action is played."""
 
 MOST_SECONDS: Final = 60.0
-"""Upper bound for one decision; the limit is 90 % of the time left, or of this in a game without a clock."""
+"""Upper bound for one decision; in a game with a clock, 90 % of the time left if that is less."""
 
 _SYSTEM: Final = "You play one seat of a game. Choose well, and answer with an action alone."
 
@@ -91,7 +92,7 @@ class LlmPlayer:
         tries: list[dict[str, Any]] = []
         action: Any = NOTHING
         why = "no answer could be used"
-        limit = min(MOST_SECONDS, asked.get("time_left", MOST_SECONDS) * 0.9)
+        limit = min(MOST_SECONDS, asked.get("time_left", math.inf) * 0.9)
         try:
             async with asyncio.timeout(limit):
                 # An action that the game refused counts as one of the tries for its tick.
