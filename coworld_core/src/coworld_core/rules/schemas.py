@@ -1,4 +1,4 @@
-"""Generates the game's part of a manifest from its types, and reads game configs."""
+"""Generates the `game` section of a manifest from the types of the rules, and reads game configs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class EpisodeConfig:
         rules: The rules' own config.
         tokens: The secret of each seat; not in the repr.
         names: The name of each seat.
-        seed: The seed of all randomness, or None to let the starter of the game choose one.
+        seed: The seed of all randomness; None if one is to be chosen when the game starts.
         pace: How the game advances.
         connect_timeout: Seconds to wait for players before the game starts without them.
     """
