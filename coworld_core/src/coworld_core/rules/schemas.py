@@ -264,7 +264,7 @@ def _player_protocol(rules: type[Rules]) -> str:
         + (f", plus {rules.pace.bank:g} s for the whole game" if rules.pace.bank else "")
         + ", unless the config says otherwise."
         if isinstance(rules.pace, Turns)
-        else f"The game advances {rules.pace.hz:g} times a second with the actions received, unless configured otherwise."
+        else f"The game ticks {rules.pace.hz:g} times a second with the actions received, unless configured otherwise."
     )
     schemas = "".join(
         f"\n## {title}\n\n```json\n{json.dumps(schema, indent=2)}\n```\n"
