@@ -19,7 +19,7 @@ _SLOW = 1.0
 def findings(
     plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis], changes: Sequence[DiagnosisChange]
 ) -> list[Remark]:
-    """The findings: first what spoils episodes, then what loses points, then what is only odd.
+    """The findings: first those that spoil episodes, then those that lose points, then mere oddities.
 
     Args:
         plan: The plan of the diagnosis.
