@@ -57,7 +57,7 @@ def findings(
                 "not_repeatable",
                 one,
                 f"Of {plural(one.repeated, 'episode')} that {_were(one.repeated)} played twice with the same seed, "
-                f"{one.other_replays} came out otherwise, {what}.",
+                f"{one.other_replays} came out differently, {what}.",
             )
         for seat in one.seats:
             if excludes_zero(seat.interval) and seat.effect > 0:

@@ -57,7 +57,7 @@ class TotalsState(Record):
     faults: tuple[tuple[str, str, int], ...] = Field(description="The party at fault, the type of fault and its count.")
     scores: dict[str, SampleState] = Field(description="Each entrant's mean scores.")
     seats: tuple[SampleState, ...] = Field(description="The effect of each seat.")
-    absent: dict[str, tuple[bool, ...]] = Field(description="For each of an entrant's first blocks: whether it was absent.")
+    absent: dict[str, tuple[bool, ...]] = Field(description="Whether each entrant was absent, for its first blocks.")
     alike: tuple[tuple[tuple[str, ...], tuple[float, ...], int, bool], ...] = Field(
         description="Players that met, their first outcome, the number of blocks, and whether all outcomes are equal."
     )
