@@ -181,11 +181,11 @@ def _strangers(_: Message) -> Message:
 
 
 HOOKED: dict[str, tuple[dict[str, Callable[[Message], Any]], str, str]] = {
-    "ranks strangers": ({"rank_division": _strangers}, "commissioner_refused", "not there: nobody"),
+    "ranks strangers": ({"rank_division": _strangers}, "commissioner_refused", "unknown players: nobody"),
     "moves strangers": (
         {"round_completed": lambda _: {"type": "round_completed_response", "policy_membership_events": event()}},
         "commissioner_refused",
-        "which is not there",
+        "which does not exist",
     ),
     "answers another hook": (
         {"describe_division": _strangers},
@@ -200,7 +200,7 @@ HOOKED: dict[str, tuple[dict[str, Callable[[Message], Any]], str, str]] = {
             }
         },
         "commissioner_refused",
-        "which is not there",
+        "which does not exist",
     ),
     "says everything but the answer": (
         {"episode_completed": lambda _: [{"type": "episode_cancel", "request_id": "it", "reason": "no"}] * 101},
@@ -322,12 +322,12 @@ DROPPED: dict[str, tuple[Any, str, str]] = {
     "another division's round": (
         complete(results=lambda answer: [{**answer["results"][0], "division_id": NOBODY}]),
         "commissioner_refused",
-        "in a division that this round is not of",
+        "in a division other than the round's",
     ),
     "moves strangers": (
         complete(policy_membership_events=lambda _: event()),
         "commissioner_refused",
-        "which is not there",
+        "which does not exist",
     ),
 }
 
@@ -404,7 +404,7 @@ TICKLESS: dict[str, tuple[Any, str, str]] = {
             )
         ),
         "commissioner_refused",
-        "not there",
+        "a division that does not exist",
     ),
 }
 

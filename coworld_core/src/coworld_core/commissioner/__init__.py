@@ -1,6 +1,6 @@
-"""Commissioners: the messages between a commissioner and its host, and the rules for them.
+"""Commissioners: the messages between a commissioner and its host, and their validation.
 
-Nothing here opens a connection, which ``coworld_runner.commissioner`` does, or knows about tournaments.
+This package is independent of tournaments and opens no connections; ``coworld_runner.commissioner`` does.
 """
 
 from __future__ import annotations

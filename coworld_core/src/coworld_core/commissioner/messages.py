@@ -1,6 +1,6 @@
 """The messages on a commissioner's socket, in both directions, as in the published version 0.1.26.
 
-A round begins with ``round_start``. The commissioner then sends ``schedule_episodes`` as often as it likes; each is
+A round begins with ``round_start``. The commissioner then sends ``schedule_episodes`` any number of times; each is
 answered by ``episodes_accepted`` or ``episodes_rejected``, and each episode by ``episode_result`` or
 ``episode_failed``. ``round_complete`` ends the round. Everything else is a request and its response.
 """
@@ -147,7 +147,7 @@ class ScheduleRoundsRequest(Message):
 
 
 class LeagueMigrationConfigRequest(Message):
-    """Asks which divisions there should be."""
+    """Asks which divisions the league should have."""
 
     type: Literal["league_migration_config_request"] = "league_migration_config_request"
     league: LeagueInfo
@@ -155,7 +155,7 @@ class LeagueMigrationConfigRequest(Message):
 
 
 class LeagueMigrationRequest(Message):
-    """Asks who should be in which division."""
+    """Asks which division each member should be in."""
 
     type: Literal["league_migration_request"] = "league_migration_request"
     league: LeagueInfo
@@ -246,14 +246,14 @@ class ScheduleRoundsResponse(Message):
 
 
 class LeagueMigrationConfigResponse(Message):
-    """The divisions that there should be."""
+    """The divisions that the league should have."""
 
     type: Literal["league_migration_config_response"] = "league_migration_config_response"
     divisions: tuple[DivisionConfig, ...] = ()
 
 
 class LeagueMigrationResponse(Message):
-    """The memberships that change with the divisions."""
+    """The changes of membership that follow from the new divisions."""
 
     type: Literal["league_migration_response"] = "league_migration_response"
     policy_membership_events: tuple[MembershipEvent, ...] = ()

@@ -92,7 +92,7 @@ class MembershipInfo(Part):
     status: str = COMPETING
     substatus: str | None = None
     is_champion: bool = False
-    """Whether its owner nominates it, which the commissioner cannot change."""
+    """Whether its owner nominates it; the commissioner cannot change this."""
 
 
 class RecentResult(Part):

@@ -1,7 +1,7 @@
 """Whether one player is better than another, decided as soon as enough blocks have been played.
 
-The verdict is about winning blocks: ``sign_evidence`` of the blocks won and lost. Beside it stands by how much: the
-mean difference and its interval. Where the two disagree, a remark says so.
+The verdict is about winning blocks: ``sign_evidence`` of the blocks won and lost. The report also
+gives the mean difference and its interval. If the two disagree, a remark says so.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ NEW, OLD = "new", "old"
 """Labels of the two entrants."""
 
 ComparisonVerdict = Annotated[Literal["better", "worse", "equal", "undecided"], Grows]
-"""``better`` or ``worse``: the new player wins or loses more blocks than chance explains; ``equal``: no difference
-worth having; ``undecided``: not enough evidence."""
+"""``better`` or ``worse``: the new player wins or loses more blocks than chance explains; ``equal``: the mean
+difference is within the margin; ``undecided``: not enough evidence."""
 
 
 class ComparisonPlan(EvaluationPlan):
-    """What a comparison is about: everything that its report depends on besides the rows."""
+    """The plan of a comparison: everything its report depends on besides the rows."""
 
     kind: Literal["compare"] = "compare"  # pyright: ignore[reportIncompatibleVariableOverride]
-    new: SeatRow = Field(description="The player that is to be better.")
-    old: SeatRow = Field(description="The player that it is compared with.")
-    margin: float | None = Field(default=None, ge=0, description="Differences up to this are not worth having.")
+    new: SeatRow = Field(description="The player that is to prove better.")
+    old: SeatRow = Field(description="The player to compare it with.")
+    margin: float | None = Field(default=None, ge=0, description="Differences up to this count as none.")
 
     def players(self) -> dict[str, SeatRow]:
-        """Who is measured, by label."""
+        """The measured players, by label."""
         return {NEW: self.new, OLD: self.old}
 
 
 class ComparisonReport(ShownReport):
-    """What a comparison came to."""
+    """The result of a comparison."""
 
-    plan: ComparisonPlan = Field(description="What was compared.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    plan: ComparisonPlan = Field(description="The plan of the comparison.")  # pyright: ignore[reportIncompatibleVariableOverride]
     verdict: ComparisonVerdict = Field(description="Whether the new player is better.")
     won: int = Field(ge=0, description="Blocks in which the new player scored more.")
     lost: int = Field(ge=0, description="Blocks in which it scored less.")
     drawn: int = Field(ge=0, description="Blocks in which both scored the same.")
-    evidence: float = Field(ge=0, description="For a difference; 1 / alpha decides.")
-    difference: float | None = Field(description="Mean over blocks of new less old; null without blocks.")
+    evidence: float = Field(ge=0, description="Evidence for a difference; 1 / alpha decides.")
+    difference: float | None = Field(description="Mean of new less old over blocks; null without blocks.")
     interval: IntervalRecord | None = Field(
-        default=None, description="Of that mean, valid at every look; null for fewer than ten blocks."
+        default=None, description="Interval of that mean, valid at every look; null for fewer than ten blocks."
     )
 
     def estimates(self) -> list[Estimate]:
-        """Every number with an interval that it has, the most important first."""
+        """Every measured number with its interval, the most important first."""
         if self.difference is None:
             return super().estimates()
         between = f"{self.plan.new.name} less {self.plan.old.name}"
@@ -86,7 +86,7 @@ class ComparisonReport(ShownReport):
                 return f"There is not enough evidence to tell {new} from {old}, {after}."
 
     def parts(self) -> Parts:
-        """What it has to show."""
+        """The parts to display."""
         quantities = {"difference": True, "mean score": False, "seat effect": True}
         return Parts(tables=[players_table(self)], facts=_facts(self), quantities=quantities)
 
@@ -95,10 +95,10 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
     """A comparison in progress.
 
     Args:
-        plan: What is compared.
+        plan: The players and the terms.
 
     Attributes:
-        verdict: What it is by now.
+        verdict: The verdict so far.
     """
 
     def __init__(self, plan: ComparisonPlan) -> None:
@@ -112,7 +112,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         return comparison_lineups(NEW, OLD, self.plan.seats, block)
 
     def look(self, block: JudgedBlock) -> str:
-        """Take in a block, and say why no more are needed; empty while more are."""
+        """Take in a block; return why no more are needed, or an empty string while more are."""
         if block.fate == "counted":
             difference = block.scores[NEW] - block.scores[OLD]
             self._differences.add(difference)
@@ -131,7 +131,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         return interval is not None and -margin <= interval.low and interval.high <= margin
 
     def progress(self) -> EvaluationProgressed:
-        """How far it is."""
+        """The progress so far, as an event."""
         standing = {
             "won": self._won,
             "lost": self._lost,
@@ -141,7 +141,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         return super().progress().model_copy(update=standing)
 
     def report(self) -> ComparisonReport:
-        """The result; the order of the rows, and rows after the verdict, do not change it."""
+        """The result; it does not depend on the order of the rows, nor on rows after the verdict."""
         common = self.common()
         differences = self._differences if self.measured else Sample()
         won, lost = (self._won, self._lost) if self.measured else (0, 0)
@@ -167,7 +167,7 @@ def compare_rows(plan: ComparisonPlan, rows: Iterable[EpisodeRow]) -> Comparison
     """Compute the report of a comparison from its rows.
 
     Args:
-        plan: What was compared (``plan.json``).
+        plan: The plan of the comparison (``plan.json``).
         rows: The episodes, in any order (``episodes.jsonl``).
     """
     return Comparison(plan).over(rows)

@@ -1,7 +1,7 @@
 """The contents of a report: a summary sentence, tables, facts, intervals to draw, and notes.
 
-Each kind of report says it once (``ShownReport.parts``); the terminal, Markdown, a notebook and the page only set it in
-their own way. All of it may be untrusted text, so renderers must escape it.
+Each kind of report defines them once (``ShownReport.parts``); the terminal, Markdown, notebooks and the page only lay
+them out. All of it may be untrusted text, so renderers must escape it.
 """
 
 from __future__ import annotations
@@ -37,51 +37,51 @@ __all__ = [
 ]
 
 INTERVAL = "95 % interval"
-"""Head of the columns of intervals."""
+"""Heading of interval columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What is particular to a kind of report."""
+    """The contents that are specific to a kind of report."""
 
     tables: Sequence[Table]
     quantities: dict[str, bool]
-    """Which estimates are drawn, in order, and whether zero says something in them."""
+    """The quantities to draw, in order, and whether zero is meaningful for each."""
     facts: Sequence[tuple[str, str]] = ()
     encounters: Sequence[Encounter] = field(default=())
     notes: Sequence[str] = ()
-    """What a reader should know first; the remarks come after it."""
+    """What a reader should know first; the report's remarks follow."""
 
 
 class ShownReport(EvaluationReport):
-    """A report that can be shown: as text it is the verdict in a sentence, in a notebook its tables."""
+    """A report that can be displayed: as a sentence with str, as tables in a notebook."""
 
     @abstractmethod
     def said(self, after: str) -> str:
         """The result in one sentence, if anything was measured.
 
         Args:
-            after: After how many blocks, as it stands in such a sentence.
+            after: The number of blocks as it is to appear in the sentence, such as ``after 12 blocks``.
         """
 
     @abstractmethod
     def parts(self) -> Parts:
-        """What it has to show."""
+        """The parts to display."""
 
     @property
     def headline(self) -> str:
-        """What it came to, in a sentence."""
+        """The result in one sentence."""
         return self.said(f"after {plural(self.blocks, 'block')}")
 
     @property
     def nothing(self) -> str:
-        """Why there are no numbers, in a sentence; empty when there are."""
+        """Why there are no numbers, in a sentence; empty if there are."""
         if self.blocks:
             return ""
         return "Nothing could be measured." if self.stopped in UNMEASURED else "Nothing is measured yet."
 
     def contents(self) -> Contents:
-        """All that it has to show, in order."""
+        """Everything to display, in order."""
         parts = self.parts()
         return Contents(
             headline=self.headline,
@@ -102,7 +102,7 @@ class ShownReport(EvaluationReport):
             A ``matplotlib.figure.Figure``.
 
         Raises:
-            EnvironmentFault: Code ``not_installed``: matplotlib is not (the extra ``plot``).
+            EnvironmentFault: Code ``not_installed`` if matplotlib is not installed (the extra ``plot``).
         """
         from .plotting import draw_contents
 
@@ -129,12 +129,12 @@ class ShownReport(EvaluationReport):
 
 
 def block_facts(report: EvaluationReport) -> list[tuple[str, str]]:
-    """How many blocks there were."""
+    """The number of blocks, as a fact."""
     return [("Blocks", str(report.blocks))]
 
 
 def duration_facts(taken: Durations | None) -> list[tuple[str, str]]:
-    """How long episodes took."""
+    """How long episodes took, as a fact; empty if unknown."""
     if taken is None:
         return []
     each = f"{number(taken.median)} s half of them, the longest {number(taken.longest)} s"
@@ -157,7 +157,7 @@ def _about(plan: EvaluationPlan) -> str:
 
 
 def players_table(report: EvaluationReport) -> Table:
-    """How each player did."""
+    """The mean score of each player, and forfeits if there are any."""
     names = player_names(report)
     forfeits = any(entrant.forfeits for entrant in report.entrants)
     return Table(
@@ -177,7 +177,7 @@ def players_table(report: EvaluationReport) -> Table:
 
 
 def seats_table(report: EvaluationReport) -> Table:
-    """What each seat is worth; none where blocks came out alike, or there is nothing to say."""
+    """The effect of each seat; no rows if none were measured."""
     return Table(
         title="Seats",
         head=("Seat", "Over the others", INTERVAL),
@@ -196,7 +196,7 @@ def seats_table(report: EvaluationReport) -> Table:
 def signed_rows(
     rows: Iterable[tuple[str, MeasuredValue]], name: Callable[[str], str]
 ) -> tuple[tuple[str, str, str], ...]:
-    """Rows of a table of what may be more or less than nothing."""
+    """Table rows of values that can be positive or negative."""
     return tuple(
         (name(key), shown_number(one.value, one.interval, signed=True), shown_interval(one.interval, signed=True))
         for key, one in rows
@@ -204,17 +204,17 @@ def signed_rows(
 
 
 def player_names(report: EvaluationReport) -> dict[str, str]:
-    """What players are called, by label."""
+    """The names of the players, by label."""
     return {label: player.name for label, player in report.plan.players().items()}
 
 
 def shown_number(value: float | None, interval: IntervalRecord | None, *, signed: bool = False) -> str:
-    """A number in a table."""
+    """A number as a table cell."""
     return "-" if value is None else number(value, interval, signed=signed)
 
 
 def shown_interval(interval: IntervalRecord | None, *, signed: bool = False) -> str:
-    """An interval in a table."""
+    """An interval as a table cell."""
     return "-" if interval is None else interval_words(interval, signed=signed)
 
 

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Lineup = tuple[str | None, ...]
-"""An entrant's label by slot; None: a player that is not measured."""
+"""An entrant's label for each slot; None for a player that is not measured."""
 
 _KEY = re.compile(r"block-(\d+)\.(\d+)-(\d+)")
 
@@ -43,9 +43,9 @@ def block_seed(base: int, block: int, *, least: int = 0, most: int = 2**63 - 1) 
 
     Args:
         base: The seed of the whole evaluation.
-        block: Which block, from 1.
-        least: The smallest seed that the game takes.
-        most: The largest.
+        block: Number of the block, from 1.
+        least: The smallest seed that the game accepts.
+        most: The largest seed that it accepts.
     """
     digest = hashlib.sha256(f"{base}:{block}".encode()).digest()
     return least + int.from_bytes(digest[:8]) % (min(most, least + 2**63 - 1) - least + 1)
@@ -54,14 +54,14 @@ def block_seed(base: int, block: int, *, least: int = 0, most: int = 2**63 - 1) 
 def comparison_lineups(new: str, old: str, seats: int, block: int) -> tuple[Lineup, ...]:
     """The lineups of one block of a comparison.
 
-    With two seats, both orders; otherwise first one and then the other in the same seat, which is another seat in every
-    block, among the other players of the game.
+    With two seats, the entrants meet in both orders. Otherwise they take the same seat in turn, among the game's own
+    players; it is another seat in each block.
 
     Args:
         new: Label of one entrant.
         old: Label of the other.
-        seats: How many the game has.
-        block: Which block, from 1.
+        seats: Number of seats in the game.
+        block: Number of the block, from 1.
     """
     if seats == 2:
         return ((new, old), (old, new))
@@ -70,20 +70,21 @@ def comparison_lineups(new: str, old: str, seats: int, block: int) -> tuple[Line
 
 
 def rotation(seated: Sequence[str]) -> tuple[Lineup, ...]:
-    """As many lineups as there are seats, in which everybody sits in every seat once."""
+    """Rotate players through the seats: a lineup for each seat, with every player in every seat once."""
     return tuple((*seated[turn:], *seated[:turn]) for turn in range(len(seated)))
 
 
 def shares(names: Sequence[str], proportions: Sequence[float], seats: int) -> tuple[int, ...]:
-    """How many seats each of several players gets: in proportion, by largest remainder.
+    """Share out seats among players in proportion, by largest remainder.
 
     Args:
-        names: What they are called in messages.
-        proportions: Of each, more than zero.
-        seats: How many there are.
+        names: The names of the players, for messages.
+        proportions: The proportion of each player, above 0.
+        seats: Number of seats.
 
     Raises:
-        UsageError: Somebody would get no seat.
+        UsageError: Code ``bad_share`` if a proportion is not above 0 or leaves a player without a seat; code
+            ``too_few_seats`` if there are more players than seats.
     """
     for name, proportion in zip(names, proportions, strict=True):
         if not (proportion > 0 and math.isfinite(proportion)):
@@ -111,14 +112,15 @@ def shares(names: Sequence[str], proportions: Sequence[float], seats: int) -> tu
 
 
 def mixture_lineups(entrants: Sequence[str], counts: Sequence[int], block: int, *, seed: int = 0) -> tuple[Lineup, ...]:
-    """The lineups of one block of a mixture: one drawn order, rotated, so that each sits in every seat equally often.
+    """The lineups of one block of a mixture: one random order, rotated through the seats.
 
-    Neighbours differ from block to block. A player that has all seats plays once.
+    Each player sits in every seat equally often. Neighbours differ from block to block. A single player, which has all
+    seats, plays once.
 
     Args:
-        entrants: Their labels.
-        counts: How many seats each has.
-        block: Which block, from 1.
+        entrants: Labels of the players.
+        counts: Number of seats of each player.
+        block: Number of the block, from 1.
         seed: The base seed.
     """
     seated = [label for label, count in zip(entrants, counts, strict=True) for _ in range(count)]
@@ -131,20 +133,20 @@ def mixture_lineups(entrants: Sequence[str], counts: Sequence[int], block: int, 
 def pickup_lineups(
     candidate: str, pool: Sequence[str], seats: int, block: int, *, seed: int = 0
 ) -> tuple[tuple[Lineup, ...], tuple[int, ...]]:
-    """The lineups of one block of a pickup: no seat of the candidate, one, and so on up to all of them.
+    """The lineups of one block of a pickup: the candidate in no seat, in one, and so on up to all.
 
-    The pool is dealt over the seats as evenly as possible, again in each block; a seat without the candidate keeps the
-    player it was dealt. Which seats the candidate takes first turns with the blocks.
+    The pool players are dealt to the seats as evenly as possible, anew in each block. A seat without the candidate
+    keeps its player. The seat that the candidate takes first rotates with the blocks.
 
     Args:
-        candidate: Label of the one whose value is measured.
-        pool: Labels of those that it replaces.
-        seats: How many the game has.
-        block: Which block, from 1.
+        candidate: Label of the player whose value is measured.
+        pool: Labels of the players that it replaces.
+        seats: Number of seats in the game.
+        block: Number of the block, from 1.
         seed: The base seed.
 
     Returns:
-        The lineups, by how many seats the candidate has, and the seats in the order in which it takes them.
+        The lineups, by number of candidate seats, and the seats in the order in which the candidate takes them.
     """
     turn, place = divmod(block - 1, seats)
     order = list(range(seats))
@@ -170,13 +172,13 @@ def coalitions(
     """The groups that play together in one block, to measure what each player adds.
 
     Args:
-        entrants: Their labels.
-        block: Which block, from 1.
+        entrants: Labels of the players.
+        block: Number of the block, from 1.
         seed: The base seed.
 
     Returns:
-        The orders in which they sit down, one after the other: every one of few players, otherwise a drawn one and its
-        reverse; and all groups that this makes, besides the empty one, each alone and each two, without repetition.
+        The orders in which the players join: all orders of up to three players, otherwise a random one and its reverse.
+        And the groups, without repetition: the empty one, each player, each pair, and those that the orders form.
     """
     if len(entrants) <= _WHOLE:
         orders = tuple(itertools.permutations(entrants))
@@ -191,14 +193,14 @@ def coalitions(
 
 
 def credit_lineups(entrants: Sequence[str], seats: int, block: int, *, seed: int = 0) -> tuple[Lineup, ...]:
-    """A lineup for each of the ``coalitions`` of a block: its members in seats of their own, drawn for the block.
+    """A lineup for each group in the ``coalitions`` of a block; each player has its own seat, drawn for the block.
 
-    Players left out are replaced by those of the game's own configuration.
+    The other seats have the game's own players.
 
     Args:
-        entrants: Their labels, no more than there are seats.
-        seats: How many the game has.
-        block: Which block, from 1.
+        entrants: Labels of the players, no more than there are seats.
+        seats: Number of seats in the game.
+        block: Number of the block, from 1.
         seed: The base seed.
     """
     places = random.Random(block_seed(seed, -block)).sample(range(seats), len(entrants))
@@ -213,13 +215,13 @@ def round_robin(entrants: Sequence[str], seats: int, block: int, *, seed: int = 
     """The lineups of one block of a round robin.
 
     Every group of as many entrants as there are seats meets once before any meets again; the order within a round is
-    drawn by the seed. Where there are more seats than entrants, everybody sits, some in several seats, each round
-    beginning with another one. In a game for one, everybody plays the block's seed alone.
+    drawn by the seed. If there are more seats than entrants, everyone plays, some in several seats, and each round
+    begins with another player. In a one-seat game, each player plays the block's seed alone.
 
     Args:
-        entrants: Their labels.
-        seats: How many the game has.
-        block: Which block, from 1.
+        entrants: Labels of the players.
+        seats: Number of seats in the game.
+        block: Number of the block, from 1.
         seed: The base seed.
     """
     if seats == 1 or len(entrants) <= seats:
@@ -230,22 +232,22 @@ def round_robin(entrants: Sequence[str], seats: int, block: int, *, seed: int = 
 
 @lru_cache(maxsize=4)
 def _drawn_groups(entrants: tuple[str, ...], seats: int, seed: int) -> list[tuple[str, ...]]:
-    """All groups of a round, in the order in which they meet; every block of the round asks for it."""
+    """All groups of a round, in the order in which they meet; cached for all blocks of the round."""
     groups = list(itertools.combinations(entrants, seats))
     random.Random(seed).shuffle(groups)
     return groups
 
 
 def match_lineups(players: Sequence[str], seats: int, turn: int) -> tuple[Lineup, ...]:
-    """The lineups of one block in which a group meets, everybody in every seat.
+    """The lineups of one block in which a group meets, with every player in every seat.
 
-    Where there are more seats than players, some have several, another one first in each turn. In a game for one,
-    everybody plays the block's seed alone.
+    If there are more seats than players, some players have several, beginning with another player each time. In a
+    one-seat game, each player plays the block's seed alone.
 
     Args:
-        players: Their labels, no more than there are seats unless there is one.
-        seats: How many the game has.
-        turn: How often the group has met, from 1.
+        players: Labels of the players, no more than there are seats unless there is only one seat.
+        seats: Number of seats in the game.
+        turn: Number of the meeting of this group, from 1.
     """
     if seats == 1:
         return tuple((label,) for label in players)
@@ -254,7 +256,7 @@ def match_lineups(players: Sequence[str], seats: int, turn: int) -> tuple[Lineup
 
 @lru_cache(maxsize=4096)
 def _rotated(players: tuple[str, ...], seats: int, first: int) -> tuple[Lineup, ...]:
-    """The same lineups for the many blocks in which a group meets."""
+    """The rotated lineups of a group, cached for the many blocks in which it meets."""
     return rotation([players[(first + slot) % len(players)] for slot in range(seats)])
 
 
@@ -262,14 +264,14 @@ def episode_key(block: int, attempt: int, lineup: int) -> str:
     """The key of an episode of an evaluation: ``block-0007.1-2``.
 
     Args:
-        block: Its block, from 1.
-        attempt: How often the block is played by then, from 1.
-        lineup: Which of the block's lineups, from 1.
+        block: Number of the block, from 1.
+        attempt: Number of the attempt at the block, from 1.
+        lineup: Number of the lineup in the block, from 1.
     """
     return f"block-{block:04d}.{attempt}-{lineup}"
 
 
 def parse_key(key: str) -> tuple[int, int, int] | None:
-    """Block, attempt and lineup of an episode's key; None when it is not one of an evaluation."""
+    """Block, attempt and lineup of an episode's key; None if it is not a key of an evaluation."""
     match = _KEY.fullmatch(key)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None

@@ -49,21 +49,21 @@ from .words import excludes_zero
 __all__ = ["Diagnosis", "DiagnosisReport"]
 
 _REPEATED = 2
-"""Blocks of each variant that are played twice, to see whether the same seed gives the same game."""
+"""Blocks of each seeded variant whose first episode is played twice, to check that a seed repeats the game."""
 
 
 class DiagnosisReport(ShownReport):
     """The result of a diagnosis."""
 
-    plan: DiagnosisPlan = Field(description="Who was diagnosed.")  # pyright: ignore[reportIncompatibleVariableOverride]
-    variants: tuple[VariantDiagnosis, ...] = Field(description="What was seen in each variant.")
-    findings: tuple[Remark, ...] = Field(description="What is worth looking at, the first first.")
+    plan: DiagnosisPlan = Field(description="The plan of the diagnosis.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    variants: tuple[VariantDiagnosis, ...] = Field(description="The observations in each variant.")
+    findings: tuple[Remark, ...] = Field(description="What is worth looking at, the most important first.")
     changes: tuple[DiagnosisChange, ...] = Field(
         default=(), description="What has changed since the earlier diagnosis."
     )
 
     def estimates(self) -> list[Estimate]:
-        """Every number that has an interval, the most important first."""
+        """Every measured number with its interval, the most important first."""
         return _estimates(self.variants)
 
     def said(self, after: str) -> str:
@@ -249,7 +249,7 @@ class _Taken:
         )
 
     def _share(self, some: int, of: int) -> MeasuredValue | None:
-        """A share whose independent observations are the blocks."""
+        """A share with its interval; the blocks are the independent observations."""
         if not of:
             return None
         share = some / of

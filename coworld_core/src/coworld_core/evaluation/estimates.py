@@ -1,7 +1,7 @@
 """Means with intervals, and evidence that stays valid when checked after every block.
 
-``mean_interval`` is for a number of blocks that was settled before; ``running_interval`` and ``sign_evidence`` hold at
-every look. All of it is plain Python: 10,000 resamples of 40 blocks take about ten milliseconds.
+``mean_interval`` is for a number of blocks that was fixed in advance; ``running_interval`` and ``sign_evidence`` are
+valid at every look. All of it is plain Python: 10,000 resamples of 40 blocks take about ten milliseconds.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ __all__ = [
 ]
 
 _FEW = 20
-"""Below this many blocks, resampling them says too little about how they vary."""
+"""Below this many blocks, resamples say too little about how blocks vary."""
 _MANY = 256
-"""Above this many blocks, Student's t and the bootstrap agree to a fiftieth of the interval's width, and better where
-what blocks come to is not skewed. It is also what a byte can number."""
+"""Above this many blocks, Student's t and the bootstrap agree to a fiftieth of the interval's width, or better if the
+blocks' numbers are not skewed. It is also how many blocks a byte can number."""
 _DRAWS = 10_000
 _LEAST_RUNNING = 10
-"""Blocks before which the running interval, an asymptotic one, would promise too much."""
+"""Minimum number of blocks for the running interval: it is asymptotic, and too narrow for fewer."""
 _TIGHTEST = 0.02
-"""Where the running interval is tightest: 1 / 0.02 times a few blocks, about where comparisons end."""
+"""Sets where the running interval is tightest: at a few times 1 / 0.02 blocks, about where comparisons end."""
 _PRIOR = 10
 """How strongly ``sign_evidence`` expects a small advantage rather than a total one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """An interval that contains the truth in as many cases out of a hundred as its level says."""
+    """A confidence interval: it contains the true value as often as its level says."""
 
     low: float
     high: float
     method: Literal["bootstrap", "student-t", "running", "wilson", "mover"]
 
     def excludes(self, value: float) -> bool:
-        """Whether a value is outside."""
+        """Whether a value is outside the interval."""
         return not self.low <= value <= self.high
 
 
 class SampleState(NamedTuple):
-    """A ``Sample`` as it is stored."""
+    """The stored form of a ``Sample``."""
 
     kept: tuple[float, ...]
     past: int
@@ -65,14 +65,14 @@ class SampleState(NamedTuple):
 class Sample:
     """One number per block, for a mean and its intervals.
 
-    Up to 256 numbers are kept, because the bootstrap resamples them. Of more, only their count, mean and sum of squares
-    are, so that the memory does not grow with the number of blocks.
+    Up to 256 numbers are kept for the bootstrap. Beyond that, earlier ones are reduced to their count, mean and sum of
+    squares, so that memory use does not grow with the number of blocks.
 
     Args:
         values: The first numbers.
 
     Attributes:
-        count: How many numbers there are.
+        count: Number of numbers added.
     """
 
     __slots__ = ("_kept", "_mean", "_past", "_squares", "count")
@@ -86,7 +86,7 @@ class Sample:
 
     @classmethod
     def resumed(cls, state: SampleState) -> Sample:
-        """A sample that goes on from where another was stored."""
+        """Create a sample that continues from a stored state."""
         sample = cls()
         sample._kept = list(state.kept)
         sample._past, sample._mean, sample._squares = state[1:]
@@ -95,7 +95,7 @@ class Sample:
 
     @property
     def state(self) -> SampleState:
-        """A value to store and to go on from (``resumed``)."""
+        """The state to store; ``resumed`` continues from it."""
         return SampleState(tuple(self._kept), self._past, self._mean, self._squares)
 
     def add(self, value: float) -> None:
@@ -108,7 +108,7 @@ class Sample:
 
     @property
     def mean(self) -> float:
-        """The mean of at least one number."""
+        """The mean; there must be at least one number."""
         return self._moments()[1]
 
     @property
@@ -125,7 +125,7 @@ class Sample:
         squares = math.fsum((value - mean) ** 2 for value in kept)
         if not self._past:
             return len(kept), mean, squares
-        # Chan's formula, which does not cancel as a difference of two large sums would
+        # Chan's formula, which avoids cancellation between two large sums
         apart, whole = mean - self._mean, self._past + len(kept)
         return (
             whole,
@@ -134,7 +134,7 @@ class Sample:
         )
 
     def interval(self, *, level: float = 0.95, seed: int = 0) -> Interval | None:
-        """An interval for the mean, for a number of blocks that was settled before (``mean_interval``)."""
+        """An interval for the mean, for a number of blocks that was fixed in advance (``mean_interval``)."""
         count = self.count
         if count < 2:
             return None
@@ -144,7 +144,7 @@ class Sample:
             return Interval(low=middle - half, high=middle + half, method="student-t")
         drawn, value = _resamples(count, _DRAWS, seed), self._kept.__getitem__
         means = sorted(sum(map(value, drawn[start : start + count])) for start in range(0, len(drawn), count))
-        # plain percentiles are as much too narrow as the normal distribution is beside Student's (Hesterberg's
+        # plain percentiles are too narrow, as the normal distribution is compared with Student's t (Hesterberg's
         # expansion)
         wide = math.sqrt(count / (count - 1)) * student_quantile((1 + level) / 2, count - 1)
         tail = round(statistics.NormalDist().cdf(-wide) * _DRAWS)
@@ -164,13 +164,13 @@ class Sample:
 def mean_interval(values: Iterable[float], *, level: float = 0.95, seed: int = 0) -> Interval | None:
     """An interval for the mean over blocks.
 
-    From 20 to 256 blocks by bootstrap (percentiles of 10,000 resamples, as far out as Student's t is
-    beyond the normal distribution), otherwise by Student's t.
+    From 20 to 256 blocks, it is computed by bootstrap (percentiles of 10,000 resamples, widened as Student's t is
+    compared with the normal distribution), otherwise by Student's t.
 
     Args:
-        values: One number a block.
-        level: How often such an interval contains the truth.
-        seed: Of the resampling.
+        values: One number per block.
+        level: How often such an interval contains the true mean.
+        seed: Seed of the resampling.
 
     Returns:
         The interval; None for fewer than two blocks.
@@ -180,7 +180,7 @@ def mean_interval(values: Iterable[float], *, level: float = 0.95, seed: int = 0
 
 @lru_cache(maxsize=4)
 def _resamples(count: int, draws: int, seed: int) -> bytes:
-    """Which blocks are in each resample, one resample after the other; the same for all that is measured in them."""
+    """The blocks in each resample, one resample after the other; the same for everything measured in them."""
     chance = random.Random(seed)
     # unless the count divides 256, the remainder would make the first blocks more frequent
     most = 256 - 256 % count
@@ -195,8 +195,8 @@ def running_interval(values: Iterable[float], *, alpha: float = 0.05) -> Interva
     """An interval for the mean that may be checked after every block (an asymptotic confidence sequence).
 
     Args:
-        values: One number a block.
-        alpha: How often it may ever miss the truth.
+        values: One number per block.
+        alpha: How often it may miss the true mean at any look.
 
     Returns:
         The interval; None for fewer than ten blocks.
@@ -205,12 +205,12 @@ def running_interval(values: Iterable[float], *, alpha: float = 0.05) -> Interva
 
 
 def share_interval(share: float, count: int, *, level: float = 0.95) -> Interval | None:
-    """Wilson's interval for a share of what happened or did not.
+    """Wilson's interval for a proportion.
 
     Args:
-        share: Between 0 and 1.
-        count: Of how many independent observations.
-        level: How often such an interval contains the truth.
+        share: The proportion, between 0 and 1.
+        count: Number of independent observations.
+        level: How often such an interval contains the true proportion.
 
     Returns:
         The interval; None without observations.
@@ -224,14 +224,14 @@ def share_interval(share: float, count: int, *, level: float = 0.95) -> Interval
 
 
 def difference_interval(value: float, of: Interval, less: float, other: Interval, *, among: int = 1) -> Interval:
-    """An interval for the difference of two numbers that were measured apart (Zou and Donner's MOVER).
+    """An interval for the difference of two independent estimates (Zou and Donner's MOVER).
 
     Args:
-        value: The one.
+        value: The first estimate.
         of: Its interval, of level 0.95.
-        less: The other.
-        other: Its interval, likewise.
-        among: How many such intervals there are that shall contain the truth all together.
+        less: The estimate to subtract.
+        other: Its interval, of level 0.95.
+        among: Number of such intervals that are to contain the true values all at once.
     """
     normal = statistics.NormalDist()
     wider = normal.inv_cdf(1 - 0.025 / among) / normal.inv_cdf(0.975)
@@ -245,7 +245,8 @@ def difference_interval(value: float, of: Interval, less: float, other: Interval
 def sign_evidence(won: int, lost: int) -> float:
     """How much more likely these wins and losses are if one side is better than if both are exchangeable.
 
-    Under the latter it reaches 20 in at most one of twenty evaluations, however often one looks. Draws say nothing.
+    If both are exchangeable, it reaches 20 in at most one evaluation in twenty, however often it is checked. Draws do
+    not count.
 
     Args:
         won: Blocks won.
@@ -268,7 +269,7 @@ def student_quantile(share: float, freedom: int) -> float:
         freedom: Degrees of freedom.
     """
     if freedom > _MANY:
-        # in closed form the time grows with the degrees of freedom; here the expansion is right to ten digits
+        # the closed form is slow for many degrees of freedom; here the expansion is accurate to ten digits
         return _near_normal(statistics.NormalDist().inv_cdf(share), freedom)
     low, high = 0.0, 1.0
     while _student_below(high, freedom) < share:
@@ -295,8 +296,8 @@ def _near_normal(normal: float, freedom: int) -> float:
 
 
 def _student_below(value: float, freedom: int) -> float:
-    """The share of Student's t distribution below a value that is not negative."""
-    # in closed form for whole degrees of freedom
+    """The share of Student's t distribution below a non-negative value."""
+    # the closed form for integer degrees of freedom
     angle = math.atan2(value, math.sqrt(freedom))
     cosine = math.cos(angle)
     term, total = (cosine, cosine) if freedom % 2 else (1.0, 1.0)

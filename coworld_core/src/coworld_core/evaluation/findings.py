@@ -19,7 +19,7 @@ _SLOW = 1.0
 def findings(
     plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis], changes: Sequence[DiagnosisChange]
 ) -> list[Remark]:
-    """The findings: first what spoils episodes, then what loses points, then what is only odd.
+    """The findings: first those that spoil episodes, then those that lose points, then mere oddities.
 
     Args:
         plan: The plan of the diagnosis.
@@ -57,7 +57,7 @@ def findings(
                 "not_repeatable",
                 one,
                 f"Of {plural(one.repeated, 'episode')} that {_were(one.repeated)} played twice with the same seed, "
-                f"{one.other_replays} came out otherwise, {what}.",
+                f"{one.other_replays} came out differently, {what}.",
             )
         for seat in one.seats:
             if excludes_zero(seat.interval) and seat.effect > 0:

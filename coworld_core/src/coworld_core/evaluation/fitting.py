@@ -1,4 +1,4 @@
-"""The top of a likelihood that has one, and how sharp it is: what ratings are fitted by."""
+"""What the rating models share: compact rankings, maximum likelihood by Newton's method, and matrices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 POINTS = 400 / math.log(10)
-"""Elo's points for a natural unit of strength."""
+"""Elo points per natural unit of strength."""
 PRIOR = (POINTS / 1000) ** 2
 """Precision of the prior of a rating, which is normal and 1,000 points wide."""
 Matrix = list[list[float]]
@@ -33,33 +33,33 @@ Matrix = list[list[float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Rating:
-    """How strong one player is."""
+    """A player's rating and its interval."""
 
     label: str
     points: float
     low: float
     high: float
     method: Literal["model", "bootstrap"] = "model"
-    """What the interval is made by."""
+    """How the interval was computed."""
 
 
 _Ranking = tuple[tuple[str, ...], tuple[int, ...]]
-"""The labels of a block's players, and their ranks: a greater one is better, and equal ones are ties."""
+"""The labels of a block's players, and their ranks: greater is better, and equal ranks are ties."""
 
 
 class RankingsState(NamedTuple):
-    """``Rankings`` as they are stored."""
+    """The stored form of ``Rankings``."""
 
     kinds: tuple[_Ranking, ...]
     often: tuple[int, ...]
     blocks: tuple[int, ...]
-    """Which kind each block is; empty where their order does not matter."""
+    """The kind of each block; empty if the order of the blocks does not matter."""
 
 
 class Rankings:
-    """Who was in which place, block by block: a million games are few kinds of rankings.
+    """The rankings of players, block by block.
 
-    Of each block it keeps four bytes: which kind it is.
+    A million games have only a few kinds of rankings, so each block takes four bytes: the number of its kind.
 
     Args:
         blocks: Each player's score in a block, by label; higher is better.
@@ -76,12 +76,12 @@ class Rankings:
 
     @classmethod
     def of(cls, blocks: Iterable[Mapping[str, float]]) -> Rankings:
-        """The rankings of some blocks; themselves where they are rankings already."""
+        """The rankings of some blocks; if they are ``Rankings`` already, they are returned unchanged."""
         return blocks if isinstance(blocks, cls) else cls(blocks)
 
     @classmethod
     def resumed(cls, state: RankingsState) -> Rankings:
-        """Rankings that go on from where others were stored."""
+        """Create rankings that continue from a stored state."""
         rankings = cls()
         rankings._kinds, rankings._often = list(state.kinds), list(state.often)
         rankings._numbers = {kind: number for number, kind in enumerate(state.kinds)}
@@ -90,10 +90,10 @@ class Rankings:
         return rankings
 
     def state(self, *, in_order: bool) -> RankingsState:
-        """A value to store and to go on from (``resumed``).
+        """The state to store; ``resumed`` continues from it.
 
         Args:
-            in_order: Whether the order of the blocks matters. Otherwise it does not grow with their number.
+            in_order: Whether to keep the order of the blocks; without it, the state does not grow with their number.
         """
         return RankingsState(tuple(self._kinds), tuple(self._often), tuple(self._blocks) if in_order else ())
 
@@ -111,25 +111,25 @@ class Rankings:
         self._blocks.append(number)
 
     def __iter__(self) -> Iterator[dict[str, float]]:
-        """The blocks in their order, with ranks for scores; those stored without their order come first."""
+        """The blocks in order, with ranks for scores; blocks stored without their order come first."""
         unordered = (number for number, often in enumerate(self._unordered) for _ in range(often))
         for number in itertools.chain(unordered, self._blocks):
             labels, ranks = self._kinds[number]
             yield dict(zip(labels, ranks, strict=True))
 
     def among(self, names: Collection[str]) -> Rankings:
-        """The same blocks, without all other players."""
+        """The same blocks with only the given players."""
         return Rankings({name: rank for name, rank in block.items() if name in names} for block in self)
 
     def counted(self) -> tuple[list[str], Counter[tuple[tuple[int, int], ...]]]:
-        """The labels of all players, and how often there were which rankings: players, by number, and their ranks."""
+        """The labels of all players, and how often each ranking occurs: pairs of a player's index and its rank."""
         everybody = sorted({label for labels, _ in self._kinds for label in labels})
         place = {label: index for index, label in enumerate(everybody)}
         found = {
             tuple((place[label], rank) for label, rank in zip(labels, ranks, strict=True)): count
             for (labels, ranks), count in zip(self._kinds, self._often, strict=True)
         }
-        # sums of floating-point numbers depend on their order
+        # sorted, because sums of floating-point numbers depend on their order
         return everybody, Counter(dict(sorted(found.items())))
 
 
@@ -139,13 +139,13 @@ def climb(
     gradient: Callable[[Sequence[float]], Sequence[float]],
     curvature: Callable[[Sequence[float]], Matrix],
 ) -> list[float]:
-    """Where a likelihood is greatest that has one top, by Newton's method.
+    """Find the parameters that maximise a likelihood with a single maximum, by Newton's method.
 
     Args:
-        size: How many parameters it has.
-        likelihood: Its logarithm.
-        gradient: How it grows.
-        curvature: How sharply it falls.
+        size: Number of parameters.
+        likelihood: The logarithm of the likelihood.
+        gradient: The gradient of that logarithm.
+        curvature: The negative Hessian of that logarithm.
     """
     place = [0.0] * size
     best = likelihood(place)
@@ -167,12 +167,12 @@ def climb(
 
 
 def times(matrix: Matrix, vector: Sequence[float]) -> list[float]:
-    """A matrix times a vector."""
+    """The product of a matrix and a vector."""
     return [math.fsum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix]
 
 
 def inverse(matrix: Matrix) -> Matrix:
-    """Its inverse."""
+    """The inverse of a matrix."""
     size = len(matrix)
     rows = [[*row, *(float(column == index) for column in range(size))] for index, row in enumerate(matrix)]
     for column in range(size):
@@ -187,12 +187,12 @@ def inverse(matrix: Matrix) -> Matrix:
 
 
 def product(a: Matrix, b: Matrix) -> Matrix:
-    """One matrix times another."""
+    """The product of two matrices."""
     columns = list(zip(*b, strict=True))
     return [[math.fsum(x * y for x, y in zip(row, column, strict=True)) for column in columns] for row in a]
 
 
 def about_mean(covariance: Matrix, index: int, count: int) -> float:
-    """The variance of a rating less the mean of all."""
+    """The variance of the difference between a rating and the mean of all ratings."""
     own = covariance[index][index] - 2 * math.fsum(covariance[index][:count]) / count
     return max(0.0, own + math.fsum(math.fsum(row[:count]) for row in covariance[:count]) / count**2)

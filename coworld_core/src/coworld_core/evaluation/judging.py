@@ -3,16 +3,16 @@
 ======================  ==================================================================================
 spoiled by              the block
 ======================  ==================================================================================
-platform, operator      is played again, up to three times; then it is left out and told apart (``spoiled``)
+platform, operator      is played again, up to three attempts in all; then it is left out (``spoiled``)
 too few processors      likewise
 the game                is void
-an entrant that left    is left out (``withdrawn``), as are those of a round that came to nothing
-a measured player       counts, as the game's results say; without results the player forfeits
+an entrant that left    is left out (``withdrawn``), as are the blocks of a dropped round
+a measured player       counts with the game's results; without results the player forfeits
 any other player        counts if there are results, otherwise it is void
 ======================  ==================================================================================
 
-``verdict.judge_row`` attributes the fault. A player that forfeits gets the worst score seen so far in the evaluation,
-and the others in the episode get the mean of all scores.
+``verdict.judge_row`` attributes the fault. A player that forfeits gets the plan's ``forfeit``, by default the worst
+score seen so far in the evaluation, and the others in the episode get the mean of all scores seen so far.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class JudgedBlock:
 
 @dataclass(frozen=True, slots=True)
 class _Episode:
-    """An episode, and the verdict on it, which is asked for more than once."""
+    """An episode with its verdict, which is kept because it is needed more than once."""
 
     row: EpisodeRow
     verdict: Verdict
@@ -71,13 +71,13 @@ class _Episode:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What follows from the lineups of a block alone: a million blocks have few."""
+    """Properties that depend only on the lineups of a block; a million blocks share few of them."""
 
     seated: frozenset[str]
     labels: tuple[str, ...]
-    """The same in their order."""
+    """The same, sorted."""
     balanced: bool
-    """Whether there are several seats, and everybody had each as often."""
+    """Whether there are several seats, and each player has every seat equally often."""
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +89,7 @@ def _shape(lineups: tuple[Lineup, ...]) -> _Shape:
 
 
 class LedgerState(NamedTuple):
-    """A ``BlockLedger`` as it is stored between two blocks."""
+    """The stored form of a ``BlockLedger`` between two blocks."""
 
     judged: int
     worst: float | None
@@ -107,8 +107,8 @@ class BlockLedger:
         forfeit: The score of a player that forfeits; None: the worst score seen.
 
     Attributes:
-        judged: How many blocks are judged: those before the first that is not over.
-        played: The episodes of the blocks that were judged last, by block: all attempts, one after the other.
+        judged: Number of judged blocks: all before the first unfinished one.
+        played: The episodes of the most recently judged blocks, by block: all attempts, one after the other.
     """
 
     def __init__(
@@ -128,17 +128,17 @@ class BlockLedger:
 
     @property
     def state(self) -> LedgerState:
-        """A value to store and to go on from (``resume``). Rows of blocks that are not over are not in it."""
+        """The state to store; ``resume`` continues from it. It has no rows of unfinished blocks."""
         worst = None if math.isinf(self._worst) else self._worst
         return LedgerState(self.judged, worst, self._shown, self._total)
 
     def resume(self, state: LedgerState) -> None:
-        """Go on from where another was stored."""
+        """Continue from a stored state."""
         self.judged, self._shown, self._total = state.judged, state.shown, state.total
         self._worst = math.inf if state.worst is None else state.worst
 
     def lineups(self, block: int) -> Sequence[Lineup]:
-        """The lineups of a block, worked out once while it is not over."""
+        """The lineups of a block, cached until it is judged."""
         if block not in self._known_lineups:
             found = self._lineups(block)
             if block <= self.judged:
@@ -162,7 +162,7 @@ class BlockLedger:
         """Withdraw an unfinished block, for example because an entrant has left.
 
         Returns:
-            The blocks that could be judged then, in order.
+            The blocks that could then be judged, in order.
         """
         self._withdrawn[block] = reason
         return self._over()
@@ -178,7 +178,7 @@ class BlockLedger:
         return judged
 
     def _ended(self, block: int, attempts: int) -> dict[str, Any]:
-        """What a judged block says of all episodes of so many attempts."""
+        """The fields of a judged block that cover all its episodes, up to the given attempt."""
         known = self._rows.get(block, {})
         rows = self.played[block] = [known[place].row for place in sorted(known) if place[0] <= attempts]
         return {
@@ -213,7 +213,7 @@ class BlockLedger:
         return ""
 
     def _judge(self, block: int) -> JudgedBlock | None:
-        """The judgement of a block; None while it is not over."""
+        """The judgement of a block; None while it is unfinished."""
         if block in self._withdrawn:
             return JudgedBlock(fate="withdrawn", reason=self._withdrawn[block], **self._ended(block, 1))
         known = self._rows.get(block)
@@ -265,7 +265,7 @@ class BlockLedger:
         self._shown += len(shown)
         self._worst = min(self._worst, *shown) if shown else self._worst
         if forfeits and not self._shown:
-            reason = "Nobody has shown a score yet that a forfeit could be measured by."
+            reason = "There is no score yet from which to derive that of a forfeit."
             return JudgedBlock(fate="void", reason=reason, **common)
         sums: dict[str, list[float]] = {label: [] for label in shape.labels}
         tables: list[tuple[float, ...]] = []

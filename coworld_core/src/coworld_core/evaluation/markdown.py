@@ -10,10 +10,10 @@ __all__ = ["report_markdown"]
 
 
 def report_markdown(report: ShownReport) -> str:
-    """A report as a section of Markdown.
+    """Render a report as a section of Markdown.
 
     Args:
-        report: What an evaluation came to.
+        report: The report of an evaluation.
     """
     found = report.contents()
     lines = [f"### {_text(found.headline)}", ""]

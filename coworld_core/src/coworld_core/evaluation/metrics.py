@@ -15,7 +15,7 @@ def measured(results: Mapping[str, Any], pointer: str, seats: int) -> tuple[floa
     Args:
         results: A game's results.
         pointer: JSON pointer (RFC 6901), e.g. ``/painted_tiles``.
-        seats: How many numbers there are to be.
+        seats: Required length of the list.
     """
     value: object = results
     for part in pointer.split("/")[1:]:
@@ -34,7 +34,7 @@ def known_metrics(results: Mapping[str, Any], seats: int) -> list[str]:
 
     Args:
         results: A game's results.
-        seats: How many numbers that is.
+        seats: Length of the lists.
     """
     found: list[str] = []
     pending: list[tuple[str, object]] = [("", results)]

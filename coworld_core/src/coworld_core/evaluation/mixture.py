@@ -44,8 +44,8 @@ class MixturePlan(EvaluationPlan):
     """The plan of a mixture: everything its report depends on besides the rows."""
 
     kind: Literal["run"] = "run"  # pyright: ignore[reportIncompatibleVariableOverride]
-    entrants: tuple[SeatRow, ...] = Field(min_length=1, description="Who plays.")
-    counts: tuple[int, ...] = Field(description="How many seats each of them has.")
+    entrants: tuple[SeatRow, ...] = Field(min_length=1, description="The players.")
+    counts: tuple[int, ...] = Field(description="Number of seats of each player.")
 
     def players(self) -> dict[str, SeatRow]:
         """The measured players, by label."""
@@ -53,22 +53,22 @@ class MixturePlan(EvaluationPlan):
 
 
 class MeasuredPlace(MeasuredValue):
-    """How one player did in one seat."""
+    """The mean score of one player in one seat."""
 
-    label: str = Field(description="What the player is called in the plan.")
+    label: str = Field(description="Label of the player.")
     slot: int = Field(ge=0, description="The seat.")
 
 
 class MixtureReport(ShownReport):
     """The result of a mixture."""
 
-    plan: MixturePlan = Field(description="Who played.")  # pyright: ignore[reportIncompatibleVariableOverride]
-    places: tuple[MeasuredPlace, ...] = Field(description="How each player did in each seat.")
-    pairs: tuple[PairRecord, ...] = Field(description="How every two of them did, by blocks.")
-    durations: Durations | None = Field(description="How long episodes took; null when there were none.")
+    plan: MixturePlan = Field(description="The plan of the mixture.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    places: tuple[MeasuredPlace, ...] = Field(description="The mean score of each player in each seat.")
+    pairs: tuple[PairRecord, ...] = Field(description="The results of each pair of players, by blocks.")
+    durations: Durations | None = Field(description="How long episodes took; null if there were none.")
 
     def estimates(self) -> list[Estimate]:
-        """Every number that has an interval, the most important first."""
+        """Every measured number with its interval, the most important first."""
         names = {label: player.name for label, player in self.plan.players().items()}
         found = super().estimates()
         found += [

@@ -1,6 +1,6 @@
-"""Ratings that go on from game to game: Weng and Lin's, by the library openskill.
+"""Online ratings, updated after each game: Weng and Lin's model, from the library openskill.
 
-The blocks are taken in their order, so a rating depends on it, as everywhere where ratings are kept up online.
+Blocks are processed in order, and the ratings depend on that order, as all online ratings do.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["rate_online"]
 def rate_online(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95) -> list[Rating]:
     """Rate all players that played, block by block.
 
-    The points are Elo's as in ``ratings``, with a mean of 0: a difference of ``beta`` times the root of two is one
-    natural unit of strength between players whose ratings are settled.
+    Points are on Elo's scale as in ``ratings``, with a mean of 0: a difference of ``beta`` times the square root of two
+    is one natural unit of strength between players whose ratings are settled.
 
     Args:
         blocks: Each player's score in a block, by label; higher is better.
-        level: How often an interval contains the truth, by what the model believes of itself.
+        level: How often an interval contains the true rating, according to the model.
 
     Raises:
-        EnvironmentFault: Code ``not_installed``: the library is not.
+        EnvironmentFault: Code ``not_installed`` if openskill is not installed.
     """
     model: Any = load_library("openskill.models", "pip install 'coworld-core[rating]'").PlackettLuce()
     known: dict[str, Any] = {}

@@ -44,9 +44,9 @@ class PickupPlan(EvaluationPlan):
 
     kind: Literal["pickup"] = "pickup"  # pyright: ignore[reportIncompatibleVariableOverride]
     candidate: SeatRow = Field(description="The player whose value is measured.")
-    pool: tuple[SeatRow, ...] = Field(min_length=1, description="Whom it replaces.")
-    team: bool = Field(default=False, description="Whether the whole table's mean is what counts.")
-    credit: Annotated[Literal["", "shapley"], Grows] = Field(default="", description="How credit is dealt, if at all.")
+    pool: tuple[SeatRow, ...] = Field(min_length=1, description="The players that it replaces.")
+    team: bool = Field(default=False, description="Whether the mean of the whole table is measured.")
+    credit: Annotated[Literal["", "shapley"], Grows] = Field(default="", description="How credit is shared, if at all.")
 
     def players(self) -> dict[str, SeatRow]:
         """The measured players, by label."""
@@ -62,28 +62,28 @@ class ValueAt(MeasuredValue):
 class Credit(MeasuredValue):
     """What a player adds to the mean of the whole table."""
 
-    label: str = Field(description="What the player is called in the plan.")
+    label: str = Field(description="Label of the player.")
 
 
 class Synergy(MeasuredValue):
     """What two players add together, beyond what each adds alone."""
 
-    first: str = Field(description="Label of the one.")
-    second: str = Field(description="Label of the other.")
+    first: str = Field(description="Label of the first player.")
+    second: str = Field(description="Label of the second player.")
 
 
 class PickupReport(ShownReport):
     """The result of a pickup."""
 
-    plan: PickupPlan = Field(description="Who was measured by whom.")  # pyright: ignore[reportIncompatibleVariableOverride]
-    overall: MeasuredValue | None = Field(description="The value, all numbers of seats but all of them weighing alike.")
-    values: tuple[ValueAt, ...] = Field(description="The value by how many seats the candidate has.")
-    self_play: ValueAt | None = Field(description="The same in all seats; null in a game for one.")
-    credits: tuple[Credit, ...] = Field(default=(), description="What each player adds; empty unless asked for.")
-    synergies: tuple[Synergy, ...] = Field(default=(), description="Of every two players; empty unless asked for.")
+    plan: PickupPlan = Field(description="The plan of the pickup.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    overall: MeasuredValue | None = Field(description="Mean of the values for every number of seats except all.")
+    values: tuple[ValueAt, ...] = Field(description="The value for each number of candidate seats.")
+    self_play: ValueAt | None = Field(description="The value in all seats; null in a one-seat game.")
+    credits: tuple[Credit, ...] = Field(default=(), description="What each player adds; empty unless requested.")
+    synergies: tuple[Synergy, ...] = Field(default=(), description="The synergy of each pair; empty unless requested.")
 
     def estimates(self) -> list[Estimate]:
-        """Every number that has an interval, the most important first."""
+        """Every measured number with its interval, the most important first."""
         names = {label: player.name for label, player in self.plan.players().items()}
         said: list[tuple[str, str, MeasuredValue | None]] = [("value over replacement", "overall", self.overall)]
         said += [("value over replacement", plural(one.seats, "seat"), one) for one in self.values]
@@ -120,7 +120,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
     """A pickup in progress.
 
     Args:
-        plan: Who is measured by whom.
+        plan: The players and the terms.
     """
 
     def __init__(self, plan: PickupPlan) -> None:
@@ -151,7 +151,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
 
     @property
     def _shared(self) -> int:
-        """Up to how many seats the candidate shares the table; a one-seat game has no table to share."""
+        """The largest number of seats at which the candidate shares the table; 1 in a one-seat game."""
         return max(1, self.plan.seats - 1)
 
     def report(self) -> PickupReport:
@@ -188,7 +188,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         return found
 
     def _take_credit(self, block: JudgedBlock) -> None:
-        """Take in what each player adds, and each two together."""
+        """Take in what each player and each pair adds."""
         plan, labels = self.plan, self._labels
         orders, groups = coalitions(labels, block.block, seed=plan.seed)
         tables = block.tables[plan.seats + 1 :]

@@ -1,4 +1,4 @@
-"""What a report consists of when it is shown: tables, facts, intervals to draw, encounters and notes."""
+"""The contents of a displayed report: tables, facts, intervals to draw, encounters and notes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Contents", "Encounter", "Plot", "Table"]
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows under a head; columns that are no names are numbers."""
+    """Rows under a heading; all columns except ``names`` hold numbers."""
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     names: tuple[int, ...] = (0,)
-    """The columns that are aligned to the left."""
+    """Indices of the columns that hold text and are aligned to the left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +27,17 @@ class Plot:
     title: str
     estimates: tuple[Estimate, ...]
     zero: bool
-    """Whether zero says something."""
+    """Whether zero is meaningful."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encounter:
-    """How one player did against another."""
+    """One player's record against another."""
 
     first: str
     second: str
     share: float
-    """Of the blocks in which both were, those that the first won, ties by half."""
+    """Share of the blocks with both players that the first won; ties count half."""
     won: int
     lost: int
     drawn: int
@@ -45,14 +45,14 @@ class Encounter:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a report has to show."""
+    """Everything to display of a report."""
 
     headline: str
     about: str
-    """The game and what was played, in a line."""
+    """The game and the settings, in one line."""
     tables: tuple[Table, ...]
     facts: tuple[tuple[str, str], ...]
     plots: tuple[Plot, ...]
     encounters: tuple[Encounter, ...]
-    """Both ways of every two who met; none of fewer than two players."""
+    """Every pair that met, once from each side; empty for fewer than two players."""
     notes: tuple[str, ...]

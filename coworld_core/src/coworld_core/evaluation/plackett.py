@@ -1,12 +1,12 @@
 """Ratings from whole rankings: Plackett and Luce's model, fitted to all blocks at once.
 
-A ranking is who was chosen first among all, then first among those left, and so on, each in proportion to its strength.
-Players that tie share their places: for each of these places, those that tie are left to be chosen from in the share
-in which they would be on average over their possible orders (Efron's method for ties, as in Cox's regression, whose
-partial likelihood is the same). The points, the prior and the mean of 0 are those of ``ratings``.
+The model treats a ranking as a sequence of choices: the first place among all players, the next among those left, and
+so on, each in proportion to strength. Tied players share their places: at each of these places, a tied player is still
+available to the extent that it would be on average over the possible orders of the tie (Efron's method, as in Cox
+regression, which has the same partial likelihood). Points, prior and the mean of 0 are those of ``ratings``.
 
 Intervals come from a bootstrap over blocks, in which each resample takes one step of Newton's method from the fit, or
-from the curvature of the likelihood where that is wider: a bootstrap has no width for a player that has won everything.
+from the curvature of the likelihood if that is wider: a bootstrap has no width for a player that has won everything.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from .fitting import POINTS, PRIOR, Matrix, Rankings, Rating, about_mean, climb,
 __all__ = ["rate_rankings"]
 
 _MOST_BLOCKS = 5_000
-"""Above so many blocks, what resamples give is what their covariance says."""
+"""Above this many blocks, the covariance gives the same intervals as resampling."""
 _WORK = 1_000_000
-"""Blocks drawn for all resamples together."""
+"""Blocks to draw for all resamples together."""
 
 _Stage = tuple[tuple[int, float], ...]
-"""A choice: who was left to be chosen from, each in which share."""
+"""A choice: the players that are still available, each with the extent to which it is."""
 
 
 class _Kind:
-    """A kind of ranking that was seen so often.
+    """A distinct ranking and how often it occurred.
 
     Args:
         ranking: Players and their ranks.
-        count: How often.
+        count: How often it occurred.
     """
 
     def __init__(self, ranking: Sequence[tuple[int, int]], count: int) -> None:
@@ -47,25 +47,25 @@ class _Kind:
             left = [(player, 1.0) for player, other in ranking if other < rank]
             for turn in range(len(tied)):
                 stage = (*((player, 1 - turn / len(tied)) for player in tied), *left)
-                # who is the only one left is no choice
+                # there is no choice when only one player is left
                 if len(stage) > 1:
                     self.stages.append(stage)
                     self.chosen.append(tied[turn])
 
     def likelihood(self, worth: Sequence[float], place: Sequence[float]) -> float:
-        """Of one ranking of this kind."""
+        """The log-likelihood of one ranking of this kind."""
         return sum(place[player] for player in self.chosen) - sum(
             math.log(sum(share * worth[player] for player, share in stage)) for stage in self.stages
         )
 
     def choices(self, worth: Sequence[float]) -> Iterable[list[tuple[int, float]]]:
-        """How likely each player was to be chosen, choice by choice."""
+        """Yield the probabilities of the available players, choice by choice."""
         for stage in self.stages:
             total = sum(share * worth[player] for player, share in stage)
             yield [(player, share * worth[player] / total) for player, share in stage]
 
     def add_gradient(self, worth: Sequence[float], to: list[float], weight: float) -> None:
-        """How one ranking of this kind grows more likely."""
+        """Add the gradient of the log-likelihood of one ranking of this kind, times a weight."""
         for player in self.chosen:
             to[player] += weight
         for chances in self.choices(worth):
@@ -74,11 +74,11 @@ class _Kind:
 
 
 def rate_rankings(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95) -> list[Rating]:
-    """Rate all players that played, whatever the order of the blocks.
+    """Rate all players that played; the order of the blocks does not matter.
 
     Args:
         blocks: Each player's score in a block, by label; higher is better.
-        level: How often an interval contains the truth.
+        level: How often an interval contains the true rating.
     """
     labels, known = Rankings.of(blocks).counted()
     if not labels:
@@ -115,14 +115,14 @@ def rate_rankings(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95)
 def _resampled(
     kinds: Sequence[_Kind], scores: Sequence[Sequence[float]], bread: Matrix, level: float
 ) -> list[tuple[float, float]]:
-    """How far resamples of the blocks are off the fit; empty for so many blocks that the covariance says the same."""
+    """How far resamples deviate from the fit, by player; empty above ``_MOST_BLOCKS``."""
     blocks = sum(kind.count for kind in kinds)
     if blocks > _MOST_BLOCKS:
         return []
     moved = [times(bread, score) for score in scores]
     means = [math.fsum(move) / len(move) for move in moved]
     moved = [[value - mean for value in move] for move, mean in zip(moved, means, strict=True)]
-    # around what the fit itself leaves, which is the pull of the prior
+    # centred on the step for the blocks themselves, which is the pull of the prior
     rest = [
         math.fsum(kind.count * move[index] for kind, move in zip(kinds, moved, strict=True))
         for index in range(len(bread))
@@ -181,7 +181,7 @@ def _gradient(kinds: Sequence[_Kind], place: Sequence[float]) -> list[float]:
 
 
 def _curvature(kinds: Sequence[_Kind], place: Sequence[float]) -> Matrix:
-    """How sharply the likelihood falls around a place."""
+    """The negative Hessian of the log-likelihood, with the prior."""
     worth, size = _worths(place), len(place)
     matrix = [[PRIOR if row == column else 0.0 for column in range(size)] for row in range(size)]
     for kind in kinds:

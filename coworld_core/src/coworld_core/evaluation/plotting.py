@@ -13,22 +13,22 @@ from .words import excludes_zero
 __all__ = ["draw_contents"]
 
 _WIDTH = 7.0
-"""Inches."""
+"""Width of the figure in inches."""
 _ROW = 0.32
-"""Inches for a player, or whatever else has an interval."""
+"""Height in inches of a row: a player or another thing with an interval."""
 
 
 def draw_contents(contents: Contents) -> Any:
     """Draw the contents of a report.
 
     Args:
-        contents: They.
+        contents: The contents.
 
     Returns:
         A ``matplotlib.figure.Figure`` that belongs to no window: ``savefig`` writes it, and a notebook shows it.
 
     Raises:
-        EnvironmentFault: Code ``not_installed``: matplotlib is not.
+        EnvironmentFault: Code ``not_installed`` if matplotlib is not installed.
     """
     matplotlib: Any = load_library("matplotlib.figure", "pip install 'coworld-core[plot]'")
     players = list(dict.fromkeys(one.first for one in contents.encounters))
@@ -46,7 +46,7 @@ def draw_contents(contents: Contents) -> Any:
 
 
 def _plain(text: str) -> str:
-    """A text by somebody else: a dollar would begin a formula."""
+    """Untrusted text on one line; dollar signs are escaped because they would begin a formula."""
     return one_line(text).replace("$", r"\$")
 
 
@@ -66,7 +66,7 @@ def _draw_intervals(axes: Any, plot: Plot) -> None:
 
 def _draw_encounters(axes: Any, players: Sequence[str], encounters: Sequence[Encounter]) -> None:
     share = {(one.first, one.second): one.share for one in encounters}
-    # not a number leaves a field empty
+    # NaN leaves a cell empty
     cells = [[share.get((first, second), float("nan")) for second in players] for first in players]
     axes.imshow(cells, vmin=0, vmax=1, cmap="RdBu", aspect="auto")
     for row, first in enumerate(players):

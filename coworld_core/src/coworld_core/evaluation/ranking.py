@@ -45,7 +45,7 @@ class RankingPlan(EvaluationPlan):
     """The plan of a ranking: everything its report depends on besides the rows."""
 
     kind: Literal["rank"] = "rank"  # pyright: ignore[reportIncompatibleVariableOverride]
-    entrants: tuple[SeatRow, ...] = Field(min_length=2, description="Who is ranked.")
+    entrants: tuple[SeatRow, ...] = Field(min_length=2, description="The ranked players.")
     rating: Annotated[RatingName, Grows] = Field(default="bradley-terry", description="How players are rated.")
 
     def players(self) -> dict[str, SeatRow]:
@@ -56,33 +56,33 @@ class RankingPlan(EvaluationPlan):
 class Standing(Record):
     """A player's place in the standings."""
 
-    label: str = Field(description="What it is called in the plan.")
-    points: float = Field(description="Its rating: 400 more make ten wins to one loss; the mean of all is 0.")
-    interval: IntervalRecord = Field(description="Of that rating.")
+    label: str = Field(description="Label of the player.")
+    points: float = Field(description="Its rating: 400 points more mean ten wins per loss; the mean is 0.")
+    interval: IntervalRecord = Field(description="Interval of the rating.")
 
 
 class PairRecord(Record):
-    """How two players did in the blocks they shared."""
+    """The results of two players in the blocks they shared."""
 
-    first: str = Field(description="Label of the one.")
-    second: str = Field(description="Label of the other.")
+    first: str = Field(description="Label of the first player.")
+    second: str = Field(description="Label of the second player.")
     won: int = Field(ge=0, description="Blocks in which the first scored more.")
     lost: int = Field(ge=0, description="Blocks in which it scored less.")
     drawn: int = Field(ge=0, description="Blocks in which both scored the same.")
-    apart: bool = Field(description="Whether that tells them apart.")
-    difference: float | None = Field(default=None, description="Mean of the first's score less the other's.")
-    interval: IntervalRecord | None = Field(default=None, description="Of that mean; null for fewer than two blocks.")
+    apart: bool = Field(description="Whether these results tell them apart.")
+    difference: float | None = Field(default=None, description="Mean of the first's score less the second's.")
+    interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
 
 
 class RankingReport(ShownReport):
     """The result of a ranking."""
 
-    plan: RankingPlan = Field(description="Who was ranked.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    plan: RankingPlan = Field(description="The plan of the ranking.")  # pyright: ignore[reportIncompatibleVariableOverride]
     standings: tuple[Standing, ...] = Field(description="The ratings, the best first.")
-    pairs: tuple[PairRecord, ...] = Field(description="Every two players who met.")
+    pairs: tuple[PairRecord, ...] = Field(description="Every pair of players that met.")
 
     def estimates(self) -> list[Estimate]:
-        """Every number that has an interval, the most important first."""
+        """Every measured number with its interval, the most important first."""
         players = self.plan.players()
         ratings = [
             Estimate(
@@ -171,7 +171,7 @@ def rating_interval(rating: Rating) -> IntervalRecord:
 
 
 class Margins:
-    """By how much players do better than each other, pair by pair."""
+    """The mean score differences between players, pair by pair."""
 
     def __init__(self) -> None:
         self.rankings = Rankings()
@@ -187,7 +187,7 @@ class Margins:
         """The result, with margins, of every pair of players that met.
 
         Args:
-            alpha: How often two equally strong players may be told apart.
+            alpha: How often any two equally strong players may be told apart.
         """
         found: list[PairRecord] = []
         for pair in pairings(self.rankings, alpha=alpha):
@@ -239,7 +239,7 @@ def _standings(report: RankingReport) -> Table:
 
 
 def not_apart(report: RankingReport) -> list[tuple[str, str]]:
-    """For each player not told apart from all others, the best first, the names of those others."""
+    """For each player, the best first, the lower-ranked ones it is not told apart from; others are left out."""
     names = {label: player.name for label, player in report.plan.players().items()}
     place = {standing.label: index for index, standing in enumerate(report.standings)}
     close: dict[str, list[str]] = {}

@@ -1,12 +1,12 @@
 """Ratings of players, from their relative results in each block.
 
-For games of two, Bradley and Terry's model with ties after Davidson, fitted to all blocks at once, so that the order of
-the blocks does not matter. A block of more than two players counts as all the pairs in it; rankings of more players at
-once have Plackett and Luce's model (``plackett``). The points are Elo's: 400 more make ten wins to one loss. The mean
-is 0. A weak prior (normal, 1,000 points wide) keeps the rating of a player finite that has won everything.
+The default is Bradley and Terry's model with ties after Davidson, fitted to all blocks at once, so that the order of
+the blocks does not matter. A block of more than two players counts as all the pairs in it; Plackett and Luce's model
+(``plackett``) rates whole rankings instead. Points are on Elo's scale: 400 points more mean ten wins per loss. The mean
+is 0. A weak prior (normal, 1,000 points wide) keeps the rating of a player that has won everything finite.
 
-Intervals come from the curvature of the likelihood, or from how much blocks differ (the sandwich estimate, which knows
-that pairs of one block are not independent), whichever is wider: a bootstrap over blocks would have no width for a
+Intervals come from the curvature of the likelihood or from the variation between blocks (the sandwich estimate, which
+allows for the dependence of pairs in a block), whichever is wider: a bootstrap over blocks would have no width for a
 player that has won everything.
 """
 
@@ -28,12 +28,12 @@ RatingName = Literal["bradley-terry", "plackett-luce", "openskill"]
 """How players are rated: pair by pair, by whole rankings, or game by game."""
 
 _Signature = tuple[tuple[int, int, int], ...]
-"""What came of a block: first player, second player, and 0, 1 or 2 for a win of the first, of the second, or a tie."""
+"""The outcome of a block, for each pair: first player, second player, and 0 or 1 for the winner or 2 for a tie."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """How two players did against each other."""
+    """The results of two players against each other."""
 
     first: str
     second: str
@@ -42,7 +42,7 @@ class Pairing:
     lost: int
     drawn: int
     apart: bool
-    """Whether that tells them apart."""
+    """Whether these results tell them apart."""
 
 
 def rate(
@@ -51,15 +51,15 @@ def rate(
     """Rate all players that played.
 
     Args:
-        blocks: Each player's score in a block, by label; higher is better. Only for ``openskill`` their order matters.
-        by: How.
-        level: How often an interval contains the truth.
+        blocks: Each player's score in a block, by label; higher is better. Their order matters only to ``openskill``.
+        by: The rating model.
+        level: How often an interval contains the true rating.
 
     Returns:
-        The ratings, the best first; equal ones by label.
+        The ratings, the best first; equal ones are sorted by label.
 
     Raises:
-        EnvironmentFault: Code ``not_installed``: openskill is not.
+        EnvironmentFault: Code ``not_installed`` if openskill is needed and not installed.
     """
     if by == "plackett-luce":
         from .plackett import rate_rankings
@@ -128,8 +128,8 @@ def pairings(
 
     Args:
         blocks: Each player's score in a block, by label.
-        players: How many there are, where not all of them have played yet.
-        alpha: How often any two of all that are equally strong may be told apart, however often one looks.
+        players: Number of players, if not all of them have played yet.
+        alpha: How often any equally strong players may be told apart, among all pairs and however often it is checked.
     """
     labels, categories = _categories(blocks)
     met: dict[tuple[int, int], list[int]] = {}
@@ -152,7 +152,7 @@ def pairings(
 
 
 def _categories(blocks: Iterable[Mapping[str, float]]) -> tuple[list[str], Counter[_Signature]]:
-    """The players, and how often blocks came out alike: a million games are few kinds of them."""
+    """The players, and how often each outcome of a block occurs: a million games have few distinct ones."""
     everybody, known = Rankings.of(blocks).counted()
     categories: Counter[_Signature] = Counter()
     for ranking, times in known.items():
@@ -169,7 +169,7 @@ _Statistic = tuple[tuple[int, float], ...]
 
 
 def _outcomes(place: Sequence[float], first: int, second: int, count: int) -> tuple[list[_Statistic], list[float]]:
-    """Of the outcomes of a pair: by which parameters each grows more likely, and how likely it is."""
+    """For each outcome of a pair: the parameters that its logit sums, with their weights, and its probability."""
     stats: list[_Statistic] = [((first, 1.0),), ((second, 1.0),)]
     if len(place) > count:
         stats.append(((first, 0.5), (second, 0.5), (count, 1.0)))
@@ -188,7 +188,7 @@ def _likelihood(counts: Mapping[tuple[int, int, int], int], place: Sequence[floa
 
 
 def _curvature(counts: Mapping[tuple[int, int, int], int], place: Sequence[float], count: int) -> Matrix:
-    """How sharply the likelihood falls around a place."""
+    """The negative Hessian of the log-likelihood, with the prior."""
     size = len(place)
     matrix = [[PRIOR if row == column else 0.0 for column in range(size)] for row in range(size)]
     met: Counter[tuple[int, int]] = Counter()

@@ -1,4 +1,4 @@
-"""An evaluation that was played, from the files of its directory: whichever kind it is, its plan says."""
+"""Reads an evaluation from the files in its directory; the plan says which kind it is."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _EVALUATIONS: dict[type[EvaluationPlan], Callable[[Any], Evaluation[Any, Any]]] 
 
 
 def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
-    """The plan of the evaluation in a directory.
+    """Read the plan of the evaluation in a directory.
 
     Args:
-        directory: Where ``plan.json`` is.
+        directory: The directory that contains ``plan.json``.
 
     Raises:
-        UsageError: Code ``no_evaluation``: there is none.
-        RecordError: Its plan is not one.
+        UsageError: Code ``no_evaluation`` if there is no plan, or its kind is unknown.
+        RecordError: If the plan is invalid.
     """
     place = Path(directory)
     if not (place / PLAN_NAME).is_file():
@@ -74,15 +74,15 @@ def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
     model = _PLANS.get(str(said))
     if model is None and document.usable:
         raise UsageError(
-            f"{place / PLAN_NAME} is of no kind of evaluation that is known here.",
+            f"{place / PLAN_NAME} is of an unknown kind of evaluation.",
             code="no_evaluation",
-            hint=f"Known are {', '.join(_PLANS)}; a later version may know it.",
+            hint=f"The known kinds are {', '.join(_PLANS)}; a later version may know more.",
         )
     return read_as(model or ComparisonPlan, document, what=_WHAT)
 
 
 def open_evaluation(plan: EvaluationPlan) -> Evaluation[Any, Any]:
-    """An evaluation with this plan, and no rows yet."""
+    """Create an evaluation with this plan and no rows."""
     return _EVALUATIONS[type(plan)](plan)
 
 
@@ -90,7 +90,7 @@ def report_rows(plan: EvaluationPlan, rows: Iterable[EpisodeRow]) -> ShownReport
     """Compute the report of an evaluation from its rows.
 
     Args:
-        plan: What it is about (``plan.json``).
+        plan: The plan of the evaluation (``plan.json``).
         rows: The episodes, in any order (``episodes.jsonl``).
     """
     report: ShownReport = open_evaluation(plan).over(rows)

@@ -50,29 +50,29 @@ _VOID_SHARE = 0.1
 
 
 class EvaluationTerms(Record):
-    """What is played, and what counts, in an evaluation or a tournament."""
+    """The terms of an evaluation or a tournament: what is played and what counts."""
 
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(description="Version of the Coworld.")
     manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
     variant: str = Field(description="Variant id, or certification.")
-    seats: int = Field(ge=1, description="How many seats the game has.")
-    seed: int = Field(description="The base seed: those of the blocks are made of it.")
+    seats: int = Field(ge=1, description="Number of seats in the game.")
+    seed: int = Field(description="The base seed, from which those of the blocks are derived.")
     seeded: bool = Field(description="Whether the game's config takes a seed, so that a block's episodes share one.")
-    metric: str = Field(default="", description="JSON pointer to what is measured; empty: the scores.")
-    forfeit: float | None = Field(default=None, description="Score of whoever forfeits; null: the worst shown by then.")
+    metric: str = Field(default="", description="JSON pointer to the measured numbers; empty: the scores.")
+    forfeit: float | None = Field(default=None, description="Score of a player that forfeits; null: the worst so far.")
     starved: bool = Field(default=False, description="Whether episodes short of processors count.")
     alpha: float = Field(default=0.05, gt=0, lt=1, description="How often equal players may be told apart.")
-    max_blocks: int = Field(ge=1, description="How many blocks are played at most.")
+    max_blocks: int = Field(ge=1, description="Maximum number of blocks.")
 
 
 class EvaluationPlan(EvaluationTerms):
     """The plan of an evaluation."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
-    kind: str = Field(description="Which command it is of.")
+    kind: str = Field(description="The command that made it.")
     same_commands: tuple[tuple[str, ...], ...] = Field(
-        default=(), description="Labels of players that are the same command, with the same settings."
+        default=(), description="Groups of labels of players with the same command and settings."
     )
 
     @abc.abstractmethod
@@ -86,16 +86,16 @@ class IntervalRecord(Record):
     low: float = Field(description="Its lower end.")
     high: float = Field(description="Its upper end.")
     method: Annotated[Literal["bootstrap", "student-t", "running", "model", "wilson", "mover"], Grows] = Field(
-        description="How it was made; running: may be looked at after every block."
+        description="How it was computed; running: valid after every block."
     )
 
 
 class MeasuredEntrant(Record):
-    """How one entrant did."""
+    """The result of one entrant."""
 
-    label: str = Field(description="What it is called in the plan.")
+    label: str = Field(description="Label of the entrant.")
     mean: float | None = Field(description="Mean over blocks of its mean score in each; null without blocks.")
-    interval: IntervalRecord | None = Field(default=None, description="Of that mean; null for fewer than two blocks.")
+    interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
     digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
     forfeits: int = Field(default=0, ge=0, description="Episodes that it forfeited: it failed and left no results.")
 
@@ -104,32 +104,32 @@ class MeasuredSeat(Record):
     """The value of a seat, independent of its player."""
 
     slot: int = Field(ge=0, description="The seat.")
-    effect: float = Field(description="Mean score in this seat over that in all seats.")
-    interval: IntervalRecord | None = Field(default=None, description="Of that effect.")
+    effect: float = Field(description="Mean score in this seat less that in all seats.")
+    interval: IntervalRecord | None = Field(default=None, description="Interval of the effect.")
 
 
 class MeasuredValue(Record):
     """A mean over blocks."""
 
     value: float = Field(description="The mean.")
-    interval: IntervalRecord | None = Field(default=None, description="Of it; null for fewer than two blocks.")
+    interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
 
 
 class Durations(Record):
     """How long episodes took, in seconds."""
 
-    episodes: int = Field(ge=1, description="How many there were, those that were played again too.")
-    median: float = Field(ge=0, description="Half of them took less.")
-    longest: float = Field(ge=0, description="The longest.")
-    total: float = Field(ge=0, description="All of them, one after the other.")
+    episodes: int = Field(ge=1, description="Number of episodes, including those played again.")
+    median: float = Field(ge=0, description="Half of the episodes took less.")
+    longest: float = Field(ge=0, description="The longest episode.")
+    total: float = Field(ge=0, description="Sum over all episodes.")
 
 
 class FaultCount(Record):
-    """How many episodes had a fault of one kind."""
+    """The number of episodes with a fault of one kind."""
 
-    party: str = Field(description="Whose it was.")
-    error_type: str = Field(description="What it was.")
-    episodes: int = Field(ge=1, description="How many episodes it decided.")
+    party: str = Field(description="The party at fault.")
+    error_type: str = Field(description="Type of the fault.")
+    episodes: int = Field(ge=1, description="Number of episodes with this fault.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,8 +147,8 @@ class Estimate:
 class Remark(Record):
     """Something that a reader must know to judge an evaluation."""
 
-    code: str = Field(description="Stable name of it.")
-    message: str = Field(description="It, in a sentence or two.")
+    code: str = Field(description="Stable name of the remark.")
+    message: str = Field(description="The remark, in a sentence or two.")
 
 
 class EvaluationReport(Record, Tabular):
@@ -164,19 +164,19 @@ class EvaluationReport(Record, Tabular):
         ],
         Grows,
     ] = Field(description="Why no more blocks are needed; empty while more are.")
-    blocks: int = Field(ge=0, description="Blocks that were counted.")
-    void: int = Field(ge=0, description="Blocks that the game spoiled, not counted.")
+    blocks: int = Field(ge=0, description="Number of counted blocks.")
+    void: int = Field(ge=0, description="Void blocks, mostly due to the game; not counted.")
     spoiled: int = Field(ge=0, description="Blocks that the machine or the engine spoiled every time, not counted.")
     replayed: int = Field(ge=0, description="How often a block was played again.")
-    entrants: tuple[MeasuredEntrant, ...] = Field(description="How each entrant did.")
+    entrants: tuple[MeasuredEntrant, ...] = Field(description="The result of each entrant.")
     seat_effects: tuple[MeasuredSeat, ...] = Field(
-        default=(), description="Of each seat; empty where not everybody sat everywhere."
+        default=(), description="The effect of each seat; empty unless every player sat in every seat."
     )
-    faults: tuple[FaultCount, ...] = Field(default=(), description="What went wrong in episodes, played again or not.")
+    faults: tuple[FaultCount, ...] = Field(default=(), description="Faults in episodes, including those played again.")
     remarks: tuple[Remark, ...] = Field(default=(), description="What a reader must know.")
 
     def estimates(self) -> list[Estimate]:
-        """Every number that has an interval, the most important first."""
+        """Every measured number with its interval, the most important first."""
         names = {label: player.name for label, player in self.plan.players().items()}
         found = [
             Estimate(quantity="mean score", of=names[entrant.label], value=entrant.mean, interval=entrant.interval)
@@ -189,11 +189,11 @@ class EvaluationReport(Record, Tabular):
         ]
 
     def to_records(self) -> list[TableRow]:
-        """Every number with an interval as a flat row, for a data frame.
+        """Every measured number as a flat row, for a data frame.
 
         Returns:
             Rows with the keys ``kind``, ``coworld``, ``version``, ``variant``, ``seed``, ``blocks``, ``quantity``,
-            ``of``, ``value``, ``low``, ``high`` and ``method``; the last three are None where there is no interval.
+            ``of``, ``value``, ``low``, ``high`` and ``method``; the last three are None if there is no interval.
         """
         plan = self.plan
         return [
@@ -226,10 +226,10 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         plan: The plan of the evaluation.
 
     Attributes:
-        ledger: Its rows.
+        ledger: The rows, judged block by block.
         stopped: Why it is over; empty while it is not.
-        digests: Content ids of what ran, by label, where they are known.
-        totals: What its blocks come to, up to the one that ended it.
+        digests: Content ids of what ran, by label, if known.
+        totals: The totals of its blocks, up to the one that ended it.
     """
 
     def __init__(self, plan: _Plan) -> None:
@@ -266,7 +266,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         """Add a row. Blocks after the deciding one have no effect.
 
         Raises:
-            UsageError: Code ``image_changed``: a different image ran than before.
+            UsageError: Code ``image_changed`` if a different image ran than before.
         """
         self._note_digests(row)
         for block in self.ledger.add(row):
@@ -300,11 +300,11 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         return self.plan.max_blocks
 
     def alike(self, block: JudgedBlock) -> tuple[str, ...]:
-        """A value that is equal for blocks which differ in nothing but their seeds."""
+        """A value that is equal for blocks that differ only in their seeds."""
         return tuple(sorted(block.scores))
 
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
-        """Scores which are equal for blocks with the same outcome."""
+        """Scores that are equal for blocks with the same outcome."""
         return tuple(block.scores[label] for label in sorted(block.scores))
 
     @property
@@ -402,7 +402,7 @@ def measured_value(sample: Sample | None) -> MeasuredValue | None:
 
 
 def measured_durations(totals: Totals) -> Durations | None:
-    """How long the episodes of these blocks took; None when there were none."""
+    """How long the episodes of these blocks took; None if there were none."""
     seconds = totals.seconds
     if not seconds:
         return None
@@ -418,8 +418,8 @@ def measured_seats(effects: Sequence[Sample], *, among: int = 1) -> tuple[Measur
     """The value of each seat.
 
     Args:
-        effects: What each seat scores over the mean of all, block by block (``SeatSamples``).
-        among: How many games are looked at, of which each is another chance to be wrong.
+        effects: The score of each seat less the mean of all seats, block by block (``SeatSamples``).
+        among: Number of games that are examined; each is another chance to be wrong.
     """
     # two seats are one comparison, as their effects are opposite; with more, each is another chance to be wrong
     level = 1 - 0.05 / among / (1 if len(effects) == 2 else max(1, len(effects)))

@@ -27,7 +27,7 @@ class ScrimmagePlan(EvaluationPlan):
     """The plan of a scrimmage: everything its report depends on besides the rows."""
 
     kind: Literal["scrimmage"] = "scrimmage"  # pyright: ignore[reportIncompatibleVariableOverride]
-    player: SeatRow = Field(description="Who plays with itself.")
+    player: SeatRow = Field(description="The player that sits in every seat.")
 
     def players(self) -> dict[str, SeatRow]:
         """The measured players, by label."""
@@ -37,17 +37,17 @@ class ScrimmagePlan(EvaluationPlan):
 class Spread(Record):
     """The spread of single scores, over all seats of all episodes."""
 
-    deviation: float = Field(ge=0, description="Their standard deviation.")
-    lowest: float = Field(description="The lowest.")
-    highest: float = Field(description="The highest.")
+    deviation: float = Field(ge=0, description="Standard deviation of the scores.")
+    lowest: float = Field(description="The lowest score.")
+    highest: float = Field(description="The highest score.")
 
 
 class ScrimmageReport(ShownReport):
     """The result of a scrimmage."""
 
-    plan: ScrimmagePlan = Field(description="Who played.")  # pyright: ignore[reportIncompatibleVariableOverride]
-    spread: Spread | None = Field(description="How far scores spread; null without blocks.")
-    durations: Durations | None = Field(description="How long episodes took; null when there were none.")
+    plan: ScrimmagePlan = Field(description="The plan of the scrimmage.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    spread: Spread | None = Field(description="The spread of the scores; null without blocks.")
+    durations: Durations | None = Field(description="How long episodes took; null if there were none.")
 
     def said(self, after: str) -> str:
         """The mean score in a sentence."""
@@ -65,7 +65,7 @@ class Scrimmage(Evaluation[ScrimmagePlan, ScrimmageReport]):
     """A scrimmage in progress. A block is one episode.
 
     Args:
-        plan: Who plays.
+        plan: The player and the terms.
     """
 
     def __init__(self, plan: ScrimmagePlan) -> None:

@@ -1,4 +1,4 @@
-"""What a report needs of its blocks, added up block by block, so that no block has to be kept."""
+"""The totals that a report needs, added up block by block so that no block has to be kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SeatSamples:
         self.effects: list[Sample] = []
 
     def add(self, scores: Sequence[float]) -> None:
-        """Add the mean score of each seat in a block; nothing where it is empty."""
+        """Add the mean score of each seat in a block; empty scores are ignored."""
         if not scores:
             return
         self.effects = self.effects or [Sample() for _ in scores]
@@ -38,7 +38,7 @@ class SeatSamples:
 
 @dataclass
 class _Alike:
-    """How blocks came out that differ in nothing but their seeds."""
+    """The outcomes of blocks that differ only in their seeds."""
 
     first: tuple[float, ...]
     blocks: int = 1
@@ -46,36 +46,36 @@ class _Alike:
 
 
 class TotalsState(Record):
-    """``Totals`` as they are stored, without the durations of episodes, of which there are ever more."""
+    """The stored form of ``Totals``, without the durations of episodes, whose number grows without limit."""
 
-    blocks: int = Field(ge=0, description="How many blocks there are.")
-    fates: dict[str, int] = Field(description="How many of them had each fate.")
-    reasons: dict[str, str] = Field(description="Why the first of each fate was not counted.")
+    blocks: int = Field(ge=0, description="Number of blocks.")
+    fates: dict[str, int] = Field(description="Number of blocks with each fate.")
+    reasons: dict[str, str] = Field(description="Why the first block of each fate was not counted.")
     first_fates: tuple[str, ...] = Field(description="The fates of the first blocks.")
     replayed: int = Field(ge=0, description="How often a block was played again.")
     forfeits: dict[str, int] = Field(description="Episodes that each entrant has forfeited.")
-    faults: tuple[tuple[str, str, int], ...] = Field(description="The party at fault, the type, and how many.")
+    faults: tuple[tuple[str, str, int], ...] = Field(description="The party at fault, the type of fault and its count.")
     scores: dict[str, SampleState] = Field(description="Each entrant's mean scores.")
-    seats: tuple[SampleState, ...] = Field(description="What each seat is worth.")
-    absent: dict[str, tuple[bool, ...]] = Field(description="Whether each entrant stayed away from its first blocks.")
+    seats: tuple[SampleState, ...] = Field(description="The effect of each seat.")
+    absent: dict[str, tuple[bool, ...]] = Field(description="Whether each entrant was absent, for its first blocks.")
     alike: tuple[tuple[tuple[str, ...], tuple[float, ...], int, bool], ...] = Field(
-        description="Players that met, the first outcome, how many blocks, and whether all came out alike."
+        description="Players that met, their first outcome, the number of blocks, and whether all outcomes are equal."
     )
-    shown: tuple[float, ...] = Field(description="Up to two different scores that were seen, or a block's more.")
+    shown: tuple[float, ...] = Field(description="Different scores seen; none are added once there are two.")
 
 
 class Totals:
     """The blocks of an evaluation, added up in their order.
 
     Attributes:
-        blocks: How many there are.
+        blocks: Number of blocks.
         fates: How many of them were counted, void, spoiled and withdrawn.
-        reasons: Why the first of each fate was not counted.
+        reasons: Why the first block of each fate was not counted.
         replayed: How often a block was played again.
         forfeits: Episodes that each entrant has forfeited.
         faults: Episodes by the party at fault and the type of the fault.
         scores: Each entrant's mean scores in the counted blocks, by label.
-        seats: What each seat is worth, from the counted blocks.
+        seats: The effect of each seat in the counted blocks.
         seconds: How long each episode took.
     """
 
@@ -96,7 +96,7 @@ class Totals:
 
     @classmethod
     def resumed(cls, state: TotalsState) -> Totals:
-        """Totals that go on from where others were stored."""
+        """Create totals that continue from a stored state."""
         totals = cls()
         totals.blocks, totals.replayed = state.blocks, state.replayed
         totals.fates.update(state.fates)
@@ -115,7 +115,7 @@ class Totals:
 
     @property
     def state(self) -> TotalsState:
-        """A value to store and to go on from (``resumed``)."""
+        """The state to store; ``resumed`` continues from it."""
         return TotalsState(
             blocks=self.blocks,
             fates=dict(self.fates),
@@ -137,10 +137,10 @@ class Totals:
         """Add the next block.
 
         Args:
-            block: It.
-            alike: A value that is equal for blocks which differ in nothing but their seeds.
-            outcome: Scores which are equal for blocks with the same outcome.
-            seats: The mean score of each seat; empty where not everybody sat everywhere.
+            block: The block.
+            alike: A value that is equal for blocks that differ only in their seeds.
+            outcome: Scores that are equal for blocks with the same outcome.
+            seats: The mean score of each seat; empty unless every player sat in every seat.
         """
         self.blocks += 1
         self.fates[block.fate] += 1
@@ -173,20 +173,20 @@ class Totals:
         else:
             known.blocks += 1
             known.same = known.same and known.first == outcome
-        # whether there is more than one is all that is asked
+        # only whether there is more than one matters
         if len(self._shown) < 2:
             self._shown.update(outcome)
 
     @property
     def never_started(self) -> list[str]:
-        """Players that were in none of the first three blocks in which they had a seat."""
+        """Players that were absent from all of the first three blocks in which they had a seat."""
         return [
             label for label in sorted(self._absent) if len(self._absent[label]) == PATIENCE and all(self._absent[label])
         ]
 
     @property
     def spoiled_from_the_start(self) -> str:
-        """Why the first blocks show that more are of no use; empty if they do not."""
+        """The reason to stop if the first blocks were all void or all spoiled; otherwise empty."""
         first = set(self._first_fates) if len(self._first_fates) == PATIENCE else set[str]()
         if first == {"void"}:
             return "game_faults"
@@ -194,7 +194,7 @@ class Totals:
 
     @property
     def all_alike(self) -> bool:
-        """Whether seeds changed no outcome, where there were enough blocks that differ in nothing else to tell."""
+        """Whether no seed changed an outcome, given enough blocks that differ only in their seeds to tell."""
         most = max((known.blocks for known in self._alike.values()), default=0)
         return most >= PATIENCE and all(known.same for known in self._alike.values())
 

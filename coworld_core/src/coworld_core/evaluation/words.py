@@ -1,4 +1,4 @@
-"""Numbers and intervals in words, the same wherever they are read."""
+"""Formats numbers and intervals as text, in the same way everywhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["between", "excludes_zero", "interval_words", "number"]
 
 
 def interval_words(interval: IntervalRecord | None, *, signed: bool = False) -> str:
-    """An interval, and how it was made where that is not the usual way."""
+    """Format an interval, with its method if that is Student's t."""
     if interval is None:
         return "no interval yet"
     how = " (Student's t)" if interval.method == "student-t" else ""
@@ -22,22 +22,22 @@ def _ends(interval: IntervalRecord, *, signed: bool) -> str:
 
 
 def between(interval: IntervalRecord | None, *, signed: bool = False) -> str:
-    """An interval behind its number, in a sentence; nothing where there is none."""
+    """Format an interval to follow its number in a sentence; empty if there is none."""
     return f" ({_ends(interval, signed=signed)})" if interval is not None else ""
 
 
 def excludes_zero(interval: IntervalRecord | None) -> bool:
-    """Whether an interval says that something is not 0; one without width is that of blocks that came out alike."""
+    """Whether an interval excludes 0; one of zero width comes from identical blocks and excludes nothing."""
     return interval is not None and interval.low < interval.high and not interval.low <= 0 <= interval.high
 
 
 def number(value: float, interval: IntervalRecord | None = None, *, signed: bool = False) -> str:
-    """A number with its significant digits: four, or as many as its interval supports.
+    """Format a number with four significant digits, or as many digits as its interval supports.
 
     Args:
-        value: It.
-        interval: Of it, if there is one.
-        signed: Whether it has a sign also when it is positive.
+        value: The number.
+        interval: Its interval, if there is one.
+        signed: Whether to show the sign of a positive number too.
     """
     sign = "+" if signed else ""
     width = interval.high - interval.low if interval is not None else 0.0

@@ -1,4 +1,4 @@
-"""Players in any of their forms, for a seat at a websocket or for a rollout in this process."""
+"""Loads players in any of their forms, for a seat at a websocket or a rollout in this process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_session(player: PlayerForm) -> bool:
 
 
 def seated(player: PlayerForm) -> Any:
-    """A player for one game: an object with `act`, newly created if the player is a class."""
+    """The player for one game: a new instance if it is a class, otherwise the player itself."""
     return player() if inspect.isclass(player) else player
 
 
@@ -73,7 +73,7 @@ def _loaded(place: str, name: str) -> ModuleType:
     path = Path(place).resolve()
     if not path.is_file():
         raise UsageError(f"There is no player at {place}.", code="no_player")
-    # It may import modules in its own directory.
+    # The player may import modules from its own directory.
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None

@@ -1,4 +1,4 @@
-"""Checks that rules keep their promises: the same seed and actions give the same game, and nothing outside is read."""
+"""Checks that rules are reproducible: the same seed and actions give the same game, and nothing outside is read."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def audit_rules(
 ) -> Report:
     """Play games of random legal actions several times and compare them.
 
-    Whole games, or their first `ticks` ticks, are compared: twice with the same seed, once more looking only at the
+    Whole games, or their first `ticks` ticks, are compared: twice with the same seed, once more observing only the
     end, and with other seeds if `rng` was used. During play, every use of a clock, a file, a socket or random numbers
     other than `rng` is an error, reported with its line. A library may open its own files and seed itself from the
-    system, as long as the games are the same. What C extensions do internally is not seen, nor an order that depends
-    on string hashes, which differ between processes. The order in which actions arrive needs no check, because `Play`
-    passes them on in the order of seats.
+    system, as long as the games are the same. The audit cannot see what C extensions do internally, nor an order that
+    depends on string hashes, which differ only between processes. The order in which actions arrive needs
+    no check, because `Play` passes them on in the order of seats.
 
     Args:
         rules: The game.
@@ -97,7 +97,7 @@ def audit_rules(
 
 @dataclass
 class _Script:
-    """The actions of a game and everything visible in it."""
+    """The actions of a game and everything seen in it."""
 
     actions: list[dict[int, Any]] = field(default_factory=list[dict[int, Any]])
     seen: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
@@ -106,11 +106,11 @@ class _Script:
     """The tick of the first view."""
 
     def last(self) -> _Script:
-        """The same with only the view at the end."""
+        """A script with only the last view."""
         return _Script(seen=self.seen[-1:], begin=self.begin + len(self.seen) - 1)
 
     def difference(self, other: _Script) -> str | None:
-        """The first difference in words."""
+        """Describe the first difference; None if there is none."""
         for tick, (ours, theirs) in enumerate(zip(self.seen, other.seen, strict=False), self.begin):
             for what, value in ours.items():
                 if value != theirs.get(what):

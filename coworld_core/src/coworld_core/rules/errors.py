@@ -33,15 +33,15 @@ class RulesError(CoworldError):
         problem: What is wrong, without the location.
         where: The method, such as `step`.
         tick: Number of ticks played so far.
-        seat: The seat it was called for, if any.
+        seat: The seat that the method was called for, if any.
         cause: The exception that the rules raised, if any.
 
     Attributes:
         where: As given.
         tick: As given.
         seat: As given.
-        lines: The lines of the rules that led to it, as in a traceback, innermost last, without coworld's own.
-        replay: The game up to that point, if it was recorded.
+        lines: The formatted traceback of `cause`, innermost frame last, without frames of this package.
+        replay: The replay up to that point, if one was recorded.
     """
 
     kind = "answer"
@@ -60,18 +60,18 @@ class RulesError(CoworldError):
 
     @classmethod
     def raised(cls, cause: Exception, *, where: str, tick: int, seat: int | None = None) -> RulesError:
-        """The error for an exception of the rules."""
+        """Create the error for an exception that the rules raised."""
         said = str(cause)
         problem = type(cause).__name__ + (f": {said}" if said else "")
         return cls(problem, where=where, tick=tick, seat=seat, cause=cause)
 
 
 def own_lines(error: BaseException, *, without: str = _HERE) -> tuple[str, ...]:
-    """The lines of an author's code that led to an error, as in a traceback, innermost last.
+    """Format the traceback of an error in an author's code, innermost frame last.
 
     Args:
         error: The exception.
-        without: Directory whose lines are left out.
+        without: Directory whose frames are left out; by default that of this package.
     """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(without)]
     return tuple(line.rstrip("\n") for line in traceback.format_list(frames))

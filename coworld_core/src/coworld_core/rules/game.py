@@ -1,4 +1,4 @@
-"""`Rules`, the class that the author of a game writes."""
+"""`Rules`, the base class of a game's rules."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ class Rules(abc.ABC):
     """How the game advances."""
 
     max_ticks: ClassVar[int] = 100_000
-    """A game that is not over after this many ticks is taken as endless, which is an error in its rules."""
+    """Maximum number of ticks. A game that is not over by then counts as endless, which is an error in its rules."""
 
     live_scores: ClassVar[bool] = False
-    """Whether `scores` is meaningful before the game is over. Rewards of environments are then its differences from
-    tick to tick; otherwise all reward comes at the end."""
+    """Whether `scores` is meaningful before the game is over. If so, environments reward the change of score at each
+    tick; otherwise the whole reward comes at the end."""
 
     version: ClassVar[str] = "0"
-    """The version of the rules; a replay of another version can be shown, but not played again."""
+    """The version of the rules; a replay of another version can be shown but not played again."""
 
-    # The author of the rules knows which type it is.
+    # Any, because each subclass has its own config type.
     config: Any
     rng: random.Random
 
@@ -135,7 +135,7 @@ class Rules(abc.ABC):
 
 
 def drawing_as_text(drawing: str) -> str | None:
-    """A drawing as the text that seats are told by default; None for a picture, or for none at all."""
+    """The text that seats get by default: the drawing, or None if it is a picture or empty."""
     return None if not drawing or drawing.lstrip().startswith("<svg") else drawing
 
 
@@ -146,8 +146,8 @@ def load_rules(name: str) -> type[Rules]:
         name: `module:Class` or `nim.py:Nim`; the class may be omitted if it is the only one.
 
     Raises:
-        UsageError: Code `rules_unknown` if there is no such module, file or class, or if the class is incomplete.
-            Errors raised by the module itself are passed on.
+        UsageError: Code `rules_unknown` if there is no such module, file or class, if the class is incomplete, or if
+            its config defines a field of `RESERVED`. Errors raised by the module itself are passed on.
     """
     place, _, class_name = name.partition(":")
     if not place:
@@ -185,7 +185,7 @@ def _module_of(place: str, name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None or not path.is_file():
             raise UsageError(f"There is no file {place}.", code="rules_unknown")
-        # it may import modules in its own directory
+        # the rules may import modules from their own directory
         sys.path.insert(0, str(path.parent))
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module

@@ -1,4 +1,4 @@
-"""The pace of a game: it waits for the seats that are to act, or it goes on without them."""
+"""The pace of a game: it either waits for the seats that are to act or advances at a fixed rate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Turns:
         bank: Additional seconds for the whole episode, used when a move takes longer.
 
     Raises:
-        ValueError: If a time is negative or not a number, or if `per_move` is 0.
+        ValueError: If a time is negative or not finite, or if `per_move` is 0.
     """
 
     per_move: float = 30.0
@@ -28,7 +28,7 @@ class Turns:
             raise ValueError(f"per_move must be above 0 and bank at least 0, got {self.per_move} and {self.bank}")
 
     def describe(self) -> dict[str, str | float]:
-        """The pace as told to players."""
+        """The pace as sent to players."""
         return {"kind": "turns", "per_move": self.per_move, "bank": self.bank}
 
 
@@ -39,7 +39,7 @@ class Ticks:
     Attributes:
         hz: Ticks per second, above 0 and at most 1000.
         hold: Whether a silent seat repeats its last action, if that is still legal. Otherwise, and before its first
-            action, it does `Rules.default`.
+            action, it gets `Rules.default`.
 
     Raises:
         ValueError: If the rate is out of range.
@@ -53,7 +53,7 @@ class Ticks:
             raise ValueError(f"hz must be above 0 and at most 1000, got {self.hz}")
 
     def describe(self) -> dict[str, str | float]:
-        """The pace as told to players."""
+        """The pace as sent to players."""
         return {"kind": "ticks", "hz": self.hz}
 
 

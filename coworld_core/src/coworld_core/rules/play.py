@@ -83,7 +83,7 @@ class Play:
 
     @property
     def over(self) -> bool:
-        """Whether no seat is to act any more."""
+        """Whether the game is over, that is, no seat is to act."""
         return not self.to_act
 
     @property
@@ -91,7 +91,7 @@ class Play:
         """Whether the rules have used their random numbers."""
         return self._rules.rng.getstate() != random.Random(self._seed).getstate()
 
-    # what is to be seen
+    # views
 
     def frame(self) -> Frame:
         """What everyone may see now."""
@@ -124,12 +124,12 @@ class Play:
             raise self._wrong("text", f"a text is a str or None, not {type(text).__name__}", seat)
         return text
 
-    # what may be done
+    # legal actions
 
     def legal(self, seat: int) -> list[str] | None:
         """The legal actions of a seat as JSON texts, in the order of the rules; None if the type alone defines them.
 
-        A seat that is not to act has none.
+        The list is empty for a seat that is not to act.
         """
         if seat not in self.to_act:
             return []
@@ -137,9 +137,9 @@ class Play:
         return None if known is None else list(known)
 
     def options(self, seat: int) -> Sequence[Any] | None:
-        """The legal actions as the rules return them, to pass to `step`; they must not be changed.
+        """The legal actions as the rules return them, to pass to `step`; callers must not change them.
 
-        A custom sequence is passed on as it is, so a lazy one only creates the items that are accessed.
+        A custom sequence is passed on as it is, so a lazy one creates only the items that are accessed.
         """
         if seat in self._options:
             return self._options[seat]
@@ -199,15 +199,15 @@ class Play:
             raise ActionRefused("not legal now", code="action_illegal")
         return known[text]
 
-    # what is done
+    # advancing
 
     def step(self, actions: Mapping[int, Any]) -> dict[int, Any]:
         """Advance by one tick.
 
         Args:
             actions: Actions returned by `read` or taken from `options`, by seat. A seat that is to act but is missing,
-                or has None, has missed its turn: if the pace says so, it repeats its last action, provided that it is
-                still legal, and otherwise does its default. Other seats are ignored.
+                or has None, has missed its turn: if `Ticks.hold` is set, it repeats its last action, provided that it
+                is still legal; otherwise it gets its default. Other seats are ignored.
 
         Returns:
             The action of each seat that was to act, in ascending order.
@@ -248,7 +248,7 @@ class Play:
         return scores
 
     def results(self) -> dict[str, Any]:
-        """The results of a game that is over: `scores`, `ticks`, and what the rules add."""
+        """The results of a game that is over: `scores`, `ticks`, and the fields that the rules add."""
         scores = self._scores()
         more = self._ask("results")
         if more is None:
@@ -258,7 +258,7 @@ class Play:
             raise self._wrong("results", "results must be an object without scores and ticks, which are added to it")
         return {"scores": scores, "ticks": self.tick, **added}
 
-    # asking and checking
+    # calling the rules and checking what they return
 
     def _ask(self, name: str, argument: Any = None) -> Any:
         method = getattr(self._rules, name)
@@ -284,7 +284,7 @@ class Play:
         kind = type(named)  # pyright: ignore[reportUnknownVariableType]
         turn: tuple[int, ...] | None = None
         if kind is list:
-            # The same few combinations keep coming back, so each is checked once.
+            # The same few combinations recur, so each is checked once.
             try:
                 turn = self._turns.get(named[0] if len(named) == 1 else tuple(named))
             except TypeError:
@@ -358,7 +358,7 @@ def to_plain(value: Any) -> Any:
     if kind is list or kind is tuple:
         return list(value) if _ATOMS.issuperset(map(type, value)) else [to_plain(item) for item in value]
     if kind is dict and all(type(key) is str for key in value):
-        # In the order of the wire, for callers that iterate over it.
+        # Keys are in the order of the JSON text, for callers that iterate over them.
         return {key: to_plain(value[key]) for key in sorted(value)}
     if isinstance(value, BaseModel):
         return to_plain(value.model_dump(mode="json"))

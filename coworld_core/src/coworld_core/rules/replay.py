@@ -47,8 +47,8 @@ class ReplayHeader(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     format: str = FORMAT
-    rules: str = Field(description="The name of the rules' class.")
-    version: str = Field(description="Its version.")
+    rules: str = Field(description="The class name of the rules.")
+    version: str = Field(description="The version of the rules.")
     config: dict[str, Any] = Field(description="The rules' own config.")
     seed: int = Field(description="The seed of all randomness.")
     seats: int = Field(ge=1)
@@ -56,7 +56,7 @@ class ReplayHeader(BaseModel):
 
 
 class ReplayTick(BaseModel):
-    """One moment; the first one, tick 0, is the start."""
+    """One tick; tick 0 is the start of the game."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -68,19 +68,19 @@ class ReplayTick(BaseModel):
     drawing: str = ""
     by: dict[int, str] = Field(
         default_factory=dict[int, str],
-        description="Who decided in a seat, where its player said so: human for a person on a page, llm, recording.",
+        description="Who decided for each seat, if its player said so: human (a person on a page), llm or recording.",
     )
 
 
 class RulesReplay(BaseModel):
-    """A replay that was read."""
+    """A parsed replay."""
 
     model_config = ConfigDict(frozen=True)
 
     header: ReplayHeader
     ticks: list[ReplayTick]
     results: dict[str, Any] | None = None
-    reason: str | None = Field(default=None, description="How it ended; None if the replay is cut short.")
+    reason: str | None = Field(default=None, description="Why the game ended; None if the replay is cut short.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +95,9 @@ class TrajectoryStep:
         observation: What it saw, as JSON.
         legal: Its legal actions; None if the type alone defines them.
         action: What it did; None if it missed its turn or was not to act.
-        by: Who decided, where the player said so: `human` for a person on a page, `llm`, `recording`; else None. It may
-            change from tick to tick, since a person may take a seat over and hand it back.
-        score: Its score after that tick: only at the last one, or at every one if the rules have `live_scores`.
+        by: Who decided, if the player said so: `human` for a person on a page, `llm` or `recording`; else None. It may
+            change from tick to tick, because a person may take over a seat and hand it back.
+        score: Its score after that tick; set only at the last tick, unless the rules have `live_scores`.
     """
 
     tick: int
@@ -113,7 +113,7 @@ class TrajectoryStep:
 
 @dataclass(frozen=True)
 class Trajectory(Tabular):
-    """What every seat saw and did, tick by tick; in a table, values other than numbers and strings become JSON text."""
+    """What every seat saw and did, tick by tick; in a table, observations and actions are JSON text."""
 
     steps: tuple[TrajectoryStep, ...] = field(repr=False)
 
@@ -142,7 +142,7 @@ class ReplayWriter:
     """Writes a replay piece by piece and keeps it compressed, so that a long game takes little memory.
 
     Args:
-        header: What is played.
+        header: The header of the replay.
     """
 
     def __init__(self, header: ReplayHeader) -> None:
@@ -153,7 +153,7 @@ class ReplayWriter:
     def add(
         self, frame: Frame, actions: Mapping[int, Any] | None = None, *, by: Mapping[int, str] | None = None
     ) -> None:
-        """Add a frame, the actions that led to it, and who decided them, where that is known."""
+        """Add a frame, the actions that led to it, and who decided them, if known."""
         done = {str(seat): action for seat, action in (actions or {}).items()}
         line = {"tick": frame.tick, "actions": done, "to_act": frame.to_act, "drawing": frame.drawing}
         said = {str(seat): name for seat, name in (by or {}).items() if name}
@@ -208,7 +208,7 @@ def play_again(rules: type[Rules], replay: RulesReplay) -> Play:
         The play, as far as the replay goes.
 
     Raises:
-        RulesError: If the rules fail, or the game takes a different course; the message has the tick and both values.
+        RulesError: If the rules fail, or the game differs from the replay; the message has the tick and both values.
         ReplayFormatError: Code `replay_of_others` if it belongs to other rules, or to another version of these.
     """
     play = _begun(rules, replay)
@@ -262,7 +262,7 @@ def _begun(rules: type[Rules], replay: RulesReplay) -> Play:
 
 
 def _ticks_again(play: Play, replay: RulesReplay) -> Generator[ReplayTick]:
-    """Play tick by tick, yielding each tick before its actions are done."""
+    """Play tick by tick, yielding each tick before its actions are played."""
     for number, seen in enumerate(replay.ticks):
         if number:
             yield seen

@@ -1,4 +1,4 @@
-"""Generates the game's part of a manifest from its types, and reads game configs."""
+"""Generates the `game` section of a manifest from the types of the rules, and reads game configs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class EpisodeConfig:
         rules: The rules' own config.
         tokens: The secret of each seat; not in the repr.
         names: The name of each seat.
-        seed: The seed of all randomness, or None to let the starter of the game choose one.
+        seed: The seed of all randomness; None if one is to be chosen when the game starts.
         pace: How the game advances.
         connect_timeout: Seconds to wait for players before the game starts without them.
     """
@@ -200,7 +200,7 @@ def read_config(rules: type[Rules], config: Mapping[str, Any]) -> EpisodeConfig:
         pace = pace if shared.seconds_per_move is None else replace(pace, per_move=shared.seconds_per_move)
     else:
         if shared.seconds_per_move is not None:
-            raise _invalid("seconds_per_move", "this game goes by its own clock: give ticks_per_second")
+            raise _invalid("seconds_per_move", "this game runs at a fixed rate: give ticks_per_second")
         pace = pace if shared.ticks_per_second is None else replace(pace, hz=shared.ticks_per_second)
     return EpisodeConfig(
         rules=mine,
@@ -261,10 +261,10 @@ def _text(value: str) -> dict[Literal["type", "value"], str]:
 def _player_protocol(rules: type[Rules]) -> str:
     clock = (
         f"A seat has {rules.pace.per_move:g} s for a move"
-        + (f", and {rules.pace.bank:g} s beside them for the whole game" if rules.pace.bank else "")
+        + (f", plus {rules.pace.bank:g} s for the whole game" if rules.pace.bank else "")
         + ", unless the config says otherwise."
         if isinstance(rules.pace, Turns)
-        else f"The game goes on {rules.pace.hz:g} times a second, unless the config says otherwise, with what has come."
+        else f"The game ticks {rules.pace.hz:g} times a second with the actions received, unless configured otherwise."
     )
     schemas = "".join(
         f"\n## {title}\n\n```json\n{json.dumps(schema, indent=2)}\n```\n"
@@ -285,17 +285,17 @@ Websocket `/player?slot=N&token=T`; text frames, one JSON object each, with its 
 | From the game | |
 | --- | --- |
 | `hello` | `protocol`, `game`, `version`, `seat`, `seats`, `names`, `config`, `pace`, `action_schema`: once, first |
-| `observe` | `tick`, `observation`, `your_turn`; where there are such, `legal` (actions), `text`, `time_left` (s) |
-| `refused` | `tick`, `reason`, `legal`: an action that was not taken |
-| `over` | `scores`, `results`, `reason`: the last; the game closes the connection after it |
+| `observe` | `tick`, `observation`, `your_turn`; where applicable, `legal` (actions), `text`, `time_left` (s) |
+| `refused` | `tick`, `reason`, `legal`: an action was not accepted |
+| `over` | `scores`, `results`, `reason`: last; the game then closes the connection |
 
 | To the game | |
 | --- | --- |
-| `act` | `tick` of the observation that it answers, and `action`; perhaps `by`, who decided, which the replay keeps |
+| `act` | `tick` of the observation that it answers, `action`; optionally `by`: who decided, for the replay |
 
-An `act` counts for its own tick only, and only the first that is legal; for any other the answer is `refused`. Who
-connects again with the same slot and token gets `hello` and the present `observe`; the older connection is closed. A
-frame has at most 1 MiB. Kinds and fields that are not in these tables are to be passed over.
+An `act` counts only for its own tick, and only the first legal one; any other is answered with `refused`. A player
+that reconnects with the same slot and token gets `hello` and the current `observe`; the older connection is closed. A
+frame has at most 1 MiB. Ignore kinds and fields that are not in these tables.
 
 CLOCK
 """
@@ -306,5 +306,5 @@ each tick: `tick`, `to_act` (seats), `drawing`; a slow reader skips to the newes
 `reason`.
 
 A server started with `COGAME_LOAD_REPLAY_URI` sends on `/replay` first `replay` (`header`, `count`, `results`,
-`reason`), then the whole game as `ticks` (`from`, `ticks`), several frames where it is long.
+`reason`), then the whole game as `ticks` (`from`, `ticks`), in several frames if it is long.
 """

@@ -1,4 +1,4 @@
-"""The protocol between a game of the kit and its players. Every manifest made by the kit contains its table."""
+"""The protocol between a game made with the kit and its players. Manifests made with the kit describe its messages."""
 
 from __future__ import annotations
 

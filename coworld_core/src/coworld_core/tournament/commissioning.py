@@ -64,9 +64,9 @@ OwnIds: TypeAlias = Callable[[str, object], uuid.UUID | None]
 ``membership``) and name; None: it has none."""
 
 EPISODES_A_ROUND = 1000
-"""Most episodes in one round."""
+"""Maximum number of episodes in a round."""
 STATE_BYTES = 10 * 1024 * 1024
-"""Largest state that is kept for a commissioner between rounds, in bytes of JSON."""
+"""Maximum size of the state that is kept for a commissioner between rounds, in bytes of JSON."""
 _RECENT = 20
 """How many recent rounds a commissioner is told about."""
 
@@ -117,16 +117,16 @@ class _View:
         return _infos(known)
 
     def division(self, id: str) -> DivisionInfo:
-        """A division that is there."""
+        """An existing division."""
         return next(one for one in self.divisions() if str(one.id) == id)
 
     @property
     def everybody(self) -> list[str]:
-        """All players, those that have withdrawn included."""
+        """All players, including those that have withdrawn."""
         return [*self._tournament.plan.players()]
 
     def recent(self, rounds: Mapping[int, _Value]) -> dict[int, _Value]:
-        """As many of the last rounds as a commissioner is told about."""
+        """The last rounds, as many as a commissioner is told about."""
         return dict([*rounds.items()][-_RECENT:])
 
     def rounds_known(self) -> tuple[RoundInfo, ...]:
@@ -175,7 +175,7 @@ class Commission(_View):
         own_ids: The ids that its objects have elsewhere.
     """
 
-    # --- which divisions there are
+    # --- divisions
 
     def ask_divisions(self) -> LeagueMigrationConfigRequest:
         """The request for the divisions."""
@@ -203,7 +203,7 @@ class Commission(_View):
         found: dict[str, LeagueDivision] = {}
         for one in response.divisions:
             if one.previous_name is not None and one.previous_name not in before:
-                raise refused(f"It renames the division {one.previous_name!r}, which is not there.")
+                raise refused(f"It renames the division {one.previous_name!r}, which does not exist.")
             id = before.get(one.previous_name or one.name) or str(self.id_of("division", one.name))
             while id in found:
                 id = str(self.id_of("division", f"{one.name}:{id}"))
@@ -228,10 +228,10 @@ class Commission(_View):
             names = [name for name in self._tournament.active if name not in moved]
             left = [name for name in names if self.league.membership(name).division not in there]
             if left:
-                raise refused(f"It leaves {listed(left)} in a division that is no more.")
+                raise refused(f"It leaves {listed(left)} in a division that no longer exists.")
         return LeagueSet(commissioner=commissioner, divisions=tuple(divisions), moves=moves)
 
-    # --- which rounds there are
+    # --- rounds
 
     def ask_rounds(self) -> ScheduleRoundsRequest:
         """The request for the rounds that are due."""
@@ -251,7 +251,7 @@ class Commission(_View):
         return RoundsDue(rounds=self.due_rounds(response.rounds))
 
     def due_rounds(self, specs: Sequence[RoundSpec]) -> tuple[DueRound, ...]:
-        """Rounds that a commissioner wants: one per division that has none to come, and no more than are to be played.
+        """The rounds that a commissioner wants: one per division without a pending one, up to the number to be played.
 
         Raises:
             CommissionerError: A round names unknown players.
@@ -268,7 +268,7 @@ class Commission(_View):
                 continue
             wanted = spec.round_config.entrant_policy_version_ids or ()
             if unknown := [str(id) for id in wanted if id not in names]:
-                raise refused(f"It wants a round of players that are not there: {listed(unknown)}.")
+                raise refused(f"It wants a round of unknown players: {listed(unknown)}.")
             taken.add(division)
             found.append(
                 DueRound(
@@ -308,7 +308,7 @@ class Commission(_View):
             state=league.state,
         )
 
-    # --- what is played
+    # --- episodes
 
     def mistakes(
         self, due: DueRound, message: ScheduleEpisodes, known: Mapping[str, object], *, room: int
@@ -362,8 +362,8 @@ class Commission(_View):
 
         Args:
             due: The round.
-            message: What the commissioner says of it.
-            earlier: Changes that it has asked for during the round.
+            message: What the commissioner says about it.
+            earlier: Changes that it requested during the round.
 
         Raises:
             CommissionerError: A place goes to a player outside the round, twice to one player, or to another division;
@@ -373,10 +373,10 @@ class Commission(_View):
         results: list[DivisionPlaces] = []
         for ranking in message.results:
             if str(ranking.division_id) != due.division or results:
-                raise refused("It gives places in a division that this round is not of, or twice in the same.")
+                raise refused("It gives places in a division other than the round's, or twice in the same.")
             ids = [entry.policy_version_id for entry in ranking.rankings]
             if unknown := [str(id) for id in ids if id not in names]:
-                raise refused(f"It gives places to who is not in the round: {listed(unknown)}.")
+                raise refused(f"It gives places to players that are not in the round: {listed(unknown)}.")
             if twice := sorted({names[id] for id in ids if ids.count(id) > 1}):
                 raise refused(f"It gives {listed(twice)} more than one place.")
             places = [
@@ -399,7 +399,7 @@ class Commission(_View):
         """The tournament as it would be after an event."""
         return Commission(self._tournament, self._variant, league=self.league.after(event), own_ids=self._own_ids)
 
-    # --- by id
+    # --- lookup by id
 
     def _seatable(self, due: DueRound) -> dict[uuid.UUID, str]:
         return {self.player(name): name for name in self.league.entrants(due, self._tournament.active)}
@@ -408,11 +408,11 @@ class Commission(_View):
         """Changes of memberships as moves of players, one each.
 
         Args:
-            events: The changes, in their order.
-            divisions: Ids of the divisions that they may lead to; by default of those that are there.
+            events: The changes, in order.
+            divisions: Ids of the divisions that they may lead to; by default of the existing ones.
 
         Raises:
-            CommissionerError: A membership that is not there, or a move from or to a wrong division.
+            CommissionerError: A membership is unknown, or a move is from or to a wrong division.
         """
         divisions = self.league.divisions if divisions is None else divisions
         members = {self.id_of("membership", name): name for name in self._tournament.active}
@@ -420,14 +420,14 @@ class Commission(_View):
         for event in events:
             name = members.get(event.league_policy_membership_id)
             if name is None:
-                raise refused(f"It changes the membership {event.league_policy_membership_id}, which is not there.")
+                raise refused(f"It changes the membership {event.league_policy_membership_id}, which does not exist.")
             was = found[name].division if name in found else self.league.membership(name).division
             was = was or str(self.divisions()[0].id)
             if event.from_division_id is not None and str(event.from_division_id) != was:
                 raise refused(f"It moves {name} from a division that {name} is not in.")
             to = str(event.to_division_id) if event.to_division_id is not None else was
             if to not in divisions:
-                raise refused(f"It has {name} in a division that is not there.")
+                raise refused(f"It puts {name} in a division that does not exist.")
             found[name] = Move(
                 name=name, division=to, status=event.status, substatus=event.substatus, reason=event.reason
             )
@@ -444,7 +444,7 @@ def _infos(divisions: Iterable[LeagueDivision]) -> tuple[DivisionInfo, ...]:
 
 
 def legacy_events(changes: Iterable[MembershipChange]) -> tuple[MembershipEvent, ...]:
-    """Changes of memberships in the older form, in the newer one."""
+    """Convert changes of memberships from the older form to the newer one."""
     return tuple(
         MembershipEvent(
             league_policy_membership_id=change.membership_id,

@@ -15,7 +15,7 @@ __all__ = ["double_elimination", "single_elimination"]
 
 _PLAYS = 3
 _OPEN = "\0"
-"""A player that is not known yet; an empty place is None."""
+"""A player that is not yet known; an empty place is None."""
 _Place = str | None
 
 

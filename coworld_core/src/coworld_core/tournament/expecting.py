@@ -1,4 +1,4 @@
-"""How many blocks a tournament will probably have."""
+"""Estimates how many blocks a tournament will have."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from .pairings import Commissioned
 __all__ = ["expected_blocks"]
 
 _ROUNDS_AHEAD = 32
-"""How many rounds are tried out; after so many, those that are left are taken to be like them."""
+"""Number of rounds to simulate; the remaining ones are assumed to be like these."""
 
 
 def expected_blocks(
     pairing: PairingRule | None, field: Field, blocks: int, rules: TournamentRules, open_round: RoundScheduled | None
 ) -> int | None:
-    """How many blocks there will be in all if whoever entered earlier wins; None if that is unknown.
+    """Estimate the total number of blocks, assuming that the earlier entrant always wins; None if it is unknown.
 
     Args:
         pairing: Decides which players meet.
-        field: What has been played.
-        blocks: How many blocks are scheduled.
-        rules: Those of the tournament.
-        open_round: The round that is under way.
+        field: The state of the tournament.
+        blocks: Number of scheduled blocks.
+        rules: The rules of the tournament.
+        open_round: The round in progress, if any.
     """
     most = rules.max_blocks
     if pairing is None or isinstance(pairing, Commissioned):

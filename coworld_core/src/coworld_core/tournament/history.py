@@ -1,6 +1,6 @@
-"""What a tournament has scheduled and played, in some thirty bytes a block: a million games fit into little memory.
+"""What a tournament has scheduled and played, in about thirty bytes per block, so that a million games fit in memory.
 
-Everything that is asked for block by block or match by match is made again when somebody asks.
+Objects for single blocks and matches are created on demand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COUNTED: Final = "counted"
 
 
 class _Meeting(NamedTuple):
-    """What blocks have in common."""
+    """What blocks with the same players have in common."""
 
     name: str
     players: tuple[str, ...]
@@ -32,22 +32,22 @@ class _Meeting(NamedTuple):
 
 
 class HistoryState(NamedTuple):
-    """What is known of blocks that are not kept."""
+    """A summary of blocks that are no longer kept."""
 
     blocks: int = 0
     round: int = 0
-    """Number of the last one's round."""
+    """Number of the last block's round."""
     met: tuple[tuple[tuple[str, ...], int], ...] = ()
-    """How often which players met, in the order of their first seats."""
+    """How often each group of players met; players are in the order of their first seats."""
 
 
 class History:
-    """The blocks of a tournament, and what became of those that are over.
+    """The blocks of a tournament, and the outcomes of those that are over.
 
-    A commissioner's blocks are kept whole: its round may be dropped later, and then everything is added up again.
+    A commissioner's blocks are kept in full: its round may be dropped later, and then everything is added up again.
 
     Args:
-        past: What is known of earlier blocks, none of which is kept any more.
+        past: A summary of earlier blocks, which are no longer kept.
     """
 
     def __init__(self, past: HistoryState | None = None) -> None:
@@ -56,31 +56,31 @@ class History:
         self._meetings: list[_Meeting] = []
         self._numbers: dict[_Meeting, int] = {}
         self._met = Counter(dict(past.met))
-        # by block that is kept
+        # per kept block
         self._meeting, self._match, self._turn = array("I"), array("I"), array("I")
         self._seeds: dict[int, int] = {}
-        # by block that is over: where its scores begin
+        # per finished block: where its scores begin; then all scores
         self._begin, self._scores = array("Q"), array("d")
         self._lost: dict[int, JudgedBlock] = {}
         self._whole: dict[int, JudgedBlock] = {}
-        # by event that scheduled some; a commissioner's round may have several
+        # per event that scheduled blocks; a commissioner's round may have several
         self._round, self._end = array("I"), array("Q")
         self._byes: dict[int, tuple[str, ...]] = {}
         self.last_scheduled: RoundScheduled | None = None
 
     @property
     def state(self) -> HistoryState:
-        """What is known of all blocks when none of them is kept any more."""
+        """A summary of all blocks, to store in place of them."""
         return HistoryState(self.scheduled, self.last_round, tuple(self._met.items()))
 
     @property
     def scheduled(self) -> int:
-        """How many blocks are scheduled."""
+        """Number of scheduled blocks."""
         return self._past + len(self._meeting)
 
     @property
     def over(self) -> int:
-        """How many of them are over."""
+        """Number of finished blocks."""
         return self._past + len(self._begin)
 
     @property
@@ -88,7 +88,7 @@ class History:
         """Number of the last round with blocks; 0 before the first."""
         return self._round[-1] if self._round else self._past_round
 
-    # --- taking in
+    # --- adding
 
     def schedule(self, event: RoundScheduled) -> None:
         """Add the blocks of a round, or further ones of the last round."""
@@ -110,7 +110,7 @@ class History:
         self.last_scheduled = event
 
     def judge(self, block: JudgedBlock) -> None:
-        """Take in what became of the next block."""
+        """Add the outcome of the next block."""
         meeting = self._meetings[self._meeting[len(self._begin)]]
         self._begin.append(len(self._scores))
         if block.fate == _COUNTED:
@@ -121,7 +121,7 @@ class History:
             self._whole[block.block] = block
 
     def leave_out(self, block: int, reason: str) -> None:
-        """Have a block not count that is over."""
+        """Discount a finished block of a commissioner."""
         self._whole[block] = dataclasses.replace(self._whole[block], fate="withdrawn", reason=reason)
         self._lost[block] = self._whole[block]
 
@@ -146,7 +146,7 @@ class History:
         return [self.block(block) for part in parts for block in self._blocks_in(part)]
 
     def players(self, block: int) -> tuple[str, ...]:
-        """Who meets in a block."""
+        """The players that meet in a block."""
         return self._of(block).players
 
     def seed(self, block: int) -> int | None:
@@ -161,21 +161,21 @@ class History:
         return match_lineups(meeting.players, seats, self._turn[self._at(block)])
 
     def judged(self, block: int) -> JudgedBlock:
-        """What became of a commissioner's block."""
+        """The outcome of a commissioner's block."""
         return self._whole[block]
 
     def blocks(self) -> Iterator[JudgedBlock]:
-        """All blocks that are over, in their order; of those that no commissioner wanted, fates and scores alone."""
+        """All finished blocks in order; without a commissioner, they have only fates, reasons and scores."""
         for number in range(self._past + 1, self.over + 1):
             block = self._whole.get(number) or self._lost.get(number)
             yield block or JudgedBlock(block=number, fate=_COUNTED, scores=self.scores(number))
 
     def lost(self, since: int) -> list[JudgedBlock]:
-        """The blocks after the given one that are over and do not count."""
+        """The finished blocks after the given one that do not count."""
         return [self._lost[block] for block in range(since + 1, self.over + 1) if block in self._lost]
 
     def scores(self, block: int) -> Mapping[str, float]:
-        """Each player's mean in a block that is over; empty where it does not count."""
+        """Each player's mean score in a finished block; empty if the block does not count."""
         if block in self._lost:
             return {}
         players, begin = self.players(block), self._begin[self._at(block)]
@@ -184,10 +184,10 @@ class History:
     # --- rounds
 
     def rounds(self, numbers: Collection[int], dropped: Collection[int]) -> PlayedRounds:
-        """The rounds that are over.
+        """The finished rounds.
 
         Args:
-            numbers: Rounds that are not over yet even where all their blocks are.
+            numbers: Rounds that are unfinished even if all their blocks are over.
             dropped: Rounds that do not count.
         """
         found: list[array[int]] = [array("I"), array("I")]
@@ -204,11 +204,11 @@ class History:
         return PlayedRounds(self, *found)
 
     def round(self, first: int, end: int) -> tuple[int, tuple[PlayedMatch, ...]]:
-        """A round that is over, with its number.
+        """A finished round, with its number.
 
         Args:
-            first: The first event that scheduled some of it.
-            end: The first one after it that did not.
+            first: Index of the first event that scheduled blocks of the round.
+            end: Index after the last such event.
         """
         matches: dict[int, list[int]] = {}
         for part in range(first, end):
@@ -221,7 +221,7 @@ class History:
         return self._round[first], tuple(played)
 
     def matches(self, first: int, end: int) -> int:
-        """How many matches a round has that is over, byes included (``round``)."""
+        """Number of matches of a finished round, byes included; arguments as for ``round``."""
         begin = self._end[first - 1] - self._past if first else 0
         byes = sum(len(self._byes.get(part, ())) for part in range(first, end)) if self._byes else 0
         return len({*self._match[begin : self._end[end - 1] - self._past]}) + byes
@@ -230,7 +230,7 @@ class History:
         return range((self._end[part - 1] if part else self._past) + 1, self._end[part] + 1)
 
     def _at(self, block: int) -> int:
-        """Where a block is in what is kept by block."""
+        """Index of a block in the arrays of kept blocks."""
         return block - 1 - self._past
 
     def _of(self, block: int) -> _Meeting:
@@ -244,12 +244,12 @@ class History:
 
 
 class PlayedRounds(Sequence[tuple[PlayedMatch, ...]]):
-    """The matches of the rounds that are over, each made when it is asked for.
+    """The matches of the finished rounds, created on demand.
 
     Args:
-        history: Where they are kept.
-        firsts: The first event that scheduled some of each.
-        ends: The first one after it that did not.
+        history: The history that contains the rounds.
+        firsts: For each round, the index of the first event that scheduled blocks of it.
+        ends: For each round, the index after the last such event.
     """
 
     def __init__(self, history: History, firsts: array[int], ends: array[int]) -> None:
@@ -274,15 +274,15 @@ class PlayedRounds(Sequence[tuple[PlayedMatch, ...]]):
 
     @property
     def matches(self) -> int:
-        """How many matches they have in all, byes included."""
+        """Number of matches in all rounds, byes included."""
         return sum(map(self._history.matches, self._firsts, self._ends))
 
     def numbered(self) -> Iterator[tuple[int, tuple[PlayedMatch, ...]]]:
-        """They with their numbers, the first one first."""
+        """The rounds with their numbers, the first one first."""
         return (self._history.round(first, end) for first, end in zip(self._firsts, self._ends, strict=True))
 
     def numbered_backwards(self) -> Iterator[tuple[int, tuple[PlayedMatch, ...]]]:
-        """They with their numbers, the last one first."""
+        """The rounds with their numbers, the last one first."""
         backwards = zip(reversed(self._firsts), reversed(self._ends), strict=True)
         return (self._history.round(first, end) for first, end in backwards)
 

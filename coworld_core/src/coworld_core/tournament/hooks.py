@@ -1,6 +1,6 @@
-"""The hooks of a commissioner: what it may be asked besides its rounds, and what its answers add to the end of a round.
+"""The hooks of a commissioner: optional requests about episodes and rounds, and what the answers add to a round.
 
-All answers become part of one ``RoundDecided``, or raise ``CommissionerError`` and change nothing.
+All answers become part of one ``RoundDecided``; an invalid one raises ``CommissionerError`` and changes nothing.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def ask_about_episode(
     """The request after an episode.
 
     Args:
-        start: How the round began.
+        start: The message that started the round.
         told: The outcome of the episode.
-        before: Those of the episodes of the round that were over before.
+        before: The outcomes of the episodes of the round that ended earlier.
     """
     result = told.to_json() if isinstance(told, EpisodeResult) else None
     return EpisodeCompletedRequest(
@@ -67,7 +67,7 @@ def ask_consequences(commission: Commission, due: DueRound, decided: RoundDecide
     Args:
         commission: The tournament before the round is over.
         due: The round.
-        decided: What the commissioner has said of it so far.
+        decided: What the commissioner has decided about it so far.
     """
     return RoundCompletedRequest(
         league=commission.info,
@@ -86,13 +86,13 @@ def ask_consequences(commission: Commission, due: DueRound, decided: RoundDecide
 
 
 def with_consequences(commission: Commission, decided: RoundDecided, response: RoundCompletedResponse) -> RoundDecided:
-    """Add the consequences of a round: further moves, and rounds that follow.
+    """Add the consequences of a round: further moves, and follow-up rounds.
 
-    A round that follows in a division that has one to come already is left out, and so is one beyond the tournament's
-    number of rounds.
+    A follow-up round is left out if its division already has a pending round, or if it exceeds the tournament's number
+    of rounds.
 
     Raises:
-        CommissionerError: A move or a round that cannot be, as in ``Commission``.
+        CommissionerError: A move or a round is invalid, as in ``Commission``.
     """
     events = (*response.policy_membership_events, *legacy_events(response.membership_changes))
     after = commission.after(decided)
@@ -106,7 +106,7 @@ def ask_ranking(after: Commission, division: str) -> RankDivisionRequest:
     """The request for the standings of a division.
 
     Args:
-        after: The tournament as it is when the round is over.
+        after: The tournament as it is after the round.
         division: Id of the division.
     """
     completed = tuple(one for one in after.rounds_known() if one.status == "completed")
@@ -137,12 +137,12 @@ def with_ranking(commission: Commission, decided: RoundDecided, response: RankDi
     """Add the standings of the round's division.
 
     Raises:
-        CommissionerError: They have an unknown player, or one twice.
+        CommissionerError: The standings contain an unknown player, or one twice.
     """
     ids = [entry.player_id for entry in response.rankings]
     known = set(commission.everybody)
     if unknown := [id for id in ids if id not in known]:
-        raise refused(f"It ranks players that are not there: {listed(unknown)}.")
+        raise refused(f"It ranks unknown players: {listed(unknown)}.")
     if twice := sorted({id for id in ids if ids.count(id) > 1}):
         raise refused(f"It ranks {listed(twice)} more than once.")
     places = [RoundPlace(name=one.player_id, rank=one.rank, score=one.score) for one in response.rankings]

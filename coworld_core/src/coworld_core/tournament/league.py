@@ -28,32 +28,32 @@ _ROUNDS_SHOWN = 50
 class MemberReport(Record):
     """A player in a division."""
 
-    name: str = Field(description="Who.")
-    status: str = Field(description="As what.")
-    substatus: str | None = Field(default=None, description="More exactly.")
-    rank: int | None = Field(default=None, description="Its place in its last round there; null before.")
-    score: float | None = Field(default=None, description="What the commissioner made of its games then.")
+    name: str = Field(description="Name of the player.")
+    status: str = Field(description="Its status, such as competing.")
+    substatus: str | None = Field(default=None, description="Its substatus, if any.")
+    rank: int | None = Field(default=None, description="Its last place in the division; null before the first.")
+    score: float | None = Field(default=None, description="Its score at that place, as given by the commissioner.")
 
 
 class DivisionReport(LeagueDivision):
     """A division and its members."""
 
-    members: tuple[MemberReport, ...] = Field(description="They, the first one first.")
+    members: tuple[MemberReport, ...] = Field(description="Its members, in order of their places.")
     words: dict[str, str] = Field(
-        default_factory=dict[str, str], description="What the commissioner says of its rounds and rules."
+        default_factory=dict[str, str], description="The commissioner's description of its rounds and rules."
     )
 
 
 class RoundReport(Record):
     """A finished round."""
 
-    round: int = Field(ge=1, description="Its number.")
+    round: int = Field(ge=1, description="Number of the round.")
     division: str = Field(description="Name of its division.")
-    places: tuple[RoundPlace, ...] = Field(default=(), description="Who had which place.")
-    moves: tuple[str, ...] = Field(default=(), description="Who changed with it, in words.")
+    places: tuple[RoundPlace, ...] = Field(default=(), description="The places of the players.")
+    moves: tuple[str, ...] = Field(default=(), description="Changes of division or status, in words.")
     display: dict[str, Any] | None = Field(default=None, description="What the commissioner wants shown.")
-    state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large to be kept.")
-    code: str = Field(default="", description="Why it came to nothing, as a code; empty: it did not.")
+    state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large to keep; 0: none.")
+    code: str = Field(default="", description="Why it was dropped, as a code; empty: it was not.")
     reason: str = Field(default="", description="The same in words.")
 
     def lines(self) -> list[str]:
@@ -68,18 +68,18 @@ class RoundReport(Record):
 
 
 class CommissionedReport(Record):
-    """What a commissioner has said so far."""
+    """The decisions of a commissioner so far."""
 
-    commissioner: str = Field(description="Which one.")
-    divisions: tuple[DivisionReport, ...] = Field(description="All, the highest first.")
-    rounds: tuple[RoundReport, ...] = Field(description="Those that are over, in their order.")
+    commissioner: str = Field(description="The commissioner.")
+    divisions: tuple[DivisionReport, ...] = Field(description="All divisions, the highest first.")
+    rounds: tuple[RoundReport, ...] = Field(description="The finished rounds, in order.")
 
 
 class CommissionedLeague:
     """The state that follows from a commissioner's events.
 
     Attributes:
-        commissioner: The commissioner that set it up; empty before.
+        commissioner: The commissioner that set up the divisions; empty before.
         divisions: By id, in the commissioner's order.
         rounds: All rounds that were due, by number.
         decided: Finished rounds, by number.
@@ -136,7 +136,7 @@ class CommissionedLeague:
         return Move(name=name, division=lowest.id if lowest is not None else "", status=COMPETING)
 
     def entrants(self, due: DueRound, active: Iterable[str]) -> list[str]:
-        """Those of the active players that may play in a round."""
+        """The active players that may play in a round."""
         found = ((name, self.membership(name)) for name in active)
         return [
             name
@@ -145,7 +145,7 @@ class CommissionedLeague:
         ]
 
     def last_places(self) -> dict[tuple[str, str], RoundPlace]:
-        """Each player's last place in each division, by division and name: in standings where there are any."""
+        """Each player's last place in each division, by division and name; from standings if a round has any."""
         return {
             (division, place.name): place
             for number, decided in self.decided.items()
@@ -157,7 +157,7 @@ class CommissionedLeague:
         }
 
     def after(self, event: LogEvent) -> CommissionedLeague:
-        """Another league, in which an event has happened that has not happened here."""
+        """A copy of the league to which an event has been applied."""
         other = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """The append-only log of a tournament, ``events.ndjson``: one event per line.
 
-Each line ends with a checksum of itself and of the line before, so that a line changed, added or removed later is found
-and reported by number. Nothing is computed from its times.
+Each line ends with a checksum of itself and the lines before, so that a line changed, added or removed later is found
+and reported by number. Nothing is computed from the times.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ _CHECK_BYTES = len(b',"check":"0123456789abcdef"}')
 class LogEvent(Record):
     """Something that happened in a tournament."""
 
-    kind: str = Field(description="What.")
+    kind: str = Field(description="Kind of the event.")
     at: dt.datetime = Field(
-        default_factory=lambda: dt.datetime.now(dt.UTC), description="When, by the clock of the machine; for people."
+        default_factory=lambda: dt.datetime.now(dt.UTC), description="Time by the machine's clock; for people."
     )
 
 
 class TournamentRules(EvaluationTerms):
     """What is played, and what counts. The fields up to ``alpha`` are fixed once the tournament has begun."""
 
-    pairing: str = Field(description="Who meets whom: the name of a pairing.")
-    rounds: int | None = Field(default=None, ge=1, description="How many rounds; null: as the pairing has it.")
-    blocks: int = Field(default=1, ge=1, description="Blocks of each match.")
-    told_apart: bool = Field(default=False, description="Whether it ends after a round that tells everybody apart.")
+    pairing: str = Field(description="Name of the pairing, which decides who meets whom.")
+    rounds: int | None = Field(default=None, ge=1, description="Number of rounds; null: the pairing's default.")
+    blocks: int = Field(default=1, ge=1, description="Number of blocks per match.")
+    told_apart: bool = Field(default=False, description="Whether it ends after a round that tells all players apart.")
     rating: Annotated[RatingName | Literal["mean"], Grows] = Field(description="How players are rated.")
 
 
@@ -77,137 +77,137 @@ class Configured(LogEvent):
     """The rules, at the start and after each change."""
 
     kind: str = "configured"
-    rules: TournamentRules = Field(description="From here on.")
+    rules: TournamentRules = Field(description="The rules from here on.")
 
 
 class EntrantAdded(LogEvent):
     """A player entered or came back."""
 
     kind: str = "entrant_added"
-    name: str = Field(description="What it is called in the tournament.")
-    player: SeatRow = Field(description="What that is, with its digest where it is known.")
+    name: str = Field(description="Name of the player in the tournament.")
+    player: SeatRow = Field(description="The player, with its digest if known.")
 
 
 class EntrantWithdrawn(LogEvent):
-    """A player left; its unfinished blocks are void."""
+    """A player left; its unfinished blocks do not count."""
 
     kind: str = "entrant_withdrawn"
-    name: str = Field(description="Who.")
+    name: str = Field(description="Name of the player.")
 
 
 class ScheduledBlock(Record):
     """A block to be played."""
 
-    block: int = Field(ge=1, description="Its number, from 1 without a gap.")
-    match: int = Field(ge=1, description="Of which match of the round.")
-    name: str = Field(default="", description="What the pairing calls that match.")
-    players: tuple[str, ...] = Field(min_length=1, description="Who meets.")
+    block: int = Field(ge=1, description="Number of the block, from 1 without gaps.")
+    match: int = Field(ge=1, description="Number of its match in the round.")
+    name: str = Field(default="", description="The pairing's name for that match.")
+    players: tuple[str, ...] = Field(min_length=1, description="The players that meet.")
     lineup: tuple[str, ...] = Field(
-        default=(), description="Who sits where in its only episode, by slot; empty: everybody in every seat in turn."
+        default=(), description="The players of its only episode, by slot; empty: every player in every seat in turn."
     )
-    seed: int | None = Field(default=None, description="Its seed; null: drawn from the base seed.")
+    seed: int | None = Field(default=None, description="Seed of the block; null: derived from the base seed.")
 
 
 class RoundScheduled(LogEvent):
     """A round to be played, as one event so that it is never half written. A commissioner may add to it later."""
 
     kind: str = "round_scheduled"
-    round: int = Field(ge=1, description="Its number, from 1.")
-    blocks: tuple[ScheduledBlock, ...] = Field(min_length=1, description="What it consists of.")
-    byes: tuple[str, ...] = Field(default=(), description="Who has it off.")
+    round: int = Field(ge=1, description="Number of the round, from 1.")
+    blocks: tuple[ScheduledBlock, ...] = Field(min_length=1, description="The blocks of the round.")
+    byes: tuple[str, ...] = Field(default=(), description="Players that have a bye.")
 
 
 class EpisodeEnded(LogEvent):
     """An episode is over."""
 
     kind: str = "episode_ended"
-    row: EpisodeRow = Field(description="What came of it.")
+    row: EpisodeRow = Field(description="The result of the episode.")
 
 
 class BlockVoided(LogEvent):
     """A block does not count. This follows from earlier events; it is logged for human readers."""
 
     kind: str = "block_voided"
-    block: int = Field(ge=1, description="Its number.")
-    reason: str = Field(description="Why.")
+    block: int = Field(ge=1, description="Number of the block.")
+    reason: str = Field(description="Why it does not count.")
 
 
 class LeagueDivision(Record):
     """A division of a tournament that a commissioner runs."""
 
     id: str = Field(description="The id by which its commissioner knows it.")
-    name: str = Field(description="What it is called.")
-    level: int = Field(description="How high it is.")
-    type: str = Field(default="competition", description="What kind of division.")
-    description: str | None = Field(default=None, description="What the commissioner says about it.")
+    name: str = Field(description="Name of the division.")
+    level: int = Field(description="Level of the division; higher is better.")
+    type: str = Field(default="competition", description="Type of the division.")
+    description: str | None = Field(default=None, description="The commissioner's description of it.")
 
 
 class Move(Record):
     """A change of a player's division or status."""
 
-    name: str = Field(description="Who.")
+    name: str = Field(description="Name of the player.")
     division: str = Field(description="Id of the division it is in now.")
-    status: str = Field(description="As what: competing, or whatever else the commissioner says.")
-    substatus: str | None = Field(default=None, description="More exactly.")
-    reason: str = Field(default="", description="Why.")
+    status: str = Field(description="Its status: competing, or another one that the commissioner sets.")
+    substatus: str | None = Field(default=None, description="Its substatus, if any.")
+    reason: str = Field(default="", description="Why it changed.")
 
 
 class LeagueSet(LogEvent):
     """A commissioner has set the divisions and their members."""
 
     kind: str = "league_set"
-    commissioner: str = Field(description="Which commissioner, and its digest where it is known.")
-    divisions: tuple[LeagueDivision, ...] = Field(min_length=1, description="All that there are now.")
-    moves: tuple[Move, ...] = Field(default=(), description="Who changes with that.")
+    commissioner: str = Field(description="The commissioner, with its digest if known.")
+    divisions: tuple[LeagueDivision, ...] = Field(min_length=1, description="All current divisions.")
+    moves: tuple[Move, ...] = Field(default=(), description="Changes of players that follow.")
 
 
 class DueRound(Record):
     """A round that a commissioner wants."""
 
-    round: int = Field(ge=1, description="Its number.")
+    round: int = Field(ge=1, description="Number of the round.")
     division: str = Field(description="Id of its division.")
-    entrants: tuple[str, ...] = Field(default=(), description="Who takes part; empty: everybody in the division.")
-    config: dict[str, Any] = Field(default_factory=dict[str, Any], description="What the commissioner says of it.")
+    entrants: tuple[str, ...] = Field(default=(), description="The players that take part; empty: all in the division.")
+    config: dict[str, Any] = Field(default_factory=dict[str, Any], description="The commissioner's settings of it.")
 
 
 class RoundsDue(LogEvent):
     """A commissioner has said which rounds come next, if any."""
 
     kind: str = "rounds_due"
-    rounds: tuple[DueRound, ...] = Field(default=(), description="They.")
+    rounds: tuple[DueRound, ...] = Field(default=(), description="The rounds that come next.")
 
 
 class RoundPlace(Record):
     """A place in a round."""
 
-    name: str = Field(description="Whose.")
-    rank: int = Field(ge=1, description="Which.")
-    score: float = Field(description="What the commissioner makes of its games.")
+    name: str = Field(description="Name of the player.")
+    rank: int = Field(ge=1, description="The place.")
+    score: float = Field(description="Its score, as given by the commissioner.")
 
 
 class DivisionPlaces(Record):
     """The places of a round in a division."""
 
     division: str = Field(description="Id of the division.")
-    places: tuple[RoundPlace, ...] = Field(description="They.")
+    places: tuple[RoundPlace, ...] = Field(description="The places.")
 
 
 class RoundDecided(LogEvent):
     """A commissioner's round is over, as one event so that it is never half written."""
 
     kind: str = "round_decided"
-    round: int = Field(ge=1, description="Its number.")
-    results: tuple[DivisionPlaces, ...] = Field(default=(), description="Who has which place.")
-    moves: tuple[Move, ...] = Field(default=(), description="Who changes with that.")
+    round: int = Field(ge=1, description="Number of the round.")
+    results: tuple[DivisionPlaces, ...] = Field(default=(), description="The places of the players.")
+    moves: tuple[Move, ...] = Field(default=(), description="Changes of players that follow.")
     display: dict[str, Any] | None = Field(default=None, description="What the commissioner wants shown.")
-    state: Any = Field(default=None, description="What the commissioner wants to be told in its next round.")
-    state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large; the former stays.")
-    follow_up: tuple[DueRound, ...] = Field(default=(), description="Rounds that it wants next, asked after this one.")
+    state: Any = Field(default=None, description="The commissioner's state, passed on in its next round.")
+    state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large; 0: none.")
+    follow_up: tuple[DueRound, ...] = Field(default=(), description="Rounds that it wants to follow this one.")
     standings: tuple[RoundPlace, ...] = Field(
-        default=(), description="The standings of the division over all rounds, where it was asked for them."
+        default=(), description="The standings of the division over all rounds, if it was asked for them."
     )
     description: dict[str, str] = Field(
-        default_factory=dict[str, str], description="What it says of the division, where it was asked for that."
+        default_factory=dict[str, str], description="Its description of the division, if it was asked for one."
     )
 
 
@@ -215,9 +215,9 @@ class RoundDropped(LogEvent):
     """A commissioner's round was dropped: none of its episodes counts."""
 
     kind: str = "round_dropped"
-    round: int = Field(ge=1, description="Its number.")
-    code: str = Field(description="Why, as a code.")
-    reason: str = Field(description="Why, in words.")
+    round: int = Field(ge=1, description="Number of the round.")
+    code: str = Field(description="Why it was dropped, as a code.")
+    reason: str = Field(description="Why it was dropped, in words.")
 
 
 _EVENTS: dict[bytes, type[LogEvent]] = {
@@ -254,10 +254,10 @@ def encode_event(event: LogEvent, before: bytes) -> tuple[bytes, bytes]:
 
 
 def decode_event(text: bytes) -> LogEvent | None:
-    """An event from the JSON that ``model_dump_json`` made of it; None: it is of a kind that is not known here.
+    """Decode an event from its JSON, as made by ``model_dump_json``; None if its kind is unknown.
 
     Raises:
-        ValidationError: It is no event.
+        ValidationError: If it is not a valid event.
     """
     kind = _KIND.match(text)
     model = _EVENTS.get(kind[1]) if kind else None
@@ -282,7 +282,7 @@ class LogReader:
         """Yield the events, skipping unknown kinds (from later versions) and an incomplete last line.
 
         Raises:
-            UsageError: Code ``log_changed``: a line was altered; the message has its number.
+            UsageError: Code ``log_changed`` if a line was altered; the message has its number.
         """
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -309,10 +309,11 @@ class LogReader:
 
 
 def read_log(path: Path) -> Iterator[LogEvent]:
-    """The events of a log (``LogReader``).
+    """Read the events of a log (``LogReader``).
 
     Raises:
-        UsageError: There is no log, or a line of it was altered.
+        UsageError: Code ``no_tournament`` if there is no log; code ``log_changed``, while iterating, if a line was
+            altered.
     """
     if not path.is_file():
         raise UsageError(

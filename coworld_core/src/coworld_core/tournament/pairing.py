@@ -1,4 +1,4 @@
-"""What a pairing is: a pure function from what has been played to the next round of matches."""
+"""The interface of pairings: pure functions from what has been played to the next round of matches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TournamentMatch:
 
     players: tuple[str, ...]
     name: str = ""
-    """What the pairing knows it by, e.g. its place in a bracket."""
+    """The pairing's name for the match, e.g. its place in a bracket."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +25,10 @@ class PlayedMatch(TournamentMatch):
     """A match that is over."""
 
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Each player's mean over the blocks that count; empty for a bye, and when none counts."""
+    """Each player's mean over the blocks that count; empty for a bye, and if none counts."""
 
     def points(self, player: str) -> float:
-        """1 for a win over everybody, 1/2 against those that scored the same; a bye is a win, playing alone none."""
+        """The share of opponents beaten, ties counting half; 1 for a bye, 0 for playing alone."""
         if len(self.players) == 1:
             return 0.0 if self.scores else 1.0
         others = [score for name, score in self.scores.items() if name != player]
@@ -40,52 +40,52 @@ class PlayedMatch(TournamentMatch):
 
 @dataclass(frozen=True, kw_only=True)
 class PastRounds:
-    """Rounds that are over, added up."""
+    """The totals of finished rounds."""
 
     rounds: int = 0
-    """How many there are."""
+    """Number of rounds."""
     matches: int = 0
-    """How many matches they had, byes included."""
+    """Number of matches, byes included."""
     points: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What everybody has won in them (``PlayedMatch.points``)."""
+    """The points of each player (``PlayedMatch.points``)."""
     counted: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many matches of each player count, byes included."""
+    """Number of matches of each player that count, byes included."""
     entered: Mapping[str, int] = field(default_factory=dict[str, int])
-    """In how many rounds each player had a match."""
+    """Number of rounds in which each player had a match."""
     meetings: Sequence[tuple[tuple[str, ...], int]] = ()
-    """Who met, in the order of their names, and in how many matches; a bye is a meeting of one."""
+    """The players of each meeting, sorted by name, and its number of matches; a bye is a meeting of one."""
     carried: Any = None
-    """What the pairing wants to know of them besides (``CarryingRule.carry``)."""
+    """What else the pairing needs to know of these rounds (``CarryingRule.carry``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """Everything that a pairing may look at."""
+    """The information that a pairing may use."""
 
     entrants: tuple[str, ...]
-    """Who is in the tournament, in the order of entry: the first is the first seed."""
+    """The active players, in order of entry: the first is the first seed."""
     everybody: tuple[str, ...]
-    """The same, with those that have withdrawn."""
+    """All players in order of entry, including those that have withdrawn."""
     seats: int
     seed: int
     rounds: int | None = None
-    """How many rounds were asked for; None: as many as the pairing takes by itself."""
+    """Number of rounds requested; None: as many as the pairing takes by default."""
     played: Sequence[tuple[PlayedMatch, ...]] = ()
-    """The rounds that are over. There may be very many: go over them once, and keep no more than is needed."""
+    """The finished rounds. There may be very many: iterate over them once, and keep no more than is needed."""
     past: PastRounds = PastRounds()
-    """The rounds before those, added up; without any unless the pairing is a ``CarryingRule``."""
+    """The totals of the rounds before those; empty unless the pairing is a ``CarryingRule``."""
 
     @property
     def rounds_played(self) -> int:
-        """How many rounds are over."""
+        """Number of finished rounds."""
         return self.past.rounds + len(self.played)
 
     def goes_on(self, by_itself: int) -> bool:
-        """Whether there are players, and another round to play."""
+        """Whether there are at least two players and another round to play; ``by_itself`` is the default number."""
         return len(self.entrants) > 1 and self.rounds_played < (by_itself if self.rounds is None else self.rounds)
 
     def after(self, matches: Sequence[TournamentMatch]) -> Field:
-        """What it would be after another round in which everybody beats those that entered later."""
+        """The field after another round in which every player beats those that entered later."""
         first = {name: -float(at) for at, name in enumerate(self.everybody)}
         played = tuple(
             PlayedMatch(
@@ -98,11 +98,11 @@ class Field:
         return dataclasses.replace(self, played=(*self.played, played))
 
     def points(self) -> dict[str, float]:
-        """What everybody has won so far (``PlayedMatch.points``)."""
+        """The points of each player so far (``PlayedMatch.points``)."""
         return self.points_and_matches()[0]
 
     def points_and_matches(self) -> tuple[dict[str, float], Counter[str]]:
-        """What everybody has won so far, and in how many matches that count, byes included."""
+        """The points of each player so far, and its number of matches that count, byes included."""
         found = {name: self.past.points.get(name, 0.0) for name in self.everybody}
         met = Counter(self.past.counted)
         for match in (match for matches in self.played for match in matches):
@@ -114,23 +114,23 @@ class Field:
         return found, met
 
     def meetings(self) -> Counter[tuple[str, ...]]:
-        """Who met, in the order of their names, and in how many matches; a bye is a meeting of one."""
+        """The players of each meeting, sorted by name, and its number of matches; a bye is a meeting of one."""
         found = Counter(dict(self.past.meetings))
         found.update(tuple(sorted(match.players)) for matches in self.played for match in matches)
         return found
 
     def rounds_entered(self) -> Counter[str]:
-        """In how many rounds each player had a match, byes included."""
+        """Number of rounds in which each player had a match, byes included."""
         found = Counter(self.past.entered)
         for matches in self.played:
             found.update({name for match in matches for name in match.players})
         return found
 
     def added_up(self, carried: Any) -> PastRounds:
-        """All rounds that are over, for a later field's ``past``.
+        """The totals of all finished rounds, for the ``past`` of a later field.
 
         Args:
-            carried: What the pairing wants to know of them besides.
+            carried: What else the pairing needs to know of them.
         """
         points, counted = self.points_and_matches()
         return PastRounds(
@@ -146,25 +146,25 @@ class Field:
 
 @runtime_checkable
 class PairingRule(Protocol):
-    """What an entry point of the group ``coworld.pairings`` refers to."""
+    """The interface of entry points in the group ``coworld.pairings``."""
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
-        """The matches that come next; none when the tournament is over."""
+        """The matches of the next round; empty when the tournament is over."""
         ...
 
     def places(self, field: Field) -> Sequence[str]:
-        """Everybody by place, the first one first; empty where the rating decides."""
+        """All players in order of their places; empty if the rating decides."""
         ...
 
 
 @runtime_checkable
 class CarryingRule(PairingRule, Protocol):
-    """A pairing that does without the rounds once they are added up.
+    """A pairing that does not need single rounds once they are added up.
 
-    A tournament by it can be stored between two rounds and go on from there (``Tournament.state``). ``field.past`` has
-    the sums, ``field.played`` the rounds since.
+    A tournament with it can be stored between two rounds and continue from there (``Tournament.state``). ``field.past``
+    has the totals, ``field.played`` the rounds since.
     """
 
     def carry(self, field: Field) -> Any:
-        """What it needs to know of all rounds so far besides their sums, as JSON: later ``field.past.carried``."""
+        """What else it needs to know of all rounds so far, as JSON; it is later in ``field.past.carried``."""
         ...

@@ -1,4 +1,4 @@
-"""Pairings that go on by rounds: round robin, free play, Swiss, and a ladder."""
+"""Pairings by rounds: round robin, free play, Swiss, and a ladder."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _TRIES = 20_000
 
 
 def _chance(field: Field) -> random.Random:
-    """Luck of the coming round."""
+    """The random numbers of the next round."""
     return random.Random(block_seed(field.seed, -1 - field.rounds_played))
 
 
 class _BySums:
     def carry(self, field: Field) -> Any:
-        """The sums are enough."""
+        """Nothing; the totals are enough."""
         del field
 
 
 class _ByRating(_BySums):
     def places(self, field: Field) -> Sequence[str]:
-        """The rating decides."""
+        """Empty; the rating decides."""
         del field
         return ()
 
@@ -51,7 +51,7 @@ class RoundRobin(_ByRating):
 
 
 class FreePlay(_ByRating):
-    """Each round, tables are drawn; whoever has played least goes first."""
+    """Each round, tables are drawn at random; players that have played least are seated first."""
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """As many full tables as there are players for."""
@@ -64,14 +64,14 @@ class FreePlay(_ByRating):
         order = list(field.entrants)
         chance = _chance(field)
         chance.shuffle(order)
-        # stable: chance decides between those that have played equally often
+        # the sort is stable, so chance decides between players that have played equally often
         seated = sorted(order, key=lambda name: met[name])[: len(order) // size * size]
         chance.shuffle(seated)
         return tuple(TournamentMatch(players=tuple(seated[at : at + size])) for at in range(0, len(seated), size))
 
 
 class Swiss(_BySums):
-    """Each round, players of like points meet, nobody twice as long as that is possible."""
+    """Each round, players with similar points meet, without rematches as long as possible."""
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """Pairs by points; with an odd number, the lowest that has had no bye gets one."""
@@ -89,7 +89,7 @@ class Swiss(_BySums):
         return (*(TournamentMatch(players=pair) for pair in pairs), *byes)
 
     def places(self, field: Field) -> Sequence[str]:
-        """By points, then by the points of those that were met (Buchholz), then by order of entry."""
+        """By points, then by the points of their opponents (Buchholz), then by order of entry."""
         points = field.points()
         buchholz: Counter[str] = Counter()
         for players, times in field.meetings().items():
@@ -99,7 +99,7 @@ class Swiss(_BySums):
 
 
 def _pairs(ranked: Sequence[str], met: set[frozenset[str]], tries: list[int]) -> list[tuple[str, str]] | None:
-    """Neighbours in pairs, none of which has met; None when there is no such way, or it takes too long to find."""
+    """Pair neighbours that have not met; None if that is impossible or takes too long to find."""
     if not ranked:
         return []
     first, *others = ranked
@@ -115,19 +115,19 @@ def _pairs(ranked: Sequence[str], met: set[frozenset[str]], tries: list[int]) ->
 
 
 class Ladder:
-    """Neighbours on a ladder meet; whoever beats the one above takes that place. Newcomers begin at the bottom."""
+    """Neighbours on a ladder meet; a player that beats the one above takes its place. Newcomers start at the bottom."""
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """The first with the second and so on; in the next round the second with the third."""
         if not field.goes_on(2 * len(field.entrants)):
             return ()
         rungs = [name for name in self.places(field) if name in field.entrants]
-        # of two there is one pair in every round
+        # two players meet in every round
         begin = field.rounds_played % 2 if len(rungs) > 2 else 0
         return tuple(TournamentMatch(players=(rungs[at], rungs[at + 1])) for at in range(begin, len(rungs) - 1, 2))
 
     def places(self, field: Field) -> Sequence[str]:
-        """The ladder as it stands."""
+        """The current order of the ladder."""
         rungs: list[str] = list(field.past.carried or ())
         rungs += [name for name in field.everybody if name not in rungs]
         for match in (match for matches in field.played for match in matches):
@@ -139,15 +139,15 @@ class Ladder:
         return rungs
 
     def carry(self, field: Field) -> Any:
-        """The rungs: how they came about does not matter any more."""
+        """The order of the ladder; how it came about no longer matters."""
         return list(self.places(field))
 
 
 class Commissioned(_ByRating):
-    """A commissioner has the say: what it decides is in the log (``coworld_core.tournament.league``)."""
+    """A commissioner decides; its decisions are in the log (``coworld_core.tournament.league``)."""
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
-        """None by itself."""
+        """Empty; the commissioner schedules the rounds."""
         del field
         return ()
 

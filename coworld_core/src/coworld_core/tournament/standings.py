@@ -58,9 +58,9 @@ class TournamentPlan(EvaluationPlan):
     """The current plan of a tournament."""
 
     kind: Literal["tournament"] = "tournament"  # pyright: ignore[reportIncompatibleVariableOverride]
-    rules: TournamentRules = Described(description="What is played, and what counts.")
-    entrants: tuple[SeatRow, ...] = Described(default=(), description="Who has entered, in this order.")
-    withdrawn: tuple[str, ...] = Described(default=(), description="Names of those that have left.")
+    rules: TournamentRules = Described(description="The current rules.")
+    entrants: tuple[SeatRow, ...] = Described(default=(), description="The players, in order of entry.")
+    withdrawn: tuple[str, ...] = Described(default=(), description="Names of players that have withdrawn.")
 
     def players(self) -> dict[str, SeatRow]:
         """The measured players, by name."""
@@ -70,47 +70,47 @@ class TournamentPlan(EvaluationPlan):
 class TournamentStanding(Record):
     """A player's place in the standings."""
 
-    place: int = Described(ge=1, description="Its place.")
-    name: str = Described(description="Who.")
+    place: int = Described(ge=1, description="Place of the player.")
+    name: str = Described(description="Name of the player.")
     rating: float | None = Described(description="Its rating; null before its first block.")
-    interval: IntervalRecord | None = Described(description="Of that rating.")
-    won: float = Described(ge=0, description="Matches won; of several players, the share of them that was beaten.")
+    interval: IntervalRecord | None = Described(description="Interval of the rating.")
+    won: float = Described(ge=0, description="Matches won; among several players, the share beaten.")
     played: int = Described(ge=0, description="Matches that counted, byes included.")
-    withdrawn: bool = Described(default=False, description="Whether it has left.")
+    withdrawn: bool = Described(default=False, description="Whether it has withdrawn.")
 
 
 class MatchRecord(Record):
     """A finished match."""
 
-    round: int = Described(ge=1, description="Of which round.")
-    name: str = Described(default="", description="What the pairing calls it.")
-    players: tuple[str, ...] = Described(description="Who met.")
-    scores: tuple[float, ...] = Described(description="Their means over its blocks; empty when none counts.")
+    round: int = Described(ge=1, description="Number of its round.")
+    name: str = Described(default="", description="The pairing's name for it.")
+    players: tuple[str, ...] = Described(description="The players that met.")
+    scores: tuple[float, ...] = Described(description="Their mean scores over its blocks; empty if none counts.")
 
 
 class TournamentReport(ShownReport):
     """The result of a tournament so far."""
 
-    plan: TournamentPlan = Described(description="What is played.")  # pyright: ignore[reportIncompatibleVariableOverride]
-    standings: tuple[TournamentStanding, ...] = Described(description="Everybody, the first one first.")
-    pairs: tuple[PairRecord, ...] = Described(description="Every two players who met.")
-    rounds: int = Described(ge=0, description="How many rounds are over.")
+    plan: TournamentPlan = Described(description="The current plan.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    standings: tuple[TournamentStanding, ...] = Described(description="All players, in order of their places.")
+    pairs: tuple[PairRecord, ...] = Described(description="Every pair of players that met.")
+    rounds: int = Described(ge=0, description="Number of finished rounds.")
     matches: tuple[MatchRecord, ...] = Described(
-        description=f"The last {_MATCHES_REPORTED} matches that are over, in their order."
+        description=f"The last {_MATCHES_REPORTED} finished matches, in order."
     )
-    matches_before: int = Described(default=0, ge=0, description="How many matches there were before these.")
+    matches_before: int = Described(default=0, ge=0, description="Number of matches before these.")
     commissioned: CommissionedReport | None = Described(
-        default=None, description="What its commissioner has said; null where there is none."
+        default=None, description="The decisions of its commissioner; null if there is none."
     )
 
     def estimates(self) -> list[Estimate]:
-        """Every number that has an interval, the most important first."""
+        """Every measured number with its interval, the most important first."""
         ratings = [
             Estimate(quantity="rating", of=one.name, value=one.rating, interval=one.interval)
             for one in self.standings
             if one.rating is not None
         ]
-        # the rating is that mean
+        # the mean score is already listed as the rating
         means = [one for one in super().estimates() if one.quantity != "mean score" or not self._by_mean]
         return ratings + means
 
@@ -140,22 +140,22 @@ class TournamentReport(ShownReport):
 
 
 class TournamentState(Record):
-    """A tournament between two rounds, as it is stored: its size depends on how many meet whom, not on the rounds."""
+    """The stored form of a tournament between two rounds; its size depends on which players met, not on the rounds."""
 
-    pairing: str = Described(description="Name of the pairing that it was made by.")
-    seats: int = Described(ge=1, description="How many seats the game has.")
+    pairing: str = Described(description="Name of the pairing.")
+    seats: int = Described(ge=1, description="Number of seats in the game.")
     rating: str = Described(description="How players are rated.")
-    entrants: tuple[SeatRow, ...] = Described(description="Who has entered, in this order.")
-    withdrawn: tuple[str, ...] = Described(description="Names of those that have left.")
-    past: PastRounds = Described(description="The rounds that are over.")
-    history: HistoryState = Described(description="Their blocks.")
-    ledger: LedgerState = Described(description="What forfeits are measured by.")
-    totals: TotalsState = Described(description="What the blocks come to.")
-    rankings: RankingsState = Described(description="Who was in which place.")
-    digests: dict[str, str] = Described(description="Content ids of what ran, by name.")
+    entrants: tuple[SeatRow, ...] = Described(description="The players, in order of entry.")
+    withdrawn: tuple[str, ...] = Described(description="Names of players that have withdrawn.")
+    past: PastRounds = Described(description="The totals of the finished rounds.")
+    history: HistoryState = Described(description="A summary of their blocks.")
+    ledger: LedgerState = Described(description="The scores from which those of forfeits are derived.")
+    totals: TotalsState = Described(description="The totals of the blocks.")
+    rankings: RankingsState = Described(description="The rankings in the blocks.")
+    digests: dict[str, str] = Described(description="Content ids of what ran, by player name.")
 
     def fits(self, rules: TournamentRules) -> bool:
-        """Whether a tournament by these rules can go on from it."""
+        """Whether a tournament with these rules can continue from this state."""
         return (self.pairing, self.seats, self.rating) == (rules.pairing, rules.seats, rules.rating)
 
 
@@ -167,7 +167,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         pairing: Decides which players meet; None to only replay the log.
 
     Attributes:
-        history: Its blocks, and what became of them.
+        history: Its blocks and their outcomes.
     """
 
     def __init__(self, rules: TournamentRules, pairing: PairingRule | None) -> None:
@@ -182,14 +182,14 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
 
     @classmethod
     def resumed(cls, rules: TournamentRules, pairing: PairingRule, state: TournamentState) -> Tournament:
-        """A tournament that goes on from where another was stored: as if it had been given all of that one's events.
+        """Create a tournament that continues from a stored state, as if it had applied all earlier events.
 
-        Its report lists the matches since, and only counts those before.
+        Its report lists only the matches since then; it counts those before.
 
         Args:
             rules: The current rules, which the state fits.
             pairing: Decides which players meet.
-            state: Of the other (``Tournament.state``).
+            state: The stored state (``Tournament.state``).
         """
         resumed = cls(rules, pairing)
         resumed._past, resumed.history, resumed.digests = state.past, History(state.history), dict(state.digests)
@@ -201,10 +201,10 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         return resumed
 
     def state(self) -> TournamentState | None:
-        """A value to store and to go on from (``resumed``).
+        """The state to store; ``resumed`` continues from it.
 
-        None while a block is not over, and where sums are not enough: if the pairing looks back at the rounds one by
-        one, and if a commissioner decides, who may drop them later.
+        None while a block is unfinished, and if totals are not enough: if the pairing looks back at single rounds, or
+        if a commissioner decides, because its rounds may be dropped later.
         """
         if self.unplayed or self.league.commissioner or not isinstance(self.pairing, CarryingRule):
             return None
@@ -230,7 +230,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
 
     @property
     def active(self) -> list[str]:
-        """The players that have not withdrawn, in the order of entry."""
+        """The players that have not withdrawn, in order of entry."""
         return [name for name in self._entrants if name not in self._withdrawn]
 
     @property
@@ -255,7 +255,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         """Apply an event of the log.
 
         Raises:
-            UsageError: Code ``image_changed``: a different image ran than before.
+            UsageError: Code ``image_changed`` if a different image ran than before.
         """
         if isinstance(event, EpisodeEnded):
             self.add(event.row)
@@ -345,7 +345,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         ]
 
     def progress(self) -> EvaluationProgressed:
-        """The progress so far, with how many blocks it will probably have."""
+        """The progress so far, as an event, with the expected number of blocks."""
         if self._expected is None or self._expected[0] != (self.last_block, self.plan):
             open_round = self.history.last_scheduled if self.unplayed else None
             expected = expected_blocks(self.pairing, self.field(), self.last_block, self.rules, open_round)
@@ -354,7 +354,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
 
     @property
     def unplayed(self) -> bool:
-        """Whether a scheduled block is not over yet."""
+        """Whether a scheduled block is unfinished."""
         return self.history.over < self.last_block
 
     @property
@@ -394,7 +394,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         )
 
     def pairs(self) -> tuple[PairRecord, ...]:
-        """Every two players who met so far."""
+        """Every pair of players that has met so far."""
         players = max(2, len(self._entrants))
         return tuple(pair_records(self._counted, players=players, alpha=self.rules.alpha))
 
@@ -413,7 +413,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         return "told_apart" if apart else ""
 
     def _played(self) -> PlayedRounds:
-        """The rounds that are over; a commissioner's round is once it was decided or dropped."""
+        """The finished rounds; a commissioner's round counts once it was decided, and never if it was dropped."""
         league = self.league
         open_rounds = league.rounds.keys() - league.decided.keys() - league.dropped.keys()
         return self.history.rounds(open_rounds, league.dropped)
