@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.orm import undefer
 from support.full import FULL
 from support.observatory import ServerProcess, add_account, run_server
 from support.observatory_kit import QUICK, World, add_policy, roster, seed
 
 from observatory.services import Services, open_services
 from observatory.settings import Settings
-from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, User
+from observatory.store.models import (
+    Artifact,
+    EpisodeRequest,
+    EpisodeScore,
+    ExperienceRequest,
+    League,
+    Membership,
+    Round,
+    User,
+)
+from observatory.work.seasons import CONTINUOUS
 
 EPISODES = 200 if FULL else 24
 KILLS = 20 if FULL else 2
+MEMBERS, BLOCKS = (5, 50) if FULL else (3, 4)
 DATABASES = ("sqlite", "postgresql") if FULL else ("sqlite",)
 
 
@@ -121,3 +134,58 @@ async def test_kills_in_many_episodes(tmp_path: Path, url: str | None) -> None:
     kept = sorted(path.parent.parent.name for path in (settings.data / "artifacts").rglob("results.json"))
     assert kept == sorted(row.id for row in rows)
     assert list((settings.data / "work").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+@pytest.mark.usefixtures("quick_platforms")
+async def test_a_round_by_four_workers_of_which_two_are_killed(tmp_path: Path, url: str | None) -> None:
+    settings = Settings(data=tmp_path / "observatory", database=url)
+    where, log = ["--data", str(settings.data), "--json"], tmp_path / "log"
+    where += ["--database", url] if url is not None else []
+    plays = ["--backend", "process", "--package", str(QUICK.directory), "--parallel", "1", "--lease", "3"]
+    names = [f"member-{number}" for number in range(MEMBERS)]
+    for name in names:
+        await add_account(settings, name)
+    # Every two members meet in so many blocks of two episodes.
+    episodes = MEMBERS * (MEMBERS - 1) * BLOCKS
+    async with open_services(settings) as services, contextlib.AsyncExitStack() as stack:
+        async with services.database.reading() as session:
+            owners = {user.name: user.id for user in await session.scalars(sa.select(User))}
+        world = await seed(services, owners[names[0]])
+        for name in names:
+            version = await add_policy(services, owners[name], name)
+            async with services.database.writing() as session:
+                place = {"league_id": world.league, "division_id": world.division}
+                session.add(Membership(**place, policy_version_id=version, user_id=owners[name], is_champion=True))
+        async with services.database.writing() as session:
+            league = await session.get_one(League, world.league)
+            league.commissioner_key = CONTINUOUS
+            league.commissioner_config = {"pairing": "round-robin", "blocks": BLOCKS, "every_seconds": 86_400}
+        await stack.enter_async_context(run_server(["serve", "--port", "0", *where, "--backend", "none"], log=log))
+        workers = [
+            (await stack.enter_async_context(run_server(["worker", *where, *plays], log=log)))[0] for _ in range(4)
+        ]
+        for worker, share in zip(workers[:2], (0.25, 0.5), strict=True):
+            await reach(services, round(episodes * share))
+            await kill(worker)
+        await reach(services, episodes)
+        with anyio.fail_after(60):
+            while (played := await rounds(services))[0].status == "running":  # noqa: ASYNC110 - in another process
+                await anyio.sleep(0.1)
+        async with services.database.reading() as session:
+            rows = (await session.scalars(sa.select(EpisodeRequest))).all()
+    [this] = played
+    assert (this.status, this.error) == ("completed", None)
+    assert this.report is not None
+    assert sum(pair["won"] + pair["lost"] + pair["drawn"] for pair in this.report["pairs"]) == episodes // 2
+    assert len(rows) == len({row.episode_id for row in rows}) == episodes
+    assert {(row.status, row.round_id) for row in rows} == {("completed", this.id)}
+    # Two episodes at most were being played when their workers were killed.
+    assert 1 <= sum(row.attempts - 1 for row in rows) <= 2
+    assert len({row.lease_owner for row in rows if row.lease_owner}) == 0
+
+
+async def rounds(services: Services) -> list[Round]:
+    async with services.database.reading() as session:
+        return list((await session.scalars(sa.select(Round).options(undefer(Round.report)))).unique())
