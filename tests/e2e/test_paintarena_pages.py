@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import DESK, PHONE, Pages, counted_down, note_statuses
+from support.browser import DESK, PHONE, Pages, counted_down, note_statuses, visit
 from websockets.sync.client import connect
 
 from paintarena.rules import Board
@@ -137,7 +137,7 @@ def test_a_reload_takes_the_seat_back_and_a_second_tab_takes_it_over(pages: Page
         status(page, "running")
         page.keyboard.press("ArrowRight")
         score_reaches(page, 0, 2)
-        page.reload()
+        visit(page)
         status(page, "running")
         score_reaches(page, 0, 3)
         second = pages(address)

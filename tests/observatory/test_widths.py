@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, expect
-from support.browser import Pages, browsing, opening
+from support.browser import Pages, browsing, opening, visit
 from support.league_play import league_of, play_rounds, strengths_of
 from support.observatory_kit import Account, Platform, open_platform, seed
 
@@ -116,7 +116,7 @@ def pages(browser: Browser, scene: Scene) -> Generator[Pages]:
 
 def look(page: Page, scene: Scene, path: str, *texts: str) -> None:
     """Open a page with all its details, and hold that nothing on it is pushed aside."""
-    page.goto(scene.platform.url + path)
+    visit(page, scene.platform.url + path)
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     for text in texts:
         expect(page.get_by_text(text).first).to_be_visible()

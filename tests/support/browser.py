@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, sync_playwright
 
-__all__ = ["DESK", "PHONE", "Pages", "Size", "browsing", "counted_down", "note_statuses", "opening"]
+__all__ = ["DESK", "PHONE", "Pages", "Size", "browsing", "counted_down", "note_statuses", "opening", "visit"]
 
 Size = dict[str, int]
 
@@ -33,15 +33,18 @@ _LOOKED_AT = "willReadFrequently"
 _NO_FAULT = ("WebSocket connection to", _MOVED, _LOOKED_AT)
 
 
-def _visit(page: Page, url: str) -> None:
-    """Open an address, again when a network came or went meanwhile.
+def visit(page: Page, url: str | None = None) -> None:
+    """Open an address, or the present one anew; try again when a network came or went meanwhile.
 
     The browser then shows a page of its own and soon loads the address again by itself. Each gets in the way of
     whoever asks for it in that moment.
     """
     for last in (*[False] * 9, True):
         try:
-            page.goto(url)
+            if url is None:
+                page.reload()
+            else:
+                page.goto(url)
             return
         except Error as error:
             if last or not any(text in error.message for text in (_MOVED, "interrupted by another navigation")):
@@ -120,7 +123,7 @@ def opening(browser: Browser) -> Generator[Pages]:
 
         if alone:
             page.on("request", note_request)
-        _visit(page, url)
+        visit(page, url)
         return page
 
     try:
