@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from pathlib import Path
 
 import anyio
@@ -71,8 +72,22 @@ async def reach(services: Services, completed: int) -> None:
             await anyio.sleep(0.1)
 
 
-async def kill(*processes: ServerProcess) -> None:
-    """SIGKILL, all at once."""
+async def kill(services: Services, *processes: ServerProcess, owner: str) -> None:
+    """SIGKILL, all at once, while an episode is being played by the one whose name as a worker contains this."""
+    playing = sa.select(sa.func.count()).where(
+        EpisodeRequest.lease_owner.contains(owner), EpisodeRequest.status == "running"
+    )
+    with anyio.fail_after(300):
+        while True:
+            # A process that is stopped cannot finish the episode meanwhile.
+            for process in processes:
+                process.send_signal(signal.SIGSTOP)
+            async with services.database.reading() as session:
+                if await session.scalar(playing):
+                    break
+            for process in processes:
+                process.send_signal(signal.SIGCONT)
+            await anyio.sleep(0.05)
     for process in processes:
         process.kill()
     for process in processes:
@@ -102,14 +117,14 @@ async def test_kills_in_many_episodes(tmp_path: Path, url: str | None) -> None:
                     if number == 0:
                         await ask(said["url"], token, world)
                     await reach(services, over)
-                    await kill(server)
+                    await kill(services, server, owner="server@")
             else:
                 async with (
                     run_server(["serve", "--port", "0", *where, "--backend", "none"], log=log) as (server, _),
                     run_server(["worker", *where, *plays], log=log) as (worker, _),
                 ):
                     await reach(services, over)
-                    await kill(server, worker)
+                    await kill(services, server, worker, owner=f":{worker.pid}:")
         async with run_server(["serve", "--port", "0", *where, *plays], log=log):
             await reach(services, EPISODES)
         assert await counts(services) == {"completed": EPISODES}
@@ -168,7 +183,7 @@ async def test_a_round_by_four_workers_of_which_two_are_killed(tmp_path: Path, u
         ]
         for worker, share in zip(workers[:2], (0.25, 0.5), strict=True):
             await reach(services, round(episodes * share))
-            await kill(worker)
+            await kill(services, worker, owner=f":{worker.pid}:")
         await reach(services, episodes)
         with anyio.fail_after(60):
             while (played := await rounds(services))[0].status == "running":  # noqa: ASYNC110 - in another process
@@ -181,8 +196,8 @@ async def test_a_round_by_four_workers_of_which_two_are_killed(tmp_path: Path, u
     assert sum(pair["won"] + pair["lost"] + pair["drawn"] for pair in this.report["pairs"]) == episodes // 2
     assert len(rows) == len({row.episode_id for row in rows}) == episodes
     assert {(row.status, row.round_id) for row in rows} == {("completed", this.id)}
-    # Two episodes at most were being played when their workers were killed.
-    assert 1 <= sum(row.attempts - 1 for row in rows) <= 2
+    # Each killed worker was playing one; on a busy machine a lease may be lost, too.
+    assert sum(row.attempts - 1 for row in rows) >= 2
     assert len({row.lease_owner for row in rows if row.lease_owner}) == 0
 
 
