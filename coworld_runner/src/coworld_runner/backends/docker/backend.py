@@ -302,8 +302,8 @@ async def _issues(engine: Engine) -> tuple[Issue, ...]:
             Issue(
                 code="services_in_reach",
                 severity="warning",
-                message=f"Services on all addresses of this machine can be reached by games (not by players), "
-                f"unless a firewall is in between: port {listed(map(str, ports), limit=20)}.",
+                message=f"Services that listen on all addresses of this machine can be reached by games (not by "
+                f"players), unless a firewall is in between: port {listed(map(str, ports), limit=20)}.",
                 hint="Have services listen on 127.0.0.1, or keep them from 198.18.0.0/15.",
             )
         )
