@@ -101,11 +101,11 @@ def test_an_unknown_name_lists_what_there_is_and_what_was_meant() -> None:
         ("nowhere:make", "No module named 'nowhere'"),
         ("wrong:none", "no attribute 'none'"),
         ("wrong:half", "abstract class"),
-        ("wrong:text", "what was made is a str"),
+        ("wrong:text", "its factory returned a str"),
         ("wrong:fails", "no attribute 'moons'"),
         ("wrong:leaves", "SystemExit: 3"),
         ("wrong:Sick", "Sick() takes no arguments"),
-        ("not a module!", "it cannot be made"),
+        ("not a module!", "it cannot be created"),
     ],
 )
 def test_what_is_wrong_with_one_names_where_it_is_from(site: Path, value: str, why: str) -> None:

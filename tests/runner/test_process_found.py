@@ -117,7 +117,7 @@ anyio.run(main)
         said = {line.split(" ", 2)[0]: line.split(" ", 2)[1:] for line in lines}
         assert said.keys() == own | {str(victim.pid)}
         for pid in own:
-            assert said[pid] == ["False", "it is this very process, or one it runs in"]
+            assert said[pid] == ["False", "it is this process or one of its ancestors"]
         assert said[str(victim.pid)][0] == "True"
         assert victim.wait() == -9
 

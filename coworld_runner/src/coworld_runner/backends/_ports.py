@@ -1,4 +1,4 @@
-"""Ports of local units: reserved for one run, and checked that the unit itself listens on them."""
+"""Reserves ports for local units, and checks that it is the unit that listens on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCALHOST = "127.0.0.1"
 class Reservation:
     """A port that no other run on this machine takes while this object is open.
 
-    On Linux the mark is an abstract socket address: it belongs to the same network namespace as the port itself,
+    On Linux the reservation is an abstract socket address: it belongs to the same network namespace as the port itself,
     vanishes with the process that holds it, and leaves no file. Elsewhere only runs in this process are kept apart.
     """
 
@@ -47,7 +47,7 @@ class Reservation:
         return tuple(sorted(cls._ours))
 
     def close(self) -> None:
-        """Give the port back."""
+        """Release the port."""
         self._ours.discard(self.number)
         if self._socket is not None:
             self._socket.close()
@@ -175,7 +175,7 @@ def stranger_on(number: int, ours: Iterable[int]) -> str:
         return _stranger_elsewhere(number, ours)
     listening = listening_sockets(number)
     if not listening:
-        # the listener is gone, or the kernel does not tell: no stranger to report
+        # the listener is gone, or the kernel does not say: no stranger to report
         return ""
     for pid in ours:
         listening -= held_sockets(pid)

@@ -1,4 +1,4 @@
-"""Asking a unit whether it is ready."""
+"""Waits until a unit is ready."""
 
 from __future__ import annotations
 

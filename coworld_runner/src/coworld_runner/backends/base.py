@@ -299,7 +299,7 @@ class BaseUnit(Unit):
             if self._exit is not None:
                 raise StartError(
                     f"{self.name} was ended before it was started.",
-                    hint="It was stopped meanwhile, or what it was to run under was killed.",
+                    hint="It was stopped meanwhile, or its supervising process was killed.",
                     context={"unit": self.name},
                 )
             try:
@@ -541,9 +541,9 @@ class BaseBackend(Backend):
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
     ) -> AsyncGenerator[Sequence[BaseUnit], None]:
-        """The units of one call, not created yet, inside the context of what they share: here, the run's directory.
+        """Yield the units of one call, not created yet, while the resources that they share exist.
 
-        Shared resources are released on leaving, after the units have been removed.
+        Here that is the run's directory. Shared resources are released on leaving, after the units have been removed.
 
         Args:
             specs: What they run; at least one, and within this backend's capabilities.
@@ -587,14 +587,14 @@ class BaseBackend(Backend):
     # --- the contract
 
     async def __aenter__(self) -> Self:
-        """There is nothing to open."""
+        """Do nothing: there is nothing to open."""
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     async def check(self) -> tuple[Issue, ...]:
-        """This backend has no requirements to check."""
+        """Return no issues: this backend has no requirements."""
         return ()
 
     @asynccontextmanager

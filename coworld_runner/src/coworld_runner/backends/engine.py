@@ -1,4 +1,4 @@
-"""Units that an engine runs for us, a container or a pod: what is known of them, how they end, whose they are."""
+"""Containers and pods as units: their base class, and the labels that tell which run they belong to."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def capabilities_of(spec: UnitSpec) -> tuple[str, ...]:
 
 
 def helper_image() -> str:
-    """Return the image for programs of ours that run beside units, unless the caller names one."""
+    """Return the image for helper programs that run beside units; callers may choose another."""
     return os.environ.get("COWORLD_COLLECTOR_IMAGE") or DEFAULT_HELPER_IMAGE
 
 
@@ -63,7 +63,7 @@ class Presence(enum.Enum):
     """What is known of a unit's container or pod."""
 
     UNMADE = enum.auto()
-    """Nothing has been asked for."""
+    """Its creation has not been requested."""
     MADE = enum.auto()
     """It exists or may exist."""
     GONE = enum.auto()
@@ -136,7 +136,7 @@ _HOST, _SCRATCH = "coworld.host", "coworld.scratch"
 
 
 def run_labels(run_id: str) -> dict[str, str]:
-    """Labels for everything that belongs to a run; they tell on the same machine whether its runner is alive."""
+    """Labels for everything that belongs to a run; on the same machine they tell whether its runner is alive."""
     return {RUN: run_id, _SCRATCH: str(scratch_root() / run_id), _HOST: _this_host()}
 
 

@@ -32,7 +32,7 @@ GROUP = "coworld.backends"
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Which cluster to use and how to create pods there; ``KubernetesBackend`` says how it determines None values."""
+    """Which cluster to use and how to create pods there; ``KubernetesBackend`` documents what None stands for."""
 
     context: str | None = None
     namespace: str | None = None
@@ -47,8 +47,8 @@ class BackendOptions:
     """Options for creating a backend; each backend uses those that concern it and ignores the rest."""
 
     contexts: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """Build contexts by image reference, from the package's compose file. A mapping may know an image under another
-    tag than it lists."""
+    """Build contexts by image reference, from the package's compose file. The mapping may also resolve tags
+    that it does not list."""
     cluster: ClusterOptions = ClusterOptions()
     """Options for a cluster."""
 
@@ -76,9 +76,9 @@ def find_backend(name: str) -> BackendFactory:
         except CoworldError:
             raise
         except (Exception, SystemExit) as error:
-            raise _broken(first, f"it cannot be made: {type(error).__name__}: {error}") from error
+            raise _broken(first, f"it cannot be created: {type(error).__name__}: {error}") from error
         if not isinstance(made, Backend):
-            raise _broken(first, f"what was made is a {type(made).__name__}, and no coworld_runner.Backend")
+            raise _broken(first, f"its factory returned a {type(made).__name__}, not a coworld_runner.Backend")
         return made
 
     return make
@@ -86,14 +86,14 @@ def find_backend(name: str) -> BackendFactory:
 
 def _entry_points() -> Mapping[str, list[EntryPoint]]:
     found = entry_points_of(GROUP)
-    # "auto" stands for one of the others
+    # "auto" is reserved: it selects one of the others
     found.pop("auto", None)
     return found
 
 
 def _broken(entry: EntryPoint, why: str) -> BackendUnavailable:
     return BackendUnavailable(
-        f"The backend {entry.name!r} of {source_of(entry)} is of no use: {why}.",
+        f"The backend {entry.name!r} of {source_of(entry)} cannot be used: {why}.",
         code="backend_broken",
         hint=f"Update or uninstall {source_of(entry)}; its entry point is {entry.name} = {entry.value!r}.",
         context={"backend": entry.name, "distribution": source_of(entry), "entry_point": entry.value},

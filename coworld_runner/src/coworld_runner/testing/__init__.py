@@ -1,7 +1,7 @@
-"""What tests of backends, and of what runs on them, are made of.
+"""Tools for testing backends and the code that runs on them.
 
-``BackendConformance`` is the contract of ``coworld_runner.backend`` as a pytest class: subclass it for a backend of
-your own. ``FakeBackend`` runs programs inside this process. ``leaks`` makes a test fail that leaves something behind.
+``BackendConformance`` is the contract of ``coworld_runner.backend`` as a pytest class: subclass it to test your own
+backend. ``FakeBackend`` runs programs inside this process. ``leaks`` fails tests that leave something behind.
 ``subject`` is the program that the checks run.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .leaks import private_scratch as private_scratch
 
 if "pytest" in sys.modules:
-    # so that a failed assertion of a check shows its values, as those of a test file do
+    # makes failed assertions in the checks show their values, as in test files
     _parts = ("kit", "making", "output", "sharing", "stopping")
     sys.modules["pytest"].register_assert_rewrite(
         f"{__name__}.leaks", *(f"{__name__}._conformance_{part}" for part in _parts)

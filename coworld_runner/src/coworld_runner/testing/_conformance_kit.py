@@ -1,4 +1,4 @@
-"""What the checks of the backend contract stand on: the subject, a run for each check, and what to fill in."""
+"""The basis of the backend checks: the subject, a run for each check, and the methods that a suite implements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HTTP = (Port(name="http"),)
 
 
 def subject_environment(placement: Placement) -> Mapping[str, str]:
-    """What the subject needs to know; a ``UnitSpec.environment``."""
+    """The variables that the subject needs; a ``UnitSpec.environment``."""
     return {
         "SUBJECT_DIR": placement.directory,
         "SUBJECT_HOST": placement.listen_host,
@@ -53,15 +53,15 @@ def with_environment(extra: Mapping[str, str]) -> Callable[[Placement], Mapping[
 
 
 def does_not_apply(reason: str) -> Never:
-    """End a check that says nothing about this backend.
+    """End a check that does not apply to this backend.
 
-    Reported as an expected failure rather than a skip: nothing is missing on this machine that could be installed.
+    It is reported as an expected failure rather than a skip, since installing something would not make it apply.
     """
     pytest.xfail(reason)
 
 
 def locked(path: Path) -> bool:
-    """Whether somebody who lives holds the subject's lock on a file."""
+    """Whether a living process holds the subject's lock on a file."""
     import fcntl
 
     try:
@@ -78,7 +78,7 @@ def locked(path: Path) -> bool:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that nobody tells of; the check's own deadline ends it."""
+    """Poll until a condition that has no event is true; the check's own deadline ends the wait."""
     while not condition():  # noqa: ASYNC110
         await anyio.sleep(0.01)
 
@@ -88,7 +88,7 @@ def units_of(found: Sequence[Found]) -> list[Found]:
 
 
 class Arena:
-    """What one check works with: a run of its own, its directory, and the events of its units."""
+    """What one check works with: its own run, the run's directory, and the events of its units."""
 
     def __init__(self, suite: Suite, scratch: Scratch) -> None:
         self.suite = suite
@@ -97,7 +97,7 @@ class Arena:
         self.events: list[BaseEvent] = []
 
     def publish(self, event: BaseEvent) -> None:
-        """Keep an event, having made sure that it is one of the closed union."""
+        """Record an event, after asserting that it belongs to the closed union of events."""
         assert isinstance(event, Event.__origin__.__args__), event  # type: ignore[attr-defined]
         self.events.append(event)
 
@@ -111,7 +111,7 @@ class Arena:
         return path if path.is_dir() else self.scratch.directory(name, shared=True)
 
     def inside(self, name: str) -> Path:
-        """The directory of one unit as the unit has it, to be looked into and written to while it runs."""
+        """The directory of one unit as the unit sees it, for reading and writing while it runs."""
         return self.suite.inside(self.run_id, name, self.directory(name))
 
     def log(self, name: str) -> Path:
@@ -119,7 +119,7 @@ class Arena:
         return self.scratch.path / f"{name}.log"
 
     def spec(self, name: str, *steps: str, **changes: Any) -> UnitSpec:
-        """The subject as a unit of this run that takes these steps."""
+        """A spec that runs the subject with these steps as a unit of this run."""
         return dataclasses.replace(
             self.suite.subject_spec(self.run_id, name, *steps),
             **{
@@ -146,12 +146,12 @@ class Arena:
         await until(lambda: locked(self.inside(name) / lock))
 
     def is_locked(self, name: str, lock: str) -> bool:
-        """Whether a unit, or one of its children, holds a lock; so whether it lives."""
+        """Whether a unit, or one of its children, holds a lock, and so is alive."""
         return locked(self.inside(name) / lock)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Backend, None]:
-        """The backend, entered, for as long as a check may take."""
+        """Enter a new backend, for as long as a check may take."""
         with anyio.fail_after(self.suite.deadline):
             async with self.suite.make_backend() as backend:
                 yield backend
@@ -167,15 +167,15 @@ class Arena:
 
 
 class Suite:
-    """What a suite must be told, and may be; the groups of checks are its subclasses."""
+    """The methods and settings that a suite fills in or overrides; the groups of checks are its subclasses."""
 
     deadline: float = 60.0
     """Seconds that one check may take."""
 
     patience: float = 3.0
-    """Seconds after which a check that waits for a unit that is never ready gives it up."""
+    """Seconds that a check waits for a unit that never becomes ready."""
 
-    # not abstract: of a suite that lacks one of these each check says so, where pytest could only not make its class
+    # not abstract: each check of an incomplete suite says what is missing, where pytest could only fail to create it
 
     def make_backend(self) -> Backend:
         """A new backend, not entered yet."""
@@ -186,20 +186,20 @@ class Suite:
         raise NotImplementedError("BackendConformance needs subject_spec")
 
     def inside(self, run_id: str, name: str, directory: Path) -> Path:
-        """Where the directory of a unit that runs can be looked into and written to.
+        """Where the tests can read and write the directory of a running unit.
 
-        For a backend whose units see the directory itself that is the directory. One whose units are elsewhere says
-        where, on a machine that the tests can look into; a path where there is nothing while the unit does not exist.
+        By default, the directory itself. A suite whose units run elsewhere returns a path that the tests can reach, at
+        which nothing exists while the unit does not.
         """
         return directory
 
     @pytest.fixture
     def arena(self) -> Generator[Arena, None, None]:
-        """A run of its own for each check."""
+        """A new run for each check."""
         with make_scratch(new_run_id()) as scratch:
             yield Arena(self, scratch)
 
     def needs(self, capability: bool, what: str) -> None:
-        """End a check of what this backend does not claim."""
+        """End the check unless this backend claims a capability."""
         if not capability:
             does_not_apply(f"the {self.make_backend().name} backend does not claim {what}")

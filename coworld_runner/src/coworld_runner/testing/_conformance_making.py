@@ -1,6 +1,6 @@
-"""Checks of the backend contract: opening, what it claims, making units, and how they end."""
+"""Checks of the backend contract: entering, capabilities, creating units, and how they end."""
 
-# the name of a check is its docstring
+# checks have no docstrings: their names say what they check
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["MakingChecks"]
 
 
 class MakingChecks(Suite):
-    """From an entered backend to units that have ended by themselves."""
+    """Checks from entering a backend to units that have ended by themselves."""
 
     # ------------------------------------------------------------------ opening
 
@@ -80,7 +80,7 @@ class MakingChecks(Suite):
             if not backend.capabilities.images:
                 assert not await backend.has_image(spec.image)
                 return
-            while not await backend.has_image(spec.image):  # noqa: ASYNC110 - a node says so in its own time
+            while not await backend.has_image(spec.image):  # noqa: ASYNC110 - nodes list their images with a delay
                 await anyio.sleep(0.1)
 
     async def test_no_trouble_is_told_of_while_there_is_none(self, arena: Arena) -> None:
@@ -92,7 +92,7 @@ class MakingChecks(Suite):
                 one,
                 _,
             ):
-                # that a unit fails is no trouble of the platform
+                # a unit that fails is no trouble of the platform
                 assert not (await one.wait()).ok
                 assert backend.trouble() == ""
             assert backend.trouble() == ""
@@ -147,7 +147,7 @@ class MakingChecks(Suite):
             for name in names:
                 kinds = [type(event) for event in arena.events if getattr(event, "unit", "") == name]
                 assert kinds == [UnitCreated, UnitStarted]
-            # what is told of a unit says which it is; nobody takes its name apart
+            # events identify their unit by component and slot, so that nothing needs to parse its name
             told = {(event.component, event.slot) for event in arena.events if isinstance(event, UnitStarted)}
             assert told == {(units[0].spec.component, 3)}
 
@@ -264,7 +264,7 @@ class MakingChecks(Suite):
         async with arena.open() as backend:
             exit = await arena.run(backend, arena.spec("subject", "processes:60", limits=Limits(pids=30)))
             await arena.nothing_left(backend)
-        # over the limit the platform either ends the unit or lets no further process begin
+        # over the limit, the platform either ends the unit or refuses further processes
         assert exit.reason == "pids" or exit.code == 1, exit
 
     async def test_too_much_on_disk_is_an_end_of_its_own(self, arena: Arena) -> None:

@@ -1,6 +1,6 @@
-"""Checks of the backend contract: what a unit says, and whether it answers."""
+"""Checks of the backend contract: logs and readiness."""
 
-# the name of a check is its docstring
+# checks have no docstrings: their names say what they check
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ._conformance_kit import HTTP, Arena, Suite, does_not_apply, until
 __all__ = ["OutputChecks"]
 
 _INTERVAL = 0.2
-"""Seconds between attempts at a unit that is to be waited for: more often tells nothing more."""
+"""Seconds between readiness probes; shorter intervals would add nothing to the checks."""
 
 
 class OutputChecks(Suite):
-    """Logs and readiness."""
+    """Checks that logs are complete and limited, and that readiness is detected."""
 
     # ------------------------------------------------------------------ logs
 
@@ -165,7 +165,7 @@ class OutputChecks(Suite):
             backend.units([spec], publish=arena.publish) as (unit,),
         ):
             await arena.said("subject", "up")
-            # what lies between is as it should be, so that its silence is its own
+            # the path to the unit works: it is the unit itself that does not answer
             await unit.reach()
             assert unit.exit is None
             await unit.stop(0)
@@ -201,7 +201,7 @@ while True:
 
 @asynccontextmanager
 async def _stranger(port: int) -> AsyncGenerator[None, None]:
-    """A process of its own, no unit, that answers everything on a port with 200."""
+    """A process that is not a unit and answers every request on a port with 200."""
     with subprocess.Popen(  # noqa: ASYNC220 - killed below, whatever happens
         [sys.executable, "-c", _STRANGER, str(port)], stdout=subprocess.PIPE
     ) as process:

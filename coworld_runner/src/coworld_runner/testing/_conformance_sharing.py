@@ -1,6 +1,6 @@
-"""Checks of the backend contract: what a unit shares with us and with others, and what it does not."""
+"""Checks of the backend contract: what a unit shares with the runner and with other units, and what it does not."""
 
-# the name of a check is its docstring
+# checks have no docstrings: their names say what they check
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["SharingChecks"]
 
 
 class SharingChecks(Suite):
-    """Files, secrets, the environment, networks."""
+    """Checks of files, secrets, the environment and networks."""
 
     # ------------------------------------------------------------------ files
 
@@ -44,7 +44,7 @@ class SharingChecks(Suite):
             await unit.start()
             await arena.said("subject", "half replay")
             directory = arena.inside("subject")
-            # half of it is there, and everything that is complete overtakes it
+            # only half of it is written: files completed meanwhile are reported before it
             for witness in ("w1", "w2", "w3"):
                 await until(lambda: (directory / "replay").stat().st_size == len(text) // 2)
                 (directory / witness).write_text("complete")
@@ -239,7 +239,7 @@ class SharingChecks(Suite):
 
 
 def _with_inputs(arena: Arena, *steps: str) -> UnitSpec:
-    """A subject that is given two files, and knows where they are."""
+    """A subject that is given input files, and their paths in its environment."""
     inputs = arena.directory("given")
     (inputs / "plain").write_text("given")
     (inputs / "deep").mkdir()
@@ -280,7 +280,7 @@ def _host_addresses() -> list[str]:
 
 @asynccontextmanager
 async def _tcp_server() -> AsyncGenerator[int, None]:
-    """A port on all addresses of this machine that takes connections."""
+    """Accept connections on a port on all addresses of this machine; yields the port."""
 
     async def serve(stream: anyio.abc.SocketStream) -> None:
         await stream.aclose()

@@ -1,6 +1,6 @@
-"""Checks of the backend contract: stopping, many at once, and what a killed runner left."""
+"""Checks of the backend contract: stopping, concurrent runs, and leftovers of a killed runner."""
 
-# the name of a check is its docstring
+# checks have no docstrings: their names say what they check
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["StoppingChecks"]
 
 
 class StoppingChecks(Suite):
-    """Nothing is left, whatever way a run ends."""
+    """Checks that nothing is left, however a run ends."""
 
     # ------------------------------------------------------------------ stopping
 
@@ -68,7 +68,7 @@ class StoppingChecks(Suite):
         ):
             await arena.locked("subject", "daemon")
             (arena.inside("subject") / "go").touch()
-            # the daemon still has the log open: that must not hold anybody up
+            # the daemon still has the log open, which must not delay the unit's end
             exit = await unit.wait()
             assert (exit.reason, exit.code) == ("exited", 3)
             assert not arena.is_locked("subject", "daemon")
@@ -96,7 +96,7 @@ class StoppingChecks(Suite):
             assert len(arena.of(UnitExited, "running")) == 1
 
     async def test_leaving_stops_all_at_once(self, arena: Arena) -> None:
-        # each ends only when all have been asked to: one after the other, the first would have to be killed
+        # each ends only once all have been asked to: stopped one by one, the first would have to be killed
         names = ["one", "two", "three"]
         units: tuple[Unit, ...] = ()
         async with arena.open() as backend:
@@ -265,7 +265,7 @@ class StoppingChecks(Suite):
             return locked(directory / "alive")
 
         async with arena.open() as backend:
-            with subprocess.Popen(  # noqa: ASYNC220 - one that must outlive every cancellation here
+            with subprocess.Popen(  # noqa: ASYNC220 - must outlive every cancellation here
                 [sys.executable, "-m", "coworld_runner.testing.orphan"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
             ) as runner:
                 assert runner.stdin is not None

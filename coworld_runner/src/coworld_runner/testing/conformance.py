@@ -9,8 +9,8 @@
         def subject_spec(self, run_id: str, name: str, *steps: str) -> UnitSpec:
             return UnitSpec(run_id=run_id, name=name, component="player", image=..., argv=("python", SUBJECT, *steps))
 
-The checks are coroutines; with pytest-asyncio in its automatic mode they need nothing else. What a backend's
-``capabilities`` do not claim is an expected failure, and asking for it must be refused. Nothing measures time: a check
+The checks are coroutines; with pytest-asyncio in its automatic mode they need nothing else. Checks of capabilities that
+a backend does not claim are expected failures, and it must refuse specs that ask for them. No check measures time: each
 waits for what must happen, within ``deadline``.
 """
 
@@ -26,4 +26,4 @@ __all__ = ["SUBJECT", "Arena", "BackendConformance", "subject_environment"]
 
 
 class BackendConformance(MakingChecks, OutputChecks, StoppingChecks, SharingChecks):
-    """The contract of ``coworld_runner.backend`` as checks. Subclass it and fill in the first two methods."""
+    """The contract of ``coworld_runner.backend`` as checks. Subclasses define ``make_backend`` and ``subject_spec``."""

@@ -1,7 +1,7 @@
-"""A backend without processes: units are tasks of this one, on real sockets and in real directories.
+"""A backend without processes: units are tasks in this process, with real sockets and real directories.
 
-For tests of what runs *on* a backend: a program is a coroutine function, so a game that misbehaves in just this way
-takes three lines, and an episode a few milliseconds. What cannot be had without processes it does not claim.
+For tests of code that runs *on* a backend: a program is a coroutine function, so a game that misbehaves in a particular
+way takes three lines, and an episode a few milliseconds. Capabilities that need processes are not claimed.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _DISK_TICK = 0.02
 
 
 class _Ended(Exception):
-    """A program ends here."""
+    """Unwinds a program that has ended."""
 
 
 class FakeContext:
-    """What a program gets instead of a process: its arguments, its environment, its streams.
+    """What a program uses in place of a process: its arguments, environment, directory and output streams.
 
     Attributes:
         name: The unit's name.
         argv: The unit's command, program included.
         env: The unit's whole environment, secrets included.
         directory: The unit's own directory, or None.
-        inputs: What it finds there to be read, or None.
+        inputs: The directory of its read-only inputs, or None.
     """
 
     def __init__(self, unit: _FakeUnit, env: Mapping[str, str]) -> None:
@@ -62,7 +62,7 @@ class FakeContext:
     def stopping(self) -> anyio.Event:
         """Set when the unit is asked to stop.
 
-        Whoever has asked for it handles TERM; a program that never does is ended by TERM at once, like a process
+        A program that reads this property handles TERM. One that never does is ended by TERM at once, like a process
         without a handler.
         """
         self._unit.handles_term = True
@@ -77,17 +77,17 @@ class FakeContext:
         self._unit.write(text.encode() if isinstance(text, str) else text, error=True)
 
     def spawn(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Run something beside the program, as a child process would: it ends with the unit at the latest."""
+        """Run something concurrently, as a child process would run; it ends with the unit at the latest."""
         self._unit.spawn(work)
 
     def end(self, how: int | Exit) -> None:
-        """End the whole unit, from wherever this is called."""
+        """End the whole unit; may be called from any of its tasks."""
         self._unit.end_as(how)
 
 
 FakeProgram = Callable[[FakeContext], Awaitable[int | Exit]]
-"""What an image does. Returns its exit status, or an ``Exit`` for an end that a coroutine cannot have (a signal, out
-of memory, ...). An exception is status 1 with the traceback on standard error."""
+"""The program of an image. It returns its exit status, or an ``Exit`` for an end that a coroutine cannot have (a
+signal, out of memory, ...). An exception becomes status 1, with the traceback on standard error."""
 
 
 _numbers = itertools.count(1)
@@ -119,7 +119,7 @@ class _FakeUnit(LocalUnit):
         self.handles_term = False
 
     async def make(self) -> None:
-        """Ports, the environment, the label."""
+        """Reserve ports, build the environment, and register the unit so that it can be found."""
         self._env = {**self.spec.environment(self.take_ports()), **self.spec.secret_env}
         _living[self._id] = self
         program = self.spec.argv[0] if self.spec.argv else ""
@@ -132,15 +132,15 @@ class _FakeUnit(LocalUnit):
             )
 
     async def remove(self) -> None:
-        """Give everything back."""
+        """Release the ports, and unregister the unit."""
         self.give_ports_back()
         self._env.clear()
         _living.pop(self._id, None)
 
-    # -- what the program does
+    # -- called by the program
 
     def write(self, data: bytes, *, error: bool) -> None:
-        """Keep what the program says."""
+        """Write the program's output to its log."""
         if self._logs:
             self._logs[-1 if error else 0].write(data)
 
@@ -151,13 +151,13 @@ class _FakeUnit(LocalUnit):
         async def child() -> None:
             try:
                 await work()
-            except Exception:  # noqa: BLE001 - whatever a child does is its own affair
+            except Exception:  # noqa: BLE001 - a child's failure does not end the unit
                 self.write(traceback.format_exc().encode(), error=True)
 
         self._tree.start_soon(child)
 
     def end_as(self, how: int | Exit) -> None:
-        """End the unit now; the first to say how is believed."""
+        """End the unit now; only the first call decides how it ended."""
         if self._how is None:
             self._how = how if isinstance(how, Exit) else Exit(reason="exited", code=how)
         self._life.cancel()
@@ -168,7 +168,7 @@ class _FakeUnit(LocalUnit):
             if path is not None:
                 self._logs.append(self.open_log(path))
         context = FakeContext(self, dict(self._env))
-        # shielded: what is cancelled is the body; the unit is stopped, which then cancels this
+        # shielded: cancelling the body stops the unit, and stopping it cancels this scope
         with self._life:
             async with anyio.create_task_group() as self._tree:
                 if spec.limits.of_disk:
@@ -187,12 +187,12 @@ class _FakeUnit(LocalUnit):
             return await self._program(context)
         except _Ended:
             return self._how or 0
-        except Exception:  # noqa: BLE001 - as in any program that is not caught
+        except Exception:  # noqa: BLE001 - an uncaught exception, as in any program
             self.write(traceback.format_exc().encode(), error=True)
             return 1
 
     async def _watch_disk(self) -> None:
-        while not (over := self._over_disk()):  # noqa: ASYNC110 - a disk tells nobody that it fills
+        while not (over := self._over_disk()):  # noqa: ASYNC110 - nothing reports disk usage
             await anyio.sleep(_DISK_TICK)
         self.end_as(Exit(reason="disk", detail=over))
 
@@ -228,8 +228,8 @@ class FakeBackend(BaseBackend):
     """Runs programs that are coroutine functions, by image name, inside this process.
 
     Args:
-        programs: What each image does; ``subject`` (what the conformance checks run) is there besides.
-        executables: What the first element of a command may be; anything else cannot be started. None: anything.
+        programs: The program of each image, in addition to ``subject``, which the conformance checks run.
+        executables: Allowed first elements of a command; units with another one are refused. None: any.
     """
 
     name = "fake"
@@ -245,7 +245,7 @@ class FakeBackend(BaseBackend):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Nothing that takes a process: a coroutine can be kept from nothing but its own directory's size."""
+        """Only the disk limit: a coroutine cannot be isolated or limited in any other way."""
         return Capabilities(
             images=False,
             network_isolation=False,
@@ -269,7 +269,7 @@ class FakeBackend(BaseBackend):
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """See whether there is such a program.
+        """Check that there is a program for the image.
 
         Raises:
             ImageError: There is none.
@@ -280,10 +280,10 @@ class FakeBackend(BaseBackend):
         return ImageInfo(image=image)
 
     def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> _FakeUnit:
-        """A program as a task.
+        """Create a unit that runs a program as a task.
 
         Raises:
-            ImageError: There is no such program.
+            ImageError: There is no program for its image.
         """
         program = self._find_program(spec.image)
         return _FakeUnit(
@@ -291,7 +291,7 @@ class FakeBackend(BaseBackend):
         )
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
-        """The living tasks of a run."""
+        """Find the running units of one run, or of all."""
         return [
             Found(kind="process", id=unit.id, name=unit.name, run_id=unit.spec.run_id, alive=True)
             for unit in _living.values()
@@ -299,7 +299,7 @@ class FakeBackend(BaseBackend):
         ]
 
     async def remove_found(self, found: Found) -> str:
-        """End a task. Its runner is this process, so that is asked for with ``force`` only."""
+        """End a unit. Its runner is this process and so alive: only reaping with ``force`` gets here."""
         unit = _living.get(found.id)
         if unit is not None:
             unit.end_as(Exit(reason="signal", signal=int(signal.SIGKILL)))
@@ -311,7 +311,7 @@ class FakeBackend(BaseBackend):
 
 
 async def subject(context: FakeContext) -> int | Exit:
-    """What ``subject.py`` does, step by step, for the fake backend."""
+    """Perform the steps of ``subject.py``, except those that need a real process."""
     player = _Subject(context)
     steps = context.argv[1:]
     if steps and steps[0].endswith(".py"):
@@ -372,7 +372,7 @@ class _Subject:
         await anyio.sleep_forever()
 
     async def do_wait(self, name: str) -> None:
-        while not self._path(name).exists():  # noqa: ASYNC110 - a process could do no better
+        while not self._path(name).exists():  # noqa: ASYNC110 - polls like the real subject
             await anyio.sleep(0.005)
 
     def do_stubborn(self) -> None:
@@ -433,9 +433,9 @@ class _Subject:
         path = self._path(name)
 
         async def live() -> None:
-            # locks belong to the open file, so this one holds against our own process too
+            # a lock belongs to the open file, so other files opened by this process see it too
             with path.open("wb") as file:
-                while not _lock(file.fileno()):  # noqa: ASYNC110 - to wait for it would block every unit
+                while not _lock(file.fileno()):  # noqa: ASYNC110 - a blocking lock would block every unit
                     await anyio.sleep(0.005)
                 await anyio.sleep_forever()
 

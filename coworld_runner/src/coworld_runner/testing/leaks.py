@@ -1,4 +1,4 @@
-"""Makes a test fail that leaves something behind: processes, threads, ports, run directories, containers.
+"""Fails tests that leave something behind: processes, threads, ports, run directories, containers.
 
 In a ``conftest.py``::
 
@@ -35,17 +35,17 @@ from ..runs.scratch import scratch_root
 __all__ = ["leak_check", "private_scratch"]
 
 _SETTLE_SECONDS = 10.0
-"""How long what is on its way out may take to be gone."""
+"""How long something that is already ending may take to disappear."""
 
 _POOLS = ("AnyIO worker thread", "asyncio_", "ThreadPoolExecutor-", "pytest_timeout")
-"""Threads of pools, which belong to an event loop or to pytest and end with them."""
+"""Name prefixes of pool threads, which belong to an event loop or to pytest and end with it."""
 
 
 @contextmanager
 def private_scratch(directory: Path) -> Generator[None]:
-    """Give this process, and those it starts, a directory for temporary files that no other run shares.
+    """Give this process, and those it starts, their own directory for temporary files.
 
-    Two test sessions on one machine then never see each other's runs, and whatever is left is one's own.
+    Two test sessions on one machine then never see each other's runs, so every leftover belongs to the session itself.
     """
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = str(directory)
@@ -62,17 +62,17 @@ def private_scratch(directory: Path) -> Generator[None]:
 
 @contextmanager
 def leak_check(*, containers: bool = False, ignore: Collection[str] = ()) -> Generator[None]:
-    """Fail when something outlives the block that was not there before it.
+    """Fail if something that the block creates outlives it.
 
-    Looked at: child processes, threads, processes and run directories that carry a run's label below this process's
-    ``scratch_root``, reserved ports and, when asked for, labelled containers, networks and volumes of such runs.
+    Checked are child processes, threads, reserved ports, run directories in this process's ``scratch_root``, processes
+    labelled with a run there and, if ``containers`` is set, containers, networks and volumes labelled likewise.
 
     Args:
-        containers: Whether to ask the local Docker engine too.
+        containers: Whether to check the local Docker engine too.
         ignore: Names of child processes that may stay (a browser that several tests share).
 
     Raises:
-        AssertionError: Names everything that is left.
+        AssertionError: Something is left; the message lists it.
     """
     processes, before = _processes(), _present(containers).keys()
     yield
@@ -84,12 +84,12 @@ def leak_check(*, containers: bool = False, ignore: Collection[str] = ()) -> Gen
             return
         if time.monotonic() >= deadline:
             raise AssertionError("left behind: " + "; ".join(sorted(left.values())))
-        # around a test, where no loop runs; nobody tells that a process, a port or a container is gone
+        # no event loop runs around a test, and nothing reports that a process, port or container is gone
         time.sleep(0.01)
 
 
 def _present(containers: bool) -> dict[tuple[str, object], str]:
-    """What there is but for processes, by what it is known by, with what to call it."""
+    """Everything that exists now except processes: a description of each by its identity."""
     present: dict[tuple[str, object], str] = {}
     for thread in threading.enumerate():
         if not _pooled(thread):
@@ -110,14 +110,14 @@ def _pooled(thread: threading.Thread) -> bool:
 
 
 def _processes() -> frozenset[int]:
-    """All there are, by number alone: what each is costs more to find out, and is asked of new ones only."""
+    """The pids of all processes. Their details cost more, so they are read for new processes only."""
     import psutil
 
     return frozenset(psutil.pids())
 
 
 def _ours(processes: frozenset[int], ignore: Collection[str]) -> dict[tuple[str, object], str]:
-    """Those of the processes that are our descendants, or carry the label of a run of ours."""
+    """Describe those of the processes that are our descendants or carry the label of one of our runs."""
     import psutil
 
     root = str(scratch_root())

@@ -1,6 +1,6 @@
-"""A runner to be killed: runs one unit until it is ended, so that a test can see what a dead runner leaves.
+"""A runner for tests to kill: runs one unit for ever, so that a test can see what a dead runner leaves behind.
 
-Reads a pickled ``(backend, spec)`` from standard input, says ``up`` when the unit runs, and stays.
+Reads a pickled ``(backend, spec)`` from standard input, prints ``up`` once the unit runs, and waits.
 """
 
 from __future__ import annotations
@@ -40,4 +40,4 @@ def _placed(spec: UnitSpec, directory: Path) -> UnitSpec:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *pickle.load(sys.stdin.buffer))  # noqa: S301 - from the test that started us
+    anyio.run(main, *pickle.load(sys.stdin.buffer))  # noqa: S301 - sent by the test that started us

@@ -1,39 +1,39 @@
-"""A program for tests that does what its arguments say, one step after the other, on any backend.
+"""A test program that performs the steps given by its arguments, in order, on any backend.
 
-It needs nothing but Python 3.11, so the file can be mounted into any image. Each argument is one step,
-``verb`` or ``verb:argument:...``; an argument ``$NAME`` stands for that environment variable. It ends with status 0
-after the last step. From its environment it takes ``SUBJECT_DIR`` (its own directory), ``SUBJECT_HOST`` and
-``SUBJECT_PORT`` (where to listen).
+It needs only Python 3.11, so the file can be mounted into any image with it. Each argument is one step, ``verb`` or
+``verb:argument:...``; an argument ``$NAME`` stands for that environment variable. It exits with status 0 after the last
+step. The environment variables ``SUBJECT_DIR`` (its own directory), ``SUBJECT_HOST`` and ``SUBJECT_PORT`` (where to
+listen) configure it.
 
 ==========================  =================================================================================
-``print:TEXT``              a line to standard output (``error:TEXT``: to standard error)
-``bytes:HEX``               these bytes to standard output
-``flood:COUNT``             that many bytes of lines to standard output
-``exit:STATUS``             end with that status
-``die:SIGNAL``              end by that signal
-``hang``                    stay until it is ended from outside
-``wait:NAME``               stay until there is such a file in its directory
+``print:TEXT``              write a line to standard output (``error:TEXT``: to standard error)
+``bytes:HEX``               write these bytes to standard output
+``flood:COUNT``             write that many bytes of lines to standard output
+``exit:STATUS``             exit with that status
+``die:SIGNAL``              send itself that signal and end by it
+``hang``                    do nothing until it is ended from outside
+``wait:NAME``               wait until that file exists in its directory
 ``stubborn``                ignore TERM from now on
-``polite:STATUS``           on TERM, say goodbye and end with that status
-``linger:NAME``             on TERM, say goodbye and end with status 0 once there is such a file in its directory
-``write:NAME:TEXT``         write a file in its directory, at once
+``polite:STATUS``           on TERM, print ``goodbye`` and exit with that status
+``linger:NAME``             on TERM, print ``goodbye`` and exit with status 0 once that file exists
+``write:NAME:TEXT``         write a file in its directory, all at once
 ``rename:NAME:TEXT``        write it under another name, then rename it into place
-``slow:NAME:TEXT:GO``       write half of it, say so, write the rest once there is a file GO, say so
+``slow:NAME:TEXT:GO``       write half of it, then the rest once the file GO exists; report each step
 ``size:NAME:BYTES``         write a file of that many zeros
-``link:NAME:TARGET``        make a symbolic link (``pipe:NAME``: a named pipe)
-``lock:NAME``               hold a lock on that file in its directory for as long as it lives
-``child:NAME``              fork a child that holds such a lock, and hangs
-``daemon:NAME``             the same with a grandchild in a session of its own that ignores TERM and whose parent ended
+``link:NAME:TARGET``        create a symbolic link (``pipe:NAME``: a named pipe)
+``lock:NAME``               hold a lock on that file in its directory until it ends
+``child:NAME``              fork a child that holds such a lock and hangs
+``daemon:NAME``             the same with an orphaned grandchild in its own session that ignores TERM and HUP
 ``serve:STATUS``            answer HTTP with that status from now on
-``serve:STATUS:GO``         the same once there is a file GO; 503 until then
-``mute``                    take connections from now on and never answer
-``memory:BYTES``            use that much memory
-``processes:COUNT``         fork that many children that hang
-``env``                     its environment as a line of JSON (``arguments``: its own command line)
-``read:PATH``               say whether that file can be read, and what is in it
-``touch:NAME``              say whether a file can be written in its directory
-``connect:ADDRESS``         say whether ``host:port`` takes a connection
-``addresses``               its own network addresses but loopback, on a line
+``serve:STATUS:GO``         the same once the file GO exists; 503 until then
+``mute``                    accept connections from now on and never answer
+``memory:BYTES``            use that much memory and hang
+``processes:COUNT``         fork that many children that hang, and hang too
+``env``                     print its environment as a line of JSON (``arguments``: its own command line)
+``read:PATH``               print whether that file can be read, and the beginning of its content
+``touch:NAME``              print whether that file can be written in its directory
+``connect:ADDRESS``         print whether ``host:port`` accepts a connection
+``addresses``               print its own network addresses, except loopback, on a line
 ==========================  =================================================================================
 """
 
@@ -78,13 +78,13 @@ def _path(name: str) -> str:
 
 def _wait(name: str) -> None:
     while not os.path.exists(_path(name)):  # noqa: PTH110
-        # a program of its own, made to wait
+        # a separate program that has nothing else to do
         time.sleep(0.005)
 
 
 def _hang() -> None:
     while True:
-        # a program of its own, made to do nothing until it is stopped
+        # a separate program that does nothing until it is stopped
         time.sleep(3600)
 
 
@@ -339,11 +339,11 @@ _VERBS: dict[str, Callable[..., object]] = {
 
 
 def main(steps: list[str]) -> None:
-    """Take the steps one after the other."""
+    """Perform the steps in order, then exit with status 0."""
     for step in steps:
         verb, *arguments = step.split(":")
         _VERBS[verb](*(os.environ[item[1:]] if item.startswith("$") else item for item in arguments))
-    # not through the interpreter's own end, which would wait for nothing but takes its time
+    # skips the interpreter's shutdown, which takes time and has nothing to wait for
     os._exit(0)
 
 

@@ -32,7 +32,7 @@ def container_body(
         spec: The unit.
         image: Its image, as the engine describes it.
         environment: Its whole environment, secrets included.
-        labels: Labels of everything of this unit.
+        labels: The labels of everything that belongs to the unit.
         network: The first network; None: no network at all.
         ports: The port on loopback for each of the unit's ports, by name; 0 lets the engine choose.
     """
@@ -135,7 +135,7 @@ def exit_of(state: Mapping[str, Any], *, ours: ExitReason | None = None, detail:
     """How a container ended.
 
     Args:
-        state: What the engine says about it (``State``).
+        state: The engine's description of it (``State``).
         ours: Why the runner ended it, if it did.
         detail: Details for the reason.
     """

@@ -214,7 +214,7 @@ def _same_platform(wanted: str, actual: str) -> bool:
 
 
 def split_name(image: str) -> tuple[str, str]:
-    """Name and tag as the engine wants them; without a tag it would pull all tags."""
+    """Split a name into name and tag, as the engine expects them; without a tag it would pull all tags."""
     if "@" in image:
         name, _, digest = image.partition("@")
         return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name, digest

@@ -4,9 +4,9 @@ Three kinds:
 
 * **private** – one client and the unit it connects to. Internal, and the bridge on the host has no address,
   so neither the internet nor a service of the host can be reached from it.
-* **front** – one unit alone, for the port it publishes on loopback, which an internal network cannot do. Nothing is
-  translated on the way out, so there is no route to the internet; services of the host that listen on every address
-  can be reached.
+* **front** – one unit alone, for the port it publishes on loopback, which an internal network cannot do. Outgoing
+  addresses are not translated, so there is no route to the internet; services of the host that listen on every
+  address can be reached.
 * **open** – an ordinary network for all units of a run that asked for one.
 """
 
@@ -26,8 +26,8 @@ NetworkKind = Literal["private", "front", "open"]
 
 _POOL = 198 << 24 | 18 << 16
 _POOL_BITS = 17
-"""198.18.0.0/15, set aside for tests of network equipment (RFC 2544): nothing real lives there. The engine's own pools
-hold some thirty networks for everybody on the machine, ours thousands for us alone."""
+"""198.18.0.0/15, reserved for tests of network equipment (RFC 2544), so no real host uses it. The engine's own pools
+hold some thirty networks for all users of the machine; this one holds thousands for us alone."""
 _TRIES = 50
 _UNDO_SECONDS = 15.0
 _DROP_SECONDS = 10.0
@@ -58,7 +58,7 @@ async def make_network(engine: Engine, name: str, kind: NetworkKind, labels: Map
         "Labels": dict(labels),
     }
     if kind == "open":
-        # the engine knows the routes of this machine and keeps clear of them, as long as its pools last
+        # the engine avoids the routes of this machine, as long as its pools last
         try:
             await engine.call("POST", "/networks/create", body=body)
         except EngineRefused as error:
@@ -104,7 +104,7 @@ async def drop_network(engine: Engine, name: str) -> str:
                         raise
                     reason = error.words
                 await _cut_off(engine, path)
-                # a container that a caller, now gone, was attaching may count already but not be listed yet
+                # a container that an interrupted call was attaching may already count as a user but not be listed yet
                 await anyio.sleep(pause)
                 pause = _DROP_PAUSE
     except EngineRefused as error:

@@ -53,7 +53,7 @@ class UnitNetworks:
         self._shares_open = False
         self._releasing = anyio.Lock()
         self.private: dict[str, str] = {}
-        """The private networks shared with the units it connects to, by their names."""
+        """The private networks shared with the units it connects to, by the names of those units."""
         self.joined: list[str] = []
         """Private networks of its clients."""
 

@@ -77,7 +77,7 @@ class DockerUnit(EngineUnit):
         """Its name, known before it exists."""
         self._id = ""
         self._pid = 0
-        """Of its first process, where the engine runs; 0: of none."""
+        """The pid of its first process, on the engine's machine; 0: none."""
         self._networks = UnitNetworks(self._engine, spec, self._run.open)
         self._ports: dict[str, int] = {}
 
@@ -90,7 +90,7 @@ class DockerUnit(EngineUnit):
 
     @property
     def label(self) -> str:
-        """What it is called when it could not be removed."""
+        """Its name in the report of a failed removal."""
         return f"container {self._container}, with its networks"
 
     def endpoint(self, port: str = "http") -> Endpoint:
@@ -99,7 +99,7 @@ class DockerUnit(EngineUnit):
         return Endpoint(here=f"{LOCALHOST}:{self._ports.get(port, 0)}", there=f"{self.name}:{number}")
 
     def processes(self) -> Iterable[int]:
-        """Its processes, where the engine runs on this machine."""
+        """Its processes, if the engine runs on this machine; otherwise none."""
         if not self._pid or self.exit is not None:
             return ()
         try:
@@ -110,7 +110,7 @@ class DockerUnit(EngineUnit):
         return (self._pid, *descendants(self._pid)) if ours else ()
 
     def missed(self, port: str) -> str:
-        """Where its programs listen instead, where the engine runs on this machine."""
+        """Where its programs listen instead, if the engine runs on this machine."""
         number = {item.name: item.number for item in self.spec.ports}[port]
         return listens_elsewhere(number, f"/proc/{self._pid}/net") if self.processes() else ""
 
@@ -124,7 +124,7 @@ class DockerUnit(EngineUnit):
         """Create it with its networks; nothing runs yet.
 
         Raises:
-            StartError: It could not be created; ``remove`` takes away what came of it.
+            StartError: It could not be created; ``remove`` cleans up what was created.
         """
         try:
             peers = [self._peer(name) for name in (self.spec.connects_to, self.spec.proxy) if name is not None]
@@ -142,9 +142,9 @@ class DockerUnit(EngineUnit):
         peer = self._run.units.get(name)
         if peer is None:
             raise StartError(
-                f"{self.name} connects to {name!r}, which is no unit of its run here.",
+                f"{self.name} connects to {name!r}, which is not a unit of its run here.",
                 code="peer_unknown",
-                hint="Make the unit it connects to first, or in the same call.",
+                hint="Create the unit it connects to first, or in the same call.",
                 context={"unit": self.name},
             )
         return peer
@@ -201,7 +201,7 @@ class DockerUnit(EngineUnit):
     # --- started
 
     async def launch(self) -> None:
-        """Start it, under other ports when those that it was to have were lost.
+        """Start it; if a port was taken in the meantime, try again with others.
 
         Raises:
             StartError: It could not be started.
@@ -219,7 +219,7 @@ class DockerUnit(EngineUnit):
                 return
 
     async def _start(self) -> float:
-        """Try to start it; returns when that was."""
+        """Try to start it; returns the time of the start, on the event loop's clock."""
         attempt = _Attempt()
         self.follow(self.tasks, partial(self._supervise, attempt))
         try:
@@ -273,7 +273,7 @@ class DockerUnit(EngineUnit):
         await self._networks.release()
 
     async def _watch_disk(self) -> None:
-        """End it when it has written too much. The kernel keeps each single file from growing far beyond."""
+        """Kill it when it exceeds a disk limit. Each single file is also limited by the kernel."""
         looks = DiskLooks(self._engine, self._path, self.spec)
         await self.started.wait()
         while True:

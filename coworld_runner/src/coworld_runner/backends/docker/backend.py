@@ -8,8 +8,8 @@ other clients, the internet or the host's services, and cannot even look up outs
 and is not ``open`` has no route to the internet either, but it can reach services of the host that listen on every
 address, because publishing on loopback needs an address on the host.
 
-The kernel enforces process limits by refusing to create more. What a program does then is up to the program, and its
-end is reported like any other.
+The kernel enforces process limits by refusing to create more processes. What a program does then is up to the program,
+and its end is reported like any other.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class DockerBackend(BaseBackend):
 
     @classmethod
     def of(cls, options: BackendOptions) -> Self:
-        """The engine that the ``docker`` command would use: the factory that ``coworld.backends`` names."""
+        """Create the backend for the default engine; the entry point in ``coworld.backends``."""
         return cls()
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the engine enforces; before it has been asked, what an engine on Linux usually does."""
+        """What the engine enforces; until the backend is entered, what an engine on Linux usually enforces."""
         info: Mapping[str, Any] = self._engine.info if self._engine is not None else {}
         return Capabilities(
             images=True,
@@ -107,7 +107,7 @@ class DockerBackend(BaseBackend):
             engine = await stack.enter_async_context(self._connect())
             if (system := engine.info.get("OSType")) != "linux":
                 raise BackendUnavailable(
-                    f"The Docker engine runs {system} containers, and Coworlds are Linux ones.",
+                    f"The Docker engine runs {system} containers, but Coworlds need Linux containers.",
                     code="docker_wrong_system",
                     hint="Switch Docker Desktop to Linux containers.",
                 )
@@ -149,7 +149,7 @@ class DockerBackend(BaseBackend):
 
     @property
     def helper_image(self) -> str:
-        """What ``COWORLD_COLLECTOR_IMAGE`` names, else one from Docker Hub."""
+        """The image that ``COWORLD_COLLECTOR_IMAGE`` names, else one from Docker Hub."""
         return helper_image()
 
     async def has_image(self, image: str) -> bool:
@@ -175,9 +175,9 @@ class DockerBackend(BaseBackend):
         platform: str | None = None,
         publish: Publish | None = None,
     ) -> ImageInfo:
-        """Build an image, unless the engine has it."""
+        """Build an image, unless the engine has it already."""
         engine = self._entered()
-        # episodes that begin at the same time want the same image
+        # episodes that begin at the same time need the same image: build it once
         async with self._building:
             if not await self.has_image(image):
                 await self._make(engine, image, context, labels, platform, publish or _ignored)
@@ -219,7 +219,7 @@ class DockerBackend(BaseBackend):
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
     ) -> AsyncGenerator[Sequence[DockerUnit], None]:
-        """Containers, registered with their run while they exist."""
+        """Yield the containers of one call, registered with their run while they exist."""
         engine = self._entered()
         units = [
             DockerUnit(
@@ -281,7 +281,7 @@ async def _issues(engine: Engine) -> tuple[Issue, ...]:
         issues.append(
             Issue(
                 code="docker_wrong_system",
-                message=f"The engine runs {info.get('OSType')} containers, and Coworlds are Linux ones.",
+                message=f"The engine runs {info.get('OSType')} containers, but Coworlds need Linux containers.",
                 hint="Switch Docker Desktop to Linux containers.",
             )
         )
@@ -302,8 +302,8 @@ async def _issues(engine: Engine) -> tuple[Issue, ...]:
             Issue(
                 code="services_in_reach",
                 severity="warning",
-                message=f"What listens on all addresses of this machine can be reached by games (not by players), "
-                f"unless a firewall is in between: port {listed(map(str, ports), limit=20)}.",
+                message=f"Services that listen on all addresses of this machine can be reached by games (not by "
+                f"players), unless a firewall is in between: port {listed(map(str, ports), limit=20)}.",
                 hint="Have services listen on 127.0.0.1, or keep them from 198.18.0.0/15.",
             )
         )
@@ -315,7 +315,7 @@ async def _issues(engine: Engine) -> tuple[Issue, ...]:
                 severity="warning",
                 message=f"{free / 1024**2:.0f} MiB are left where Docker keeps images and containers "
                 f"({info.get('DockerRootDir')}).",
-                hint="docker system df shows what takes the room; docker image prune removes unused images.",
+                hint="docker system df shows what takes up the space; docker image prune removes unused images.",
             )
         )
     return tuple(issues)

@@ -81,7 +81,7 @@ class Cluster(ApiServer):
     # --- objects
 
     def path(self, kind: Kind, name: str = "", *more: str, namespace: str | None = None) -> str:
-        """The path of a kind of object in the namespace, or of one object, or of something below it."""
+        """The path of a kind of objects in the namespace, of one object, or of one of its subresources."""
         base = f"{_GROUPS.get(kind, '/api/v1')}/namespaces/{quote(namespace or self.namespace)}/{kind}"
         return "/".join((base, *(quote(part) for part in (name, *more) if part)))
 
@@ -213,13 +213,13 @@ def _unusable(cluster: Cluster, error: ClusterRefused) -> BackendUnavailable:
     """The error for a cluster that answers but cannot be used."""
     if error.status == 401:
         return BackendUnavailable(
-            f"The cluster {cluster.server} does not know who we are: {error.words}.",
+            f"The cluster {cluster.server} does not accept the credentials: {error.words}.",
             code="cluster_unauthorised",
             hint="The credentials have expired or are wrong; sign in again.",
         )
     if error.status == 403:
         return BackendUnavailable(
-            f"The cluster {cluster.server} does not permit it: {error.words}.",
+            f"The cluster {cluster.server} denies access: {error.words}.",
             code="cluster_forbidden",
             hint=f"Ask for the rights that docs/kubernetes.md lists, in the namespace {cluster.namespace!r}.",
         )

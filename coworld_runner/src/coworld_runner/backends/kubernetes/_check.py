@@ -43,7 +43,7 @@ _AGENTS = ("calico-node", "canal", "cilium", "antrea-agent", "weave-net", "kube-
 
 
 async def enforces_policies(cluster: Cluster) -> str:
-    """The network plugin that is known to enforce network policies there; empty when none is seen."""
+    """Find an installed network plugin that is known to enforce network policies; empty if none is found."""
     try:
         groups = await cluster.call("GET", "/apis", patience=10)
     except BackendError:
@@ -102,15 +102,15 @@ async def _permissions(cluster: Cluster) -> list[Issue]:
             Issue(
                 code="permissions",
                 severity="info",
-                message="Everything that is needed is permitted.",
-                hint="kubectl auth can-i --list says what else is.",
+                message="All needed permissions are granted.",
+                hint="kubectl auth can-i --list shows all permissions.",
             )
         ]
     return [
         Issue(
             code="cluster_forbidden",
             message=f"Not permitted in namespace {cluster.namespace}: {', '.join(sorted(denied))}.",
-            hint="Have the Role of docs/kubernetes.md bound to you in this namespace.",
+            hint="Ask for the Role in docs/kubernetes.md to be bound to you in this namespace.",
         )
     ]
 
@@ -127,8 +127,8 @@ async def _name_service(cluster: Cluster) -> list[Issue]:
             Issue(
                 code="dns_missing",
                 severity="warning",
-                message="There is no service kube-dns in kube-system: names are not looked up in this cluster.",
-                hint="Episodes work without; a game that looks up names does not. Install CoreDNS.",
+                message="There is no service kube-dns in kube-system: the cluster may have no DNS.",
+                hint="Episodes work without it; a game that looks up names does not. Install CoreDNS.",
             )
         ]
     ready = any(subset.get("addresses") for subset in ends.get("subsets") or ())
@@ -138,7 +138,7 @@ async def _name_service(cluster: Cluster) -> list[Issue]:
             Issue(
                 code="dns",
                 severity="info",
-                message=f"Names are looked up at {address}.",
+                message=f"The cluster's DNS is at {address}.",
                 hint="kubectl get service -n kube-system kube-dns",
             )
         ]
@@ -146,7 +146,7 @@ async def _name_service(cluster: Cluster) -> list[Issue]:
         Issue(
             code="dns_down",
             severity="warning",
-            message="The cluster's name service kube-dns has nobody behind it.",
+            message="The cluster's DNS service kube-dns has no pod that answers.",
             hint="See its pods: kubectl get pods -n kube-system -l k8s-app=kube-dns",
         )
     ]
@@ -211,16 +211,16 @@ async def _policies(cluster: Cluster, told: bool | None) -> list[Issue]:
             Issue(
                 code="network_policy",
                 severity="info",
-                message=f"Network policies are enforced ({plugin}): players reach their game alone.",
-                hint="--player-network open lifts that.",
+                message=f"Network policies are enforced ({plugin}): players can reach only their game.",
+                hint="--player-network open lifts this restriction.",
             )
         ]
     return [
         Issue(
             code="network_policy_unenforced",
             severity="warning",
-            message="No network plugin is seen that enforces network policies: players can reach each other, "
-            "and whatever the cluster's pods reach.",
+            message="No network plugin that enforces network policies was found: players can reach each other, "
+            "and everything that the cluster's pods can reach.",
             hint="Install Calico or Cilium; if yours does enforce them, say so with --network-policy.",
         )
     ]
@@ -247,14 +247,14 @@ async def _finished_jobs(cluster: Cluster) -> list[Issue]:
         Issue(
             code="finished_jobs_stay",
             severity="warning",
-            message="This cluster does not remove finished Jobs: what a killed run leaves stays until it is cleaned.",
-            hint="`coworld clean --backend kubernetes --yes` removes it; newer clusters do it by themselves.",
+            message="This cluster does not remove finished Jobs: leftovers of a killed run stay until removed.",
+            hint="`coworld clean --backend kubernetes --yes` removes them; newer clusters do so by themselves.",
         )
     ]
 
 
 async def _collector_image(cluster: Cluster, options: PodOptions) -> list[Issue]:
-    """Check whether a node has the helper's image; whether it can be pulled shows only when it is."""
+    """Check whether a node has the helper's image; whether others can pull it is not checked."""
     image = options.collector_image
     if await Images(cluster, options).has(image):
         return [
@@ -269,7 +269,7 @@ async def _collector_image(cluster: Cluster, options: PodOptions) -> list[Issue]
         Issue(
             code="collector_image_absent",
             severity="warning",
-            message=f"No node is seen to have the image {image} for the helper in each pod yet.",
+            message=f"No node is known to have the image {image} for the helper in each pod yet.",
             hint="It is pulled with the first episode; where that is not possible, name another image with Python "
             "with --collector-image.",
         )

@@ -1,4 +1,4 @@
-"""Talking to the collector in a pod: what it reports, and the files it serves."""
+"""Talks to the collector in a pod: follows its reports, and copies files to and from it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Collector:
     """The collector of one pod.
 
     Args:
-        cluster: Where the pod is.
+        cluster: The pod's cluster.
         pod: The pod's name.
         port: The collector's port.
         token: The token that it requires.
@@ -170,7 +170,7 @@ class Collector:
                             since = line["number"]
                             note(line["name"])
                 raise CollectorGone(
-                    f"The collector of pod {self._pod} stopped telling what is written.", context={"pod": self._pod}
+                    f"The collector of pod {self._pod} stopped reporting files.", context={"pod": self._pod}
                 )
             except CollectorGone:
                 pause = tries.again()
@@ -249,7 +249,7 @@ class Collector:
                     if said.get("sha256") == digest.hexdigest():
                         return
                 # the digest of what arrived differs
-                raise CollectorGone(f"{name} could not be brought to pod {self._pod}.", context={"pod": self._pod})
+                raise CollectorGone(f"{name} could not be uploaded to pod {self._pod}.", context={"pod": self._pod})
             except (CollectorGone, ValueError):
                 pause = tries.again()
                 if pause is None:
@@ -286,7 +286,7 @@ class Collector:
                 part.unlink()
 
     async def _fetch_once(self, name: str, part: Path, limit: int | None, context: Mapping[str, object]) -> int | None:
-        """Copy it, resuming broken connections; None if it has changed meanwhile."""
+        """Copy a file, resuming broken connections; returns its size, or None if it has changed meanwhile."""
         digest = hashlib.sha256()
         copied = 0
         state: str | None = None

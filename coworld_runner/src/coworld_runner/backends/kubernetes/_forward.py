@@ -1,4 +1,4 @@
-"""A connection to a port of a pod, carried by a websocket of the API server."""
+"""A connection to a port of a pod, over a websocket to the API server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DATA, _ERROR = 0, 1
 _PIECE = 64 * 1024
 _CLOSE_SECONDS = 1.0
 _LINGER = 2.0
-"""How long a connection lives on when the near side has said its last: the far side cannot be told."""
+"""How long a connection stays open after the near side has sent everything: the protocol cannot tell the far side."""
 _BROKEN = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
@@ -39,11 +39,11 @@ class ForwardedStream(ByteStream):
         self._over = False
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
-        """The next bytes.
+        """Receive the next bytes.
 
         Raises:
             anyio.EndOfStream: The other side closed the connection.
-            anyio.BrokenResourceError: Nobody listens on the port, or the connection broke; the message says which.
+            anyio.BrokenResourceError: Nothing listens on the port, or the connection broke; the message says which.
         """
         import aiohttp
 
@@ -97,10 +97,10 @@ class ForwardedStream(ByteStream):
                 raise anyio.BrokenResourceError(str(error)) from error
 
     async def send_eof(self) -> None:
-        """Nothing: the protocol cannot say it."""
+        """Do nothing: the protocol has no message for it."""
 
     async def aclose(self) -> None:
-        """Close the connection; the other side's farewell is not waited for, nor that of TLS."""
+        """Close the connection, waiting at most a second for the other side, and not for the end of TLS."""
         import aiohttp
 
         with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
@@ -114,7 +114,7 @@ class ForwardedStream(ByteStream):
 
 
 async def carry(near: ByteStream, far: ForwardedStream) -> None:
-    """Carry bytes both ways until one side is done."""
+    """Copy bytes in both directions until one side is done."""
 
     async def onwards(scope: anyio.CancelScope) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Signing in to a cluster the way ``kubectl`` does; ``kubernetes_asyncio`` knows how, and is imported only then."""
+"""Signs in to a cluster as ``kubectl`` does, with ``kubernetes_asyncio``, which is imported only then."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
 
 @dataclass(frozen=True, kw_only=True)
 class Login:
-    """A cluster, and how we are known there."""
+    """A cluster, and a client with credentials for it."""
 
     server: str
     context: str
     namespace: str
     client: Any
-    """``kubernetes_asyncio``'s ``ApiClient``, which renews tokens; to be closed."""
+    """``kubernetes_asyncio``'s ``ApiClient``, which renews tokens; the caller closes it."""
 
 
 async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path | None) -> Login:
-    """Find the cluster and the credentials for it; nothing is asked of it yet.
+    """Find the cluster and the credentials for it, without contacting its API server.
 
     Raises:
         BackendUnavailable: The package is not installed, or there is no kubeconfig, context or credential to use.
     """
-    # before the imports: where there is no cluster to sign in to, nobody waits for them
+    # before the slow import, so that a missing kubeconfig is reported at once
     paths = await anyio.to_thread.run_sync(_kubeconfigs, kubeconfig)
     await anyio.to_thread.run_sync(import_library)
     import aiohttp
@@ -47,9 +47,9 @@ async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path |
     else:
         _load_in_cluster(configuration)
         name, own = "in-cluster", await anyio.to_thread.run_sync(_read_namespace)
-    # followed logs and watches each hold a connection, so their number must not be what is scarce
+    # no limit: each followed log and each watch holds a connection
     configuration.connection_pool_maxsize = 0
-    # clusters' own authorities are often not as strict as Python 3.13 wants them
+    # certificates of clusters' own authorities often fail the strict checks of Python 3.13
     configuration.disable_strict_ssl_verification = True
     try:
         client: Any = ApiClient(configuration)
@@ -60,7 +60,7 @@ async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path |
             hint="See whether kubectl can: kubectl version.",
         ) from error
     client.user_agent = "coworld"
-    # one of our own instead of the library's, which looks for passwords in ~/.netrc at each request, and sends them
+    # replaces the library's session, which reads passwords from ~/.netrc at each request and sends them
     theirs = client.rest_client.pool_manager
     client.rest_client.pool_manager = aiohttp.ClientSession(connector=theirs.connector, read_bufsize=1 << 21)
     theirs.detach()
@@ -68,7 +68,7 @@ async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path |
 
 
 def import_library() -> None:
-    """Import what signs in, which takes a second or two.
+    """Import ``kubernetes_asyncio``, which takes a second or two.
 
     Raises:
         BackendUnavailable: It is not installed.
@@ -84,7 +84,7 @@ def import_library() -> None:
 
 
 def _kubeconfigs(given: Path | None) -> str:
-    """The kubeconfigs to read, as one path or a list of them; empty inside a cluster that has none."""
+    """The paths of the kubeconfigs to read, joined as in ``KUBECONFIG``; empty inside a cluster without one."""
     if given is not None:
         if not given.is_file():
             raise BackendUnavailable(
@@ -143,9 +143,9 @@ async def _load(configuration: Any, paths: str, context: str | None) -> tuple[st
             hint="See whether kubectl can: kubectl config view.",
         ) from error
     except Exception as error:
-        # a YAML error, or what a sign-in program said
+        # a YAML error, or an error from a sign-in program
         raise BackendUnavailable(
-            f"Signing in as {paths} says did not work: {error}.",
+            f"Signing in with the kubeconfig {paths} failed: {error}.",
             code="kubeconfig_invalid",
             hint="See whether kubectl can: kubectl version.",
         ) from error

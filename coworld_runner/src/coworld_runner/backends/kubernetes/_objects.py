@@ -1,4 +1,4 @@
-"""Objects of a cluster as plain values: what holds for every pod, container and Secret that we have it make."""
+"""Builds Kubernetes objects as plain values, with the settings common to all our pods, containers and Secrets."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ __all__ = [
 ]
 
 UNDISTURBED = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-"""Annotations: evicted or moved, an episode is lost."""
+"""Annotations that keep autoscalers from evicting or moving a pod, which would lose its episode."""
 
 _GROUPS = {"Job": "batch/v1", "NetworkPolicy": "networking.k8s.io/v1"}
 
 
 def literal(text: str) -> str:
-    """A text in a place where the cluster would replace ``$(NAME)``, and ``$$`` by ``$``."""
+    """Escape a text for a field in which the cluster replaces ``$(NAME)`` by a variable, and ``$$`` by ``$``."""
     return text.replace("$", "$$")
 
 
 def _said(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not said: None, and what has nothing in it."""
+    """Drop fields that are None or empty; 0 and False are kept."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
 
 
 def thing(kind: str, metadata: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
-    """An object of a kind."""
+    """Build an object of a kind."""
     return {"apiVersion": _GROUPS.get(kind, "v1"), "kind": kind, "metadata": dict(metadata), **fields}
 
 
 def secret(metadata: Mapping[str, Any], data: Mapping[str, bytes]) -> dict[str, Any]:
-    """A Secret with these contents by key."""
+    """Build a Secret from its contents by key."""
     encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
     return thing("Secret", metadata, type="Opaque", data=encoded)
 
 
 def concealing(values: Iterable[str]) -> dict[str, bytes]:
-    """Values of variables as contents of a Secret, in the order in which ``container`` is given their names."""
+    """Build a Secret's contents from values of variables, in the order in which ``container`` gets their names."""
     return {f"env.{index}": value.encode() for index, value in enumerate(values)}
 
 
@@ -65,22 +65,22 @@ def container(
     security: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """A container that gets no new privileges, and no capabilities but those that are named.
+    """Build a container with no new privileges, and only the capabilities that are named.
 
     Args:
         name: Its name.
-        image: What it runs.
-        argv: Program and arguments, which reach it as they are; empty: the image's own.
-        plain: Variables that anybody may see.
-        concealed: Names of variables whose values are in a Secret, as ``concealing`` puts them there.
-        secret: The Secret's name.
-        env: Further variables, as the cluster takes them.
-        requests: What the scheduler keeps free for it.
-        limits: What it may not exceed.
-        capabilities: What it may do beyond what everybody may.
-        user: The id of the user that it runs as; None: its image's, or its pod's.
-        security: Further parts of its security context.
-        more: Further fields, as the cluster takes them.
+        image: The image that it runs.
+        argv: Program and arguments, passed literally; empty: the image's own.
+        plain: Variables whose values appear in the pod's spec.
+        concealed: Names of variables whose values are in a Secret, in the order given to ``concealing``.
+        secret: The name of that Secret.
+        env: Further variables, in the cluster's format.
+        requests: Resources that the scheduler reserves for it.
+        limits: Resources that it may not exceed.
+        capabilities: Linux capabilities to add.
+        user: The user id that it runs under; None: its pod's, else its image's.
+        security: Further fields of its security context.
+        more: Further fields of the container, in the cluster's format.
     """
     words = [literal(word) for word in argv]
     variables: list[Mapping[str, Any]] = [
@@ -118,14 +118,14 @@ def pod_spec(
     security: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """A pod that runs once, under the runtime's seccomp profile, with no service account's token.
+    """Build the spec of a pod that runs once, under the runtime's seccomp profile and without a service account token.
 
     Args:
-        containers: What runs in it.
-        seconds: After which the cluster ends it by itself; None: never.
+        containers: Its containers.
+        seconds: Seconds after which the cluster ends it, at least 1; None: never.
         grace: Seconds between TERM and KILL when the cluster ends it.
-        security: Further parts of its security context.
-        more: Further fields, as the cluster takes them.
+        security: Further fields of its security context.
+        more: Further fields of the spec, in the cluster's format.
     """
     fields = {
         "restartPolicy": "Never",
@@ -141,7 +141,7 @@ def pod_spec(
 
 
 def nodes_for(workload: str | None, capacity: str | None = None) -> dict[str, Any]:
-    """Which nodes a pod goes to, as part of its spec; a capacity type counts beside a workload's type only."""
+    """The fields of a pod's spec that select nodes by workload type, and by capacity type; empty without a workload."""
     if not workload:
         return {}
     selector = {"workload-type": workload, "karpenter.sh/capacity-type": capacity}

@@ -72,7 +72,7 @@ PULL_SECONDS = 900
 """Seconds that pulling an image may take before the cluster ends the attempt."""
 
 _NOBODY = 65534
-"""The user id of programs that belong to no one."""
+"""The id of the user ``nobody``."""
 NO_SCHEDULER = "coworld-nobody"
 """A scheduler that does not exist: a pod that names it waits forever, on no node."""
 

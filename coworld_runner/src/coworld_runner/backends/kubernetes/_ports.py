@@ -1,4 +1,4 @@
-"""Ports of a pod that are open on this machine: on loopback, each connection carried there by the API server."""
+"""Opens ports of a pod on this machine's loopback interface; the API server forwards each connection."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class LocalPorts:
     """The ports of one pod, which need not exist yet.
 
     Args:
-        cluster: Where the pod is, or will be.
-        pod: Its name.
+        cluster: The pod's cluster.
+        pod: The pod's name.
     """
 
     def __init__(self, cluster: Cluster, pod: str) -> None:
@@ -28,15 +28,15 @@ class LocalPorts:
         self._listeners: dict[str, SocketListener] = {}
 
     def number(self, port: str) -> int:
-        """The port here that stands for one of the pod's; 0 while there is none."""
+        """The local port that leads to one of the pod's ports; 0 while there is none."""
         listener = self._listeners.get(port)
         return int(listener.extra(SocketAttribute.local_port)) if listener is not None else 0  # noqa: S610
 
     async def open(self, spec: UnitSpec, tasks: TaskGroup) -> None:
-        """Listen for every port of a unit, as long as these tasks live.
+        """Listen for every port of a unit until the task group is cancelled.
 
         Raises:
-            StartError: A port that is to be the same here is in use.
+            StartError: A local port that the spec asks for is in use.
         """
         for port in spec.ports:
             listener = await self._listen(spec.name, port)

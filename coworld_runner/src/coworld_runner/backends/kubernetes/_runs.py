@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 _AFTER_UNITS = 60
-"""Seconds by which a run outlives its units: a pod that is deleted just as its own deadline ends it may never go
-(seen with the kubelet of 1.20)."""
+"""Seconds by which a run outlives its units: a pod that is deleted just as its own deadline ends it may never
+disappear (seen with the kubelet of 1.20)."""
 
 
 class Run:
@@ -64,8 +64,8 @@ class Run:
                     publish(
                         Notice(
                             level="warning",
-                            message="This cluster does not remove finished Jobs by itself: what a killed run leaves "
-                            "stays, stopped, until `coworld clean --backend kubernetes --yes`.",
+                            message="This cluster does not remove finished Jobs by itself: leftovers of a killed run "
+                            "stay, stopped, until `coworld clean --backend kubernetes --yes`.",
                         )
                     )
         return self._owner
@@ -86,7 +86,7 @@ class Run:
                     patience=self._lease / 2,
                 )
             except (ClusterRefused, ClusterGone):
-                # if the run is removed, its units are seen to vanish
+                # if the Job has been removed, the watch reports its units as gone
                 continue
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One API server: signing in, calls, streams, and whether it answers."""
+"""A connection to an API server: signs in, makes calls, streams answers, and records whether the server answers."""
 
 from __future__ import annotations
 

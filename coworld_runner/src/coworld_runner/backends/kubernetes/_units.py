@@ -133,7 +133,7 @@ class KubernetesUnit(WatchedUnit):
                 spec, call, owner, options=self._place.options, environment=self._environment, given=self._given
             )
         except (ClusterRefused, ClusterGone) as error:
-            raise self._refused("surroundings", error) from error
+            raise self._refused("objects", error) from error
 
     async def _make(self, kind: Any, body: Mapping[str, Any]) -> None:
         await self._uncancelled(lambda: self._cluster.create(kind, body))
@@ -211,7 +211,7 @@ class KubernetesUnit(WatchedUnit):
                 self._note_waiting(words)
         left = self._waiting_since + self._place.room.patience - anyio.current_time()
         if not state.lacks_room(words) or left <= 0:
-            raise self._trouble("unschedulable", words, "Ask for less, or for a node that takes it.")
+            raise self._trouble("unschedulable", words, "Lower its resource requests, or add a node that fits it.")
         return left
 
     def explain(self, trouble: state.Trouble) -> tuple[str, str]:
@@ -303,7 +303,7 @@ class KubernetesUnit(WatchedUnit):
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
         """Copy a file out of the unit's directory and check it against the collector's digest."""
         if self.spec.directory is None or not self.started.is_set():
-            raise FileNotFoundError(f"{self.name} has no directory that could be looked into.")
+            raise FileNotFoundError(f"{self.name} has no directory to read from.")
         if not self._in_reach:
             raise FileNotFoundError(f"The pod {self.id} is gone, and its directory with it.")
         try:
@@ -312,7 +312,7 @@ class KubernetesUnit(WatchedUnit):
             raise TransferError(error.message, code="transfer_lost", hint=error.hint, context=error.context) from error
 
     async def size(self, name: str) -> int | None:
-        """Bytes of a file in its directory so far; None when there is none, or it cannot be seen."""
+        """Bytes of a file in its directory so far; None if there is no such file, or it cannot be read."""
         return (
             await self._collector.size(name) if self.started.is_set() and self.presence is not Presence.GONE else None
         )

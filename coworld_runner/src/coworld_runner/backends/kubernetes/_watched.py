@@ -1,4 +1,4 @@
-"""A container of a pod as a unit, watched from its start to its end."""
+"""Base class for a unit that is a container of a pod, watched from its start to its end."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class WatchedUnit(EngineUnit):
     # --- start
 
     async def launch(self) -> None:
-        """Create its pod, and wait until that runs.
+        """Create its pod, and wait until its container runs.
 
         Raises:
             StartError: It could not be started.
@@ -167,7 +167,7 @@ class WatchedUnit(EngineUnit):
         """Wait until the pod has reached a state.
 
         Raises:
-            StartError: It never will; the message has the cluster's own words.
+            StartError: It never will; the message quotes the cluster.
         """
         while not reached():
             changed = self.changed
@@ -179,7 +179,7 @@ class WatchedUnit(EngineUnit):
         if self.presence is Presence.LOST:
             raise self._trouble("cluster_lost", self._lost_why, "See whether the API server can be reached.")
         if self.presence is Presence.GONE:
-            raise self._trouble("pod_deleted", "the pod was deleted by somebody else", "Let nobody else delete it.")
+            raise self._trouble("pod_deleted", "the pod was deleted by somebody else", "See who deletes pods there.")
         found = state.start_trouble(self._state, self._container)
         if found is not None:
             code, hint = self.explain(found)
@@ -334,7 +334,7 @@ async def watch_until_lost(
         refused_since = None
 
     def refused(error: ClusterRefused) -> None:
-        # a server that has just started refuses what it will permit a moment later
+        # a server that has just started refuses requests that it permits a moment later
         nonlocal refused_since
         refused_since = refused_since or anyio.current_time()
         if anyio.current_time() - refused_since > _REFUSED_SECONDS:
@@ -345,7 +345,7 @@ async def watch_until_lost(
         return outage if since is None else since + outage - anyio.current_time()
 
     async def watch_outage() -> None:
-        while (seconds := left()) > 0:  # noqa: ASYNC110 - a server tells nobody that it is silent
+        while (seconds := left()) > 0:  # noqa: ASYNC110 - nothing reports a server's silence
             await anyio.sleep(min(1.0, outage / 4, seconds))
         give_up(trouble())
 

@@ -1,4 +1,4 @@
-"""Tells which files of a unit are complete, as its collector reports them."""
+"""Streams the names of a unit's complete files, as its collector reports them."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class KubernetesBackend(BaseBackend):
         network_policy: Whether the cluster enforces network policies; None: detected from what is installed there.
         lease: Seconds after which the cluster removes the leftovers of a killed runner (from Kubernetes 1.23 on;
             before, a minute after the lifetime of the run's units).
-        outage: Seconds without an answer of the API server after which units count as lost.
+        outage: Seconds without an answer from the API server after which units count as lost.
         pending: Seconds that a pod may wait for room on the cluster.
     """
 
@@ -111,7 +111,7 @@ class KubernetesBackend(BaseBackend):
 
     @classmethod
     def of(cls, options: BackendOptions) -> Self:
-        """The named cluster, or the current one: the factory that ``coworld.backends`` names."""
+        """Create the backend for the named cluster, or the current one; the entry point in ``coworld.backends``."""
         cluster = options.cluster
         return cls(
             context=cluster.context,
@@ -124,7 +124,7 @@ class KubernetesBackend(BaseBackend):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the cluster enforces; whether it isolates pods is known only once it has been asked."""
+        """What the cluster enforces; network isolation may be known only once the backend is entered."""
         return Capabilities(
             images=True,
             network_isolation=self._enforced,
@@ -173,7 +173,7 @@ class KubernetesBackend(BaseBackend):
         return f"Kubernetes {self._cluster.version} ({self._cluster.context}, namespace {self._cluster.namespace})"
 
     def trouble(self) -> str:
-        """Since when the API server has not answered, or which node stopped reporting; empty when all is well."""
+        """How long the API server has not answered, or which node stopped reporting; empty when all is well."""
         cluster = self._cluster
         if cluster is None:
             return ""
@@ -209,7 +209,7 @@ class KubernetesBackend(BaseBackend):
         return self._pods.collector_image
 
     async def has_image(self, image: str) -> bool:
-        """Whether a node has the image; no registry is asked."""
+        """Whether a node lists the image; nothing is pulled."""
         self._entered()
         assert self._images is not None
         return await self._images.has(image)
@@ -228,7 +228,7 @@ class KubernetesBackend(BaseBackend):
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
     ) -> AsyncGenerator[Sequence[KubernetesUnit], None]:
-        """Watched pods, admitted when there is room, in runs whose leases are renewed."""
+        """Yield the pods of one call once there is room for them; watch them, and renew the leases of their runs."""
         cluster = self._entered()
         assert self._room is not None
         room = self._room
@@ -353,7 +353,7 @@ def _refuse_old(cluster: Cluster) -> None:
     if not cluster.is_at_least(*_OLDEST):
         raise BackendUnavailable(
             f"The cluster {cluster.server} runs Kubernetes {cluster.version}, which is older than "
-            f"{_OLDEST[0]}.{_OLDEST[1]} and drops security settings without a word.",
+            f"{_OLDEST[0]}.{_OLDEST[1]} and silently drops security settings.",
             code="cluster_too_old",
             hint="Use a newer cluster.",
         )

@@ -63,7 +63,7 @@ def find_processes(run_id: str | None = None) -> list[Found]:
                 run, unit = environment.get(_RUN, ""), environment.get(_UNIT, "")
                 if not run:
                     run, unit = group_of(str(process.pid))
-                # what is dear to know is asked only of the few that have a run
+                # the slower checks come last, for the few processes that belong to a run
                 if not run or process.uids().real != mine or process.status() == psutil.STATUS_ZOMBIE:
                     continue  # its parent reaps a zombie
                 if place := environment.get(_SCRATCH):
@@ -137,7 +137,7 @@ async def reap_processes(found: Sequence[Found], *, force: bool) -> list[Reaped]
     """Kill processes that ``find_processes`` found, but never this process or its ancestors."""
     refused = {item.id: "its runner is still running" for item in found if item.alive and not force}
     own = {str(pid) for pid in _our_own()} if found else set[str]()
-    refused |= {item.id: "it is this very process, or one it runs in" for item in found if item.id in own}
+    refused |= {item.id: "it is this process or one of its ancestors" for item in found if item.id in own}
     doomed = [item for item in found if item.id not in refused]
     left = {item.id: item for item in doomed}
     with anyio.move_on_after(KILL_SECONDS):

@@ -83,7 +83,7 @@ class Layout:
         return Laid(root, laid.workdir, env)
 
     def unmade(self, argv: Sequence[str]) -> tuple[str, Path] | None:
-        """The first word of a command that names a file which only a build step makes; and where it would be made."""
+        """The first word of a command that names a file copied from a missing source, and the file's path there."""
         for word in argv:
             if not (posixpath.isabs(word) or "/" in word or posixpath.splitext(word)[1]) or Path(word).exists():
                 continue
@@ -132,7 +132,7 @@ def layout_of(build: Build) -> tuple[Layout | None, str]:
     """Read the layout that the Dockerfile of a build describes.
 
     Returns:
-        The layout, or None without a Dockerfile that can be understood; and what is wrong with it, with its line.
+        The layout, or None if there is no Dockerfile that can be read; and the error with its line, or an empty string.
     """
     path = build.context / (build.dockerfile or "Dockerfile")
     text = build.dockerfile_inline

@@ -64,7 +64,7 @@ _GUARD_TICK = 1.0
 
 
 def descendants(root: int, most: int = 0) -> dict[int, int]:
-    """Every descendant of a process, with its number of threads; empty if the platform does not tell.
+    """Every descendant of a process, with its number of threads; empty if the platform does not list them.
 
     Args:
         root: The process.
@@ -146,7 +146,7 @@ class _Tree:
                     if os.getppid() != me:
                         os._exit(1)
                 os.setsid()
-                # the shim's own, Python's, and those that a shell lets its background jobs ignore
+                # signals that the shim handles, that Python ignores, or that a shell makes background jobs ignore
                 for number in (*_TAKEN, signal.SIGQUIT, signal.SIGPIPE):
                     signal.signal(number, signal.SIG_DFL)
                 if hasattr(signal, "SIGXFSZ"):
@@ -322,7 +322,11 @@ def _prctl():
 
 
 def _guarded(tree: _Tree) -> bool:
-    """Continue in a child and guard it. Returns False in the parent once nothing of the child's tree is left."""
+    """On Linux, fork and guard the child.
+
+    Returns:
+        True in the process that goes on as the shim; False in its guard, once the whole tree is gone.
+    """
     prctl = tree.prctl
     if prctl is None:
         return True

@@ -49,13 +49,13 @@ def _not_made(spec: UnitSpec, word: str, place: Path) -> StartError:
     return StartError(
         f"{spec.name} cannot be started: its Dockerfile copies {word} from {place}, which is not there.",
         code="program_missing",
-        hint="If a build step makes it, build it there, or use the docker backend, which takes all build steps.",
+        hint="If a build step makes it, build it there, or use the docker backend, which runs all build steps.",
         context={"unit": spec.name, "program": word, "path": str(place)},
     )
 
 
 class ProcessBackend(BaseBackend):
-    """Runs units as local processes. For code you trust: only the caller's environment is hidden from them.
+    """Runs units as local processes, for code you trust: only the caller's environment is hidden from them.
 
     Limits are watched rather than enforced by the kernel: a few times a second the backend sums up the memory of a
     unit's whole tree (shared memory counts once), its processes and threads, and the bytes in its own directory, its
@@ -69,7 +69,7 @@ class ProcessBackend(BaseBackend):
     name = "process"
 
     def __init__(self, *, contexts: Mapping[str, Path] | None = None, default_context: Path | None = None) -> None:
-        # not copied: a mapping may know an image under another tag than it lists
+        # not copied: the mapping may resolve tags that it does not list
         self._contexts: Mapping[str, Path] = contexts or {}
         self._default_context = default_context
 
@@ -80,7 +80,7 @@ class ProcessBackend(BaseBackend):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Memory and processes are watched where the platform lists them, disk everywhere; nothing is isolated."""
+        """Memory and process limits are watched on Linux, disk limits everywhere; nothing is isolated."""
         listed = sys.platform == "linux"
         return Capabilities(
             images=False,
@@ -114,7 +114,7 @@ class ProcessBackend(BaseBackend):
                 code="trusted_code_only",
                 severity="info",
                 message="Local processes can read and change whatever you can: run only packages you trust.",
-                hint="Use the docker backend for anybody else's.",
+                hint="Use the docker backend for all others.",
             )
         ]
         if os.name != "posix":
