@@ -262,4 +262,4 @@ def _opened(reply: Reply) -> tuple[list[Any], str | None, int | None, Mapping[st
             counted = isinstance(total, int) and not isinstance(total, bool) and total >= 0
             return cast("list[Any]", entries), cursor, total if counted else None, rest
         case _:
-            raise ApiShapeError(f"The answer to {reply.what} is no list.", code="not_a_list")
+            raise ApiShapeError(f"The answer to {reply.what} is not a list.", code="not_a_list")

@@ -427,7 +427,7 @@ class Engine:
         try:
             return json.loads(content) if content.strip() else None
         except ValueError as error:
-            raise EngineGone(f"{method} {path}", "an answer that is no JSON") from error
+            raise EngineGone(f"{method} {path}", "an answer that is not JSON") from error
 
     @asynccontextmanager
     async def stream(

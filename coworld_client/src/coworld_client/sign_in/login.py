@@ -177,7 +177,7 @@ def _exchange_refused(host: str, status: int, text: str) -> ApiStatusError:
     elif status == 410:
         said, hint = f"{host} says that this code has been used or has expired.", "Get a new one and sign in with it."
     elif status == 400:
-        said, hint = f"{host} says that this is no sign-in code.", "Copy the whole code, and nothing else."
+        said, hint = f"{host} says that this is not a sign-in code.", "Copy the whole code, and nothing else."
     else:
         words = f": {detail}" if isinstance(detail, str) else ""
         said, hint = f"{host} answered {status} to the sign-in code{words[:300]}.", None

@@ -115,7 +115,7 @@ def _zip(path: Path) -> Generator[zipfile.ZipFile]:
     except FileNotFoundError:
         raise UsageError(f"There is no bundle at {path}.", code="path_missing") from None
     except BROKEN_ZIP as error:
-        raise _refused(path, f"it is damaged, or no zip ({error})", "unreadable") from error
+        raise _refused(path, f"it is damaged, or not a zip ({error})", "unreadable") from error
 
 
 def _checked(path: Path, archive: zipfile.ZipFile, limit: int) -> Bundle:
@@ -172,7 +172,7 @@ def _manifest(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise _refused(path, f"its {MANIFEST} is no JSON object", "unreadable")
+        raise _refused(path, f"its {MANIFEST} is not a JSON object", "unreadable")
     return cast("dict[str, Any]", value)
 
 
@@ -252,6 +252,6 @@ def _refused(path: Path, why: str, code: str) -> TransferRefused:
     return TransferRefused(
         f"The bundle {path} is not opened: {why}.",
         code=f"bundle_{code}",
-        hint="Download it again; if it stays so, tell whoever runs the server.",
+        hint="Download it again; if it persists, tell whoever runs the server.",
         context={"path": str(path)},
     )

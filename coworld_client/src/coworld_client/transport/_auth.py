@@ -72,7 +72,7 @@ def check_elsewhere(url: httpx2.URL, *, own: Origin, from_scheme: str) -> None:
     scheme, host, _ = origin_of(url)
     why = None
     if scheme not in _PORTS:
-        why = f"it is no http or https address ({scheme or 'none'})"
+        why = f"it is not an http or https address ({scheme or 'none'})"
     elif from_scheme == "https" and scheme == "http":
         why = "it leads from https to http"
     elif url.userinfo:

@@ -260,5 +260,5 @@ def read_list(model: type[_T], reply: Reply) -> tuple[_T, ...]:
     elif value is None:
         return ()
     if not isinstance(value, list):
-        raise ApiShapeError(f"The answer to {reply.what} is no list.", code="not_a_list")
+        raise ApiShapeError(f"The answer to {reply.what} is not a list.", code="not_a_list")
     return read_entries(model, cast("list[Any]", value))[0]

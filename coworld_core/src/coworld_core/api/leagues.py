@@ -40,7 +40,7 @@ class Game(Wire):
     slug: str | None = Field(default=None, description="Name in URLs.")
     coworld_name: str | None = Field(default=None, description="Name of the Coworld that implements it.")
     coworld_id: str | None = Field(default=None, description="The current version, ``cow_<uuid>``.")
-    description: str | None = Field(default=None, description="What it is.")
+    description: str | None = Field(default=None, description="Description of the game.")
     created_at: Time | None = required("When it was created.", None)
 
 
@@ -79,7 +79,7 @@ class Division(Wire):
     name: str = required("Displayed name.")
     level: int = required("Level in the ladder; the commissioner decides whether the lowest is 0 or 1.", 0)
     league: League = part(League, "The league it belongs to.")
-    description: str | None = Field(default=None, description="What it is.")
+    description: str | None = Field(default=None, description="Description of the division.")
     archived_at: Time | None = Field(default=None, description="When it was closed, if it was.")
     commissioner_description: DivisionDescription | None = Field(
         default=None, description="The commissioner's description."

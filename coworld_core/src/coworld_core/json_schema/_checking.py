@@ -234,7 +234,7 @@ def _reference_findings(schema: dict[str, Any], written: list[tuple[Path, dict[s
                 yield Finding(
                     code="unresolved_reference",
                     path=(*path, keyword),
-                    message=f"The reference {quoted(ref)} leads to a place that is no schema.",
+                    message=f"The reference {quoted(ref)} leads to a place that is not a schema.",
                     hint="Write it like #/$defs/name, and define that name.",
                 )
         in_place[id(part)] = [id(entry) for entry in below if id(entry) in places]
