@@ -372,7 +372,7 @@ def test_checkpoint_is_gone_on_from(run: Run, told: Platform, tmp_path: Path) ->
     assert len(run(*words, "--jsonl", "--reset").stdout.splitlines()) == 2
     other = run("xp-request", "watch", f"xreq_{uuid(2)}", "--checkpoint", "seen.json")
     assert other.exit_code == exitcodes.USAGE
-    assert "checkpoint of something else" in other.stderr
+    assert "checkpoint for another server" in other.stderr
     (tmp_path / "seen.json").write_text("garbage")
     assert run(*words).exit_code == exitcodes.USAGE
     assert files_below(tmp_path) == ["seen.json"]

@@ -79,7 +79,7 @@ async def test_a_log_that_is_not_there_after_all_is_left_out(tmp_path: Path) -> 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(WorkspaceError, match="cannot be made a directory"):
+    with pytest.raises(WorkspaceError, match="cannot be created"):
         new_directory(tmp_path / "file")
 
 

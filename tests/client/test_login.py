@@ -95,7 +95,7 @@ async def test_a_code_becomes_a_token() -> None:
     [
         (Say(302, headers={"Location": "http://127.0.0.1:1/"}), ApiStatusError, "web pages"),
         (Say(410), Gone, "used or has expired"),
-        (Say(400, b'{"detail": "malformed"}'), BadRequest, "no sign-in code"),
+        (Say(400, b'{"detail": "malformed"}'), BadRequest, "not a sign-in code"),
         (Say(500, b"oops"), ServerError, "500"),
         (Say(403, b'{"detail": "not you"}'), ApiStatusError, "not you"),
         (answer({"access": "s3cret"}), ApiError, "no token"),

@@ -107,7 +107,7 @@ async def test_a_later_call_goes_on(tmp_path: Path) -> None:
     async with serve(serve_file(CONTENT, cuts=[300_000, 0, 0, 0, 0, 0])) as server, connected(server) as connection:
         with pytest.raises(ApiConnectionError) as caught:
             await download(connection, "/v2/x", tmp_path / "x", sha256=SHA256)
-        assert "goes on from there" in str(caught.value.hint)
+        assert "the next call resumes from there" in str(caught.value.hint)
         assert caught.value.context["received"] == 300_000
         assert not (tmp_path / "x").exists()
         assert len(left(tmp_path)) == 2

@@ -415,9 +415,9 @@ async def test_what_is_no_object_and_no_list_is_said_to_be_none() -> None:
     async with serve(handler) as server, client(server) as api:
         with pytest.raises(ApiShapeError, match="sent text"):
             await api.whoami()
-        with pytest.raises(ApiShapeError, match="no list"):
+        with pytest.raises(ApiShapeError, match="not a list"):
             await api.games.list()
-        with pytest.raises(ApiShapeError, match="no list"):
+        with pytest.raises(ApiShapeError, match="not a list"):
             await api.leagues.ladder("league_1")
 
 

@@ -190,7 +190,7 @@ def test_what_is_no_record_is_an_error_of_ours(data: Any, says: str) -> None:
         read_record(data)
     assert says in str(caught.value)
     assert caught.value.code == "record_invalid"
-    assert caught.value.hint == "Was it changed since, or is it no episode record at all?"
+    assert caught.value.hint == "Check that it has not been edited, and that it is a valid episode record."
     assert caught.value.report.source == "episode record"
 
 
@@ -212,7 +212,7 @@ def test_a_later_shape_that_is_not_understood_asks_for_a_later_version() -> None
     del value["status"]
     with pytest.raises(RecordError) as caught:
         read_record(value)
-    assert caught.value.hint == "A later version of coworld wrote it, in shape 2: update this one."
+    assert caught.value.hint == "A later version of coworld wrote it, with schema version 2: update this one."
 
 
 @pytest.mark.parametrize("version", [0, -1, "1", 1.5, None])

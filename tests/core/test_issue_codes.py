@@ -1060,7 +1060,7 @@ def test_references_to_what_is_no_schema(document: Document, ref: str) -> None:
     document["certification"]["game_config"]["mood"] = 1
     report = check_manifest(document)
     assert [issue.code for issue in report.errors] == ["unresolved_reference"]
-    assert "no schema" in report.errors[0].message
+    assert "not a schema" in report.errors[0].message
 
 
 def test_more_unknown_keys_than_are_put_into_words(document: Document) -> None:

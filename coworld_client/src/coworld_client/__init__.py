@@ -1,4 +1,4 @@
-"""Talking to a Coworld platform: one async client, its resources by noun, and what can go wrong.
+"""A client for Coworld platforms: one async client, with an attribute per resource, and its errors.
 
 ::
 
@@ -6,7 +6,7 @@
         async for episode in api.episodes.list(mine=True):
             print(episode.id, episode.status)
 
-Names are imported when they are first used.
+Names are imported on first use.
 """
 
 from __future__ import annotations

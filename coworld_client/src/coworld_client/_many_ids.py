@@ -15,10 +15,10 @@ MAX_IDS = 50
 
 
 def many_ids(ids: str | Sequence[str]) -> tuple[str, ...]:
-    """Ids for a call that takes several, each once.
+    """Validate the ids for a call that takes several, and remove duplicates.
 
     Raises:
-        UsageError: None, more than 50, or not all of experience requests or all of episode requests.
+        UsageError: There are none or more than 50, or they are not all experience requests or all episode requests.
     """
     unique = tuple(dict.fromkeys((ids,) if isinstance(ids, str) else ids))
     if not 1 <= len(unique) <= MAX_IDS:

@@ -9,11 +9,11 @@ __all__ = ["lock_still"]
 
 
 def lock_still(descriptor: int, path: Path) -> bool:
-    """Try to lock an open file or directory until it is closed or the process ends.
+    """Try to lock an open file or directory. The lock lasts until it is closed or the process ends.
 
     Args:
         descriptor: The open file or directory.
-        path: The path it was opened from. Its previous owner may have moved or removed it since.
+        path: The path it was opened from. A previous lock holder may have moved or removed it since.
 
     Returns:
         Whether it is locked, belongs to this user, and is still at the path.

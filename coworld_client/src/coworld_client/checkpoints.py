@@ -21,7 +21,7 @@ class Checkpoint:
     """The last known state of the watched episodes, and the cursor to resume from.
 
     Args:
-        server: The server that has the episodes.
+        server: The server of the episodes.
         ids: The watched ids.
         file: The checkpoint file; None keeps the state in memory only.
     """
@@ -83,14 +83,14 @@ class Checkpoint:
             return
         except (OSError, ValueError, RecursionError) as error:
             raise UsageError(
-                f"{self._file} is not a checkpoint.", code="bad_checkpoint", hint="--reset begins it anew."
+                f"{self._file} is not a checkpoint.", code="bad_checkpoint", hint="--reset starts a new one."
             ) from error
         held = cast("dict[str, Any]", state) if isinstance(state, dict) else {}
         if {name: held.get(name) for name in self._of} != self._of:
             raise UsageError(
-                f"{self._file} is the checkpoint of something else.",
+                f"{self._file} is a checkpoint for another server or other ids.",
                 code="other_checkpoint",
-                hint="Name another file, or begin it anew with --reset.",
+                hint="Name another file, or start a new one with --reset.",
             )
         rows: Any = held.get("episodes")
         if isinstance(rows, dict):

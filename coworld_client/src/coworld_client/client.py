@@ -158,19 +158,19 @@ class CoworldClient:
                 async for change in changes:
                     print(change.id, change.episode.status)
 
-        The first changes tell how everything stands. Where the server has no change feed, it is asked again and again
-        with growing pauses.
+        The first changes report the current state of every episode. A server without a change feed is polled, with
+        growing pauses while nothing changes.
 
         Args:
             ids: 1 to 50 ids, all of experience requests or all of episode requests.
-            view: ``results`` to be told scores, participants and replay as well.
-            cursor: ``change.cursor`` of the last change seen, to go on from there.
-            until_done: Whether to end when everything has; otherwise it never does.
-            wait_seconds: How long the server may hold a call until something changes, up to 25.
-            patience: Seconds of a server's absence that are waited out.
+            view: ``results`` to get scores, participants and replay as well.
+            cursor: ``change.cursor`` of the last change seen, to resume from there.
+            until_done: Whether to stop once all episodes have ended; otherwise watching never stops.
+            wait_seconds: Seconds that the server may hold a call until something changes, up to 25.
+            patience: Seconds to keep retrying while the server is unavailable.
 
         Raises:
-            UsageError: No ids, too many, or of different kinds.
+            UsageError: There are no ids, too many, or ids of different kinds, or the cursor is invalid.
         """
         from .watching import watch
 
@@ -185,13 +185,13 @@ class CoworldClient:
         )
 
     def web_url(self, path: str) -> str:
-        """The address of a web page of the platform.
+        """The URL of a web page of the platform.
 
         Args:
-            path: The page, beginning with a slash.
+            path: The path of the page, beginning with a slash.
 
         Returns:
-            The whole address: the pages are where the API is, without what is its own at the end of the address.
+            The path appended to the server's address, without the API's own suffix (``/api``, ``/observatory``).
         """
         for ending in ("/api/observatory", "/api", "/observatory"):
             if self.server.endswith(ending):
@@ -265,7 +265,7 @@ class CoworldClient:
 
     @cached_property
     def league_seeds(self) -> LeagueSeeds:
-        """Orders to keep a league."""
+        """Requests for leagues, for the platform's team."""
         from .resources.league_seeds import LeagueSeeds
 
         return LeagueSeeds(self)

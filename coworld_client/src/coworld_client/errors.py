@@ -6,7 +6,7 @@
     └── ApiError
         ├── ApiShapeError          the answer is invalid
         └── ApiStatusError         the server refused; one class per common status
-            ├── LinkExpired             storage refuses a link, and a fresh one too
+            ├── LinkExpired             storage refuses a link, and there is no fresh one that works
             ├── BadRequest              400
             ├── NotAuthenticated        401
             ├── Forbidden               403
@@ -20,7 +20,7 @@
     EnvironmentFault
     ├── ApiConnectionError         the server cannot be reached (name, TLS, refused, cut off)
     │   └── ApiTimeoutError        ... in time (also a ``TimeoutError``)
-    └── NotLoggedIn                there is no token for it
+    └── NotLoggedIn                there is no token for the server
 
 Messages contain the server's own words, but never a token or the query of a presigned URL.
 """
@@ -72,7 +72,7 @@ class ApiShapeError(ApiError):
 
 
 class ApiConnectionError(EnvironmentFault):
-    """The server cannot be reached: no such host, TLS, refused, cut off.
+    """The server cannot be reached: unknown host, TLS failure, connection refused or cut off.
 
     Attributes:
         sent: Whether the request may have reached the server; False when it certainly did not.
@@ -151,10 +151,10 @@ class ApiStatusError(ApiError):
 
 
 class LinkExpired(ApiStatusError):
-    """A link to a file has expired, and a fresh one fails too."""
+    """A link to a file has expired, and there is no fresh one that works."""
 
     default_code = "link_expired"
-    default_hint = "Try again later; if it stays, whoever runs the server should look at its storage and its clock."
+    default_hint = "Try again later; if it persists, whoever runs the server should check its storage and its clock."
 
 
 class BadRequest(ApiStatusError):
@@ -177,14 +177,14 @@ class Forbidden(ApiStatusError):
 
 
 class NotFound(ApiStatusError):
-    """404: absent, or hidden from you."""
+    """404: it does not exist, or is hidden from you."""
 
     default_code = "not_found"
-    default_hint = "Check the id and the server; what you may not see is answered in the same way."
+    default_hint = "Check the id and the server; items you may not see give the same answer."
 
 
 class Conflict(ApiStatusError):
-    """409: it conflicts with the current state; often the thing exists already."""
+    """409: the request conflicts with the current state; often the object exists already."""
 
     default_code = "conflict"
 
@@ -211,14 +211,14 @@ class NotOffered(ApiStatusError):
     """501: this platform does not offer the feature."""
 
     default_code = "not_offered"
-    default_hint = "Other platforms may have it; asking this one again changes nothing."
+    default_hint = "Other platforms may have it; retrying here does not help."
 
 
 class ServerError(ApiStatusError):
     """5xx: the server failed, or is not ready yet."""
 
     default_code = "server_error"
-    default_hint = "Try again later; if it stays, tell whoever runs the server, with the request id."
+    default_hint = "Try again later; if it persists, tell whoever runs the server, with the request id."
 
 
 _BY_STATUS: dict[int, type[ApiStatusError]] = {
@@ -240,10 +240,10 @@ def error_for_status(status: int) -> type[ApiStatusError]:
 
 
 def detail_text(detail: Any) -> str:
-    """A server's detail as one line: its text, its ``message``, or each wrong field with what is wrong.
+    """A server's detail as one line: its text, its ``message``, or each invalid field with its error.
 
     Args:
-        detail: Text, an object, or the list that validation gives (``loc``, ``msg``).
+        detail: Text, an object, or a list of validation errors (``loc``, ``msg``).
     """
     text = " ".join(_words(detail).split())
     return text if len(text) <= _MAX_DETAIL else f"{text[: _MAX_DETAIL - 1]}…"

@@ -1,8 +1,8 @@
 """Paged lists: await one for its first page, or iterate over it for all items.
 
 Servers page in several ways: an envelope with ``total_count`` or with ``next_cursor``, a bare list with the header
-``X-Next-Cursor``, a bare list that is cut by ``limit`` and ``offset``, and one that is always whole. Callers need not
-know which.
+``X-Next-Cursor``, a bare list selected by ``limit`` and ``offset``, and a list that is always complete. Callers need
+not know which.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _T = TypeVar("_T", bound=Wire)
 
 _MAX_PAGES = 10_000
 _MAX_STALE = 3
-"""Most consecutive pages by offset without a new row; a list that grows so fast cannot be read by offset."""
+"""Most consecutive pages by offset without a new row; a list that grows this fast cannot be read by offset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,16 +34,16 @@ class Page(Generic[_T]):
     items: tuple[_T, ...]
     """The rows."""
     total: int | None = None
-    """How many rows the whole list has, where the server says so and nothing is filtered here."""
+    """Number of rows in the whole list, if the server reports it and the client filters nothing."""
     next_cursor: str | None = None
-    """Where the next page begins, where the server pages by cursor; None at the end."""
+    """Where the next page begins, if the server pages by cursor; None at the end."""
     offset: int | None = None
-    """Index of the server's first row of this page in the whole list, where the server pages by offset."""
+    """Index in the whole list of the server's first row of this page, if the server pages by offset."""
     has_more: bool = False
     """Whether the server had more rows when this page was made."""
     odd: tuple[Issue, ...] = ()
-    """Rows left out because they are not objects, with a pointer into the server's page; ``list_cut`` if there may be
-    rows that the server gives no access to."""
+    """Rows left out because they are not objects, with a pointer into the server's page; also a ``list_cut`` issue if
+    the server may have rows that it gives no access to."""
 
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Everything else in the server's answer, as JSON."""
@@ -63,8 +63,8 @@ class Fetch(Protocol):
 class AsyncPager(Generic[_T]):
     """A list on a server.
 
-    ``await pager`` gives its first page, ``async for row in pager`` its rows, ``pager.pages()`` its pages. Nothing is
-    requested before that, and each use starts again.
+    ``await pager`` gives its first page, ``async for row in pager`` its rows, and ``pager.pages()`` its pages. Nothing
+    is requested before that, and each use starts from the beginning.
 
     Args:
         fetch: Gets one page.
@@ -73,8 +73,8 @@ class AsyncPager(Generic[_T]):
         offset: How many rows of the server's list to skip.
         cursor: Where to begin: the ``next_cursor`` of a page.
         page_size: Rows to request at a time.
-        keep: Whether a row is wanted; prepared once, when the first page is.
-        whole: Whether the server gives the list in one piece and takes no limit.
+        keep: Prepares the filter, which returns whether to keep a row; awaited once per use, before the first page.
+        whole: Whether the server returns the complete list at once and takes no limit.
         max_pages: Pages to read before the list counts as endless.
 
     Raises:
@@ -150,7 +150,7 @@ class AsyncPager(Generic[_T]):
             rows, issues = await reader.read(ask)
             odd += issues
             waiting += rows if keep is None else filter(keep, rows)
-            # with a filter, pages are cut here so that only the last can be short
+            # with a filter, the client cuts the pages, so that only the last can be short
             size = len(waiting) if keep is None else self._page_size
             while waiting and (len(waiting) >= size or reader.ended or (left is not None and len(waiting) >= left)):
                 items = waiting[:size][:left]
@@ -248,7 +248,7 @@ def _cut(what: str, rows: int) -> Issue:
 
 
 def _opened(reply: Reply) -> tuple[list[Any], str | None, int | None, Mapping[str, Any]]:
-    """Entries, next cursor, total and the rest of a page in any of its shapes."""
+    """Return the entries, the next cursor, the total and the remaining fields of a page of any style."""
     value = reply.json()
     header = reply.headers.get("x-next-cursor") or None
     match value:
@@ -262,4 +262,4 @@ def _opened(reply: Reply) -> tuple[list[Any], str | None, int | None, Mapping[st
             counted = isinstance(total, int) and not isinstance(total, bool) and total >= 0
             return cast("list[Any]", entries), cursor, total if counted else None, rest
         case _:
-            raise ApiShapeError(f"The answer to {reply.what} is no list.", code="not_a_list")
+            raise ApiShapeError(f"The answer to {reply.what} is not a list.", code="not_a_list")

@@ -57,7 +57,7 @@ class Change:
     id: str
     """``ereq_…``."""
     experience_request_id: str | None
-    """The experience request it belongs to, if it was asked for by one."""
+    """The experience request it belongs to, if any."""
     episode: EpisodeProgress | None
     """Its current state; None when removed."""
     removed: bool = False
@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class _Batch:
-    """Changes that a source reported together, and the cursor that follows them."""
+    """Changes that a source reported together, and the cursor after them."""
 
     entries: Sequence[ChangeEntry]
     cursor: str | None

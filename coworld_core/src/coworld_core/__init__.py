@@ -1,6 +1,6 @@
-"""What a Coworld is: manifest, episode, results, events and errors, as typed values and rules.
+"""The data model of a Coworld: manifest, episode, results, events and errors, as typed values and rules.
 
-Nothing here opens a socket (``docker_engine``, a module apart, does). Names are imported when they are first used, so
+Nothing here opens a socket, except in the separate module ``docker_engine``. Names are imported on first use, so
 ``import coworld_core`` costs next to nothing.
 """
 

@@ -1,4 +1,4 @@
-"""Findings before they are issues: what and where by pointer, without the line and column that only a report needs."""
+"""Findings: issues located by path, without the line and column that only a report needs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 Path = tuple[str | int, ...]
-"""A place in a document: keys and indices from the top."""
+"""A path in a document: keys and indices from the top."""
 
 MAX_FINDINGS = 200
-"""A document with more is not worth a longer list."""
+"""Maximum number of findings listed for one document."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +43,16 @@ class Finding:
     hint: str | None = None
     severity: Severity = "error"
     at_key: bool = False
-    """Whether the key itself is meant rather than its value; decides line and column."""
+    """Whether the finding is about the key itself rather than its value; decides line and column."""
     offset: int | None = None
-    """Place in the text where no path leads, e.g. of a syntax error."""
+    """Offset in the text of something that has no path, such as a syntax error."""
     edits: tuple[Edit, ...] = field(default=(), compare=False)
-    """What puts it right, where there is one right answer and nothing is lost by it."""
+    """Edits that fix it, if there is exactly one right answer and nothing is lost."""
 
 
 @dataclass
 class Findings:
-    """A list of findings that is written to in document order."""
+    """Collects findings in document order."""
 
     items: list[Finding] = field(default_factory=list[Finding])
     dropped: int = 0
@@ -69,7 +69,7 @@ class Findings:
         offset: int | None = None,
         edits: Iterable[Edit] = (),
     ) -> None:
-        """Record one."""
+        """Add a finding."""
         finding = Finding(
             code=code,
             path=path,
@@ -83,7 +83,7 @@ class Findings:
         self.extend([finding])
 
     def extend(self, findings: Iterable[Finding], *, below: Path = ()) -> None:
-        """Record several, their paths being relative to ``below``."""
+        """Add several findings, whose paths are relative to ``below``."""
         for finding in findings:
             if len(self.items) < MAX_FINDINGS:
                 self.items.append(_below(finding, below) if below else finding)
@@ -109,7 +109,7 @@ def pointer(path: Path) -> str:
 
 
 def dotted(path: Path, *, top: str = "the manifest") -> str:
-    """A path as people write it, ``player[0].image``; the whole document by its name."""
+    """A path in dotted form, ``player[0].image``; ``top`` for the whole document."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -120,7 +120,7 @@ def dotted(path: Path, *, top: str = "the manifest") -> str:
 
 
 def quoted(value: object, length: int = 60) -> str:
-    """A value as it stands in JSON, shortened to ``length`` characters."""
+    """A value as JSON, shortened to ``length`` characters; objects and lists only by their type."""
     if isinstance(value, int) and value.bit_length() > 512:
         text = "a very long number"
     elif isinstance(value, str | int | float | bool | None):
@@ -136,7 +136,7 @@ def quoted(value: object, length: int = 60) -> str:
 
 
 def type_word(value: object) -> str:
-    """What a JSON value is, in a person's words."""
+    """The type of a JSON value in plain words."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -153,7 +153,7 @@ def type_word(value: object) -> str:
 
 
 def did_you_mean(word: str, candidates: Sequence[str]) -> str:
-    """A sentence for a hint: the candidate that was probably meant, else all of them."""
+    """A sentence for a hint, with the candidate that was probably meant, or else all candidates."""
     guess = closest(word, candidates)
     if guess is not None:
         return f"Did you mean {quoted(guess)}?"
@@ -162,13 +162,13 @@ def did_you_mean(word: str, candidates: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """A finding that may be one half of a misspelling: a missing key, or an unknown one beside it."""
+    """A finding that may be one half of a misspelling: a missing key, or an unknown key beside it."""
 
     finding: Finding
     missing: str | None = None
     """Name of the key that is missing at the finding's place."""
     known: tuple[str, ...] | None = None
-    """For an unknown key, which the last part of the path names: the keys that are known there."""
+    """For an unknown key, which is the last part of the path: the keys that are known there."""
 
 
 def _renaming(path: Path, name: str) -> Edit:
@@ -178,7 +178,7 @@ def _renaming(path: Path, name: str) -> Edit:
 
 
 def one_per_cause(causes: Iterable[Cause]) -> list[Finding]:
-    """Findings without the second half of any misspelling, and without repetitions, in the given order."""
+    """The findings in the given order, with each misspelling reported once and without duplicates."""
     unique = list(dict.fromkeys(causes))
     absent: dict[Path, list[str]] = {}
     for cause in unique:

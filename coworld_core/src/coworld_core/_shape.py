@@ -1,4 +1,4 @@
-"""What pydantic says about a document's shape, in words and with one finding per cause."""
+"""Turn pydantic's validation errors into readable findings, one per cause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["field_names", "parse_shape"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _MAX_WORDED = 500
-"""More errors of one document are not put into words."""
+"""Maximum number of errors of one document that are turned into findings."""
 
 
 def parse_shape(
@@ -35,21 +35,21 @@ def parse_shape(
     Args:
         model: The strict model.
         document: Plain JSON; it is not changed.
-        strict: Whether unknown keys are errors. Otherwise they are warnings and left out, unless one is a required key
-            misspelt.
-        top: What the document is called in messages.
+        strict: Whether unknown keys are errors. Otherwise they are dropped with a warning, unless one is a misspelt
+            required key.
+        top: The name of the document in messages.
         context: Validation context of the model.
-        optional: Tells for a place which field it is in that may be wrong, when reading leniently; that field is then
-            left out with a warning.
-        left_out: Receives what is left out, with its place.
+        optional: Returns the dispensable field that contains a path, if any. When reading leniently, such a field is
+            dropped with a warning if it is invalid.
+        left_out: Receives each dropped value with its path.
 
     Returns:
-        The value, None when there are errors, and all findings.
+        The value, or None if there are errors, and all findings.
     """
     try:
         return model.model_validate(document, context=context, by_alias=True, by_name=False), []
     except ValidationError as error:
-        # A list with an invalid element also counts as too short; only the element is worth reporting.
+        # pydantic also reports a list with an invalid element as too short; only the element is worth reporting.
         raw_errors: list[Any] = error.errors(include_url=False)
         errors = [raw for raw in raw_errors if raw["type"] != "too_short" or not raw["input"]]
     findings = one_per_cause(cause for raw in errors[:_MAX_WORDED] for cause in _causes(model, raw, top))
@@ -188,12 +188,12 @@ def _capital(text: str) -> str:
 
 
 def _small(text: str) -> str:
-    """As it stands within a sentence; a word in capitals keeps them."""
+    """The text for use within a sentence: its first letter in lower case, unless its first word is an acronym."""
     return text if text[:2].isupper() else f"{text[0].lower()}{text[1:]}"
 
 
 def _addition(model: type[BaseModel], name: str) -> str | None:
-    """A hint to add a field, saying what it is for."""
+    """A hint to add a field, with its description."""
     for key, field in model.model_fields.items():
         if (field.alias or key) == name and field.description:
             return f"Add {quoted(name)}: {_small(field.description)}"
@@ -201,7 +201,7 @@ def _addition(model: type[BaseModel], name: str) -> str | None:
 
 
 def _place(model: type[BaseModel], loc: tuple[str | int, ...]) -> tuple[Path, list[type[BaseModel]]]:
-    """A location without the tags pydantic puts into it, and the models met on the way to its last part."""
+    """A location without pydantic's union tags, and the model that has its last part as a field, if any."""
     path: list[str | int] = []
     parents: list[type[BaseModel]] = []
     annotation: Any = model
@@ -209,7 +209,7 @@ def _place(model: type[BaseModel], loc: tuple[str | int, ...]) -> tuple[Path, li
         annotation = _bare(annotation)
         choices = _choices(annotation)
         if len(choices) > 1:
-            # A discriminated union: pydantic names the branch taken, which no document does.
+            # A discriminated union: pydantic adds the name of the branch, which is not in the document.
             annotation = next((choice for choice in choices if part in _tag_of(choice)), choices[0])
             if part in _tag_of(annotation):
                 continue
@@ -226,7 +226,7 @@ def _place(model: type[BaseModel], loc: tuple[str | int, ...]) -> tuple[Path, li
 
 
 def _bare(annotation: Any) -> Any:
-    """Without ``Annotated`` and ``| None``."""
+    """The annotation without ``Annotated`` and ``| None``."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -244,7 +244,7 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
 
 
 def _tag_of(choice: Any) -> tuple[Any, ...]:
-    """What pydantic calls a branch of a union: its tag, or the values of its field ``type``."""
+    """The names that pydantic gives a branch of a union: its tag, or the values of its field ``type``."""
     if get_origin(choice) is Annotated:
         return tuple(extra.tag for extra in get_args(choice)[1:] if isinstance(extra, Tag))
     field = getattr(choice, "model_fields", {}).get("type")

@@ -1,7 +1,7 @@
-"""How bytes are packed, told from the bytes themselves, and unpacking them piece by piece up to a limit.
+"""Detect how data is compressed, and decompress it in pieces up to a limit.
 
-Replays and logs travel raw, as zlib or as gzip, and what their name says of it is not always true. What comes from
-elsewhere may be made to fill a disk, so nothing here unpacks more than it was allowed to.
+Replays and logs are sent raw, as zlib or as gzip, and their names do not always tell which. A file from elsewhere may
+be a decompression bomb, so every function that decompresses has a limit.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from .sizes import shown_size
 __all__ = ["Compression", "Unpacker", "detect_compression", "sniff_compression", "unpack"]
 
 Compression = Literal["none", "zlib", "gzip"]
-"""How bytes are packed."""
+"""How data is compressed."""
 
 _CHUNK = 1 << 18
 _BOMB_RATIO = 200
-"""Records of a game, repetitive as they are, seldom pack better; deflate itself ends near 1030."""
+"""Game records are repetitive, but seldom compress better than this; the maximum of deflate is about 1030."""
 _ZLIB_SUFFIXES = (".z", ".zz", ".zlib")
 
 
 def sniff_compression(head: bytes, *, name: str = "") -> Compression:
-    """Tell from its first bytes how a file is packed.
+    """Tell from its first bytes how a file is compressed.
 
     Args:
         head: At least the first four bytes.
-        name: The file's name. Only a name in ``.z`` makes the rare zlib headers count that text could begin with.
+        name: The file's name. Rare zlib headers, which text could begin with, only count if it ends in ``.z``.
 
     Returns:
-        ``gzip`` for its magic number with method deflate; ``zlib`` for a header whose checksum holds and that needs no
+        ``gzip`` for its magic number with method deflate; ``zlib`` for a header with a valid checksum and without a
         preset dictionary; else ``none``.
     """
     if len(head) >= 4 and head[:3] == b"\x1f\x8b\x08" and not head[3] & 0xE0:
@@ -47,11 +47,11 @@ def sniff_compression(head: bytes, *, name: str = "") -> Compression:
 
 
 def detect_compression(file: IO[bytes], *, name: str = "") -> Compression:
-    """How a file is packed, the doubtful case tried out: text may begin like a zlib stream ("x^").
+    """Detect how a file is compressed. Text may begin like a zlib stream ("x^"), so that case is tried out.
 
     Args:
-        file: The file, at its beginning; it is read from.
-        name: Its name, which counts only for the rare zlib headers.
+        file: The file, at its beginning; its position advances.
+        name: The file's name; one that ends in ``.z``, ``.zz`` or ``.zlib`` makes a zlib header sufficient.
     """
     head = file.read(1 << 16)
     compression = sniff_compression(head[:4], name=name)
@@ -64,17 +64,17 @@ def detect_compression(file: IO[bytes], *, name: str = "") -> Compression:
 
 
 def unpack(data: bytes, *, limit: int, what: str, source: str, error: type[CoworldError]) -> bytes:
-    """Unpack bytes, however often they were packed: a replay may have been compressed a second time in transfer.
+    """Decompress data repeatedly until it is plain: a replay may have been compressed a second time in transfer.
 
     Args:
-        data: The bytes; those that are not packed are returned as they are.
-        limit: How many bytes they may unpack to.
-        what: What is unpacked, in messages and in front of codes: "replay".
-        source: Where it came from, for messages.
-        error: The class of errors raised.
+        data: The data; returned unchanged if it is not compressed.
+        limit: Maximum size in bytes after each decompression.
+        what: A noun for messages and for the prefix of codes, such as "replay".
+        source: Where the data came from, for messages.
+        error: The class of errors to raise.
 
     Raises:
-        CoworldError: Of the given class, with a code as in `Unpacker.run`.
+        CoworldError: Of the given class, with a code as in ``Unpacker.run``.
     """
     while (packing := detect_compression(io.BytesIO(data), name=source)) != "none":
         plain = io.BytesIO()
@@ -84,14 +84,14 @@ def unpack(data: bytes, *, limit: int, what: str, source: str, error: type[Cowor
 
 
 class Unpacker:
-    """Unpacks one stream in bounded pieces.
+    """Decompresses one stream in bounded pieces.
 
     Args:
-        compression: How it is packed: zlib or gzip.
-        limit: How many bytes it may give.
-        what: What is unpacked, in messages and in front of codes: "replay".
-        source: Where it came from, for messages.
-        error: The class of errors raised.
+        compression: The compression: zlib or gzip.
+        limit: Maximum number of bytes after decompression.
+        what: A noun for messages and for the prefix of codes, such as "replay".
+        source: Where the stream came from, for messages.
+        error: The class of errors to raise.
     """
 
     def __init__(
@@ -113,15 +113,15 @@ class Unpacker:
         *,
         pause: Callable[[], object] | None = None,
     ) -> int:
-        """Unpack from one file into another.
+        """Decompress from one file into another.
 
         Args:
-            read: Gives at most so many packed bytes; none at the end.
-            write: Takes unpacked bytes.
-            pause: Called between pieces, to end early by raising.
+            read: Returns at most the given number of compressed bytes, and none at the end.
+            write: Takes decompressed bytes.
+            pause: Called between pieces; may raise to stop early.
 
         Returns:
-            How many bytes were written.
+            The number of bytes written.
 
         Raises:
             CoworldError: Of the given class, with one of the codes ``<what>_damaged``, ``<what>_truncated``,
@@ -185,6 +185,6 @@ class Unpacker:
             f"{shown_size(consumed)} give {ratio} times as much), so it is not opened."
             + (" Files like that are made to fill disks." if bomb else ""),
             code=f"{self._what}_{'bomb' if bomb else 'too_large'}",
-            hint="Raise the limit if you trust where it comes from.",
+            hint="Raise the limit if you trust the source.",
             context={"limit": self._limit, "ratio": ratio},
         )

@@ -1,14 +1,14 @@
 """Finds a Docker engine and calls its HTTP API.
 
-This module does not use the ``docker`` package, because that one blocks: a call made in a thread cannot be cancelled,
-and following a container's log occupies a thread. Here every call is an ordinary cancellable await, and following a
-hundred containers costs a hundred sockets.
+This module does not use the ``docker`` package, because that package blocks: a call made in a thread cannot be
+cancelled, and following a container's log occupies a thread. Here every call is an ordinary cancellable await, and
+following a hundred containers costs a hundred sockets.
 
-It uses httpcore2, the layer below httpx2: an engine needs none of what httpx2 adds, which would double the imports
-before anything can start. httpcore2 is imported at the first connection.
+It uses httpcore2, the layer below httpx2: an engine needs none of httpx2's additions, and importing them would double
+the imports before anything can start. httpcore2 is imported at the first connection.
 
-This is the only module of coworld-core that opens connections, and no other one there imports it. Its dependencies
-beyond those of coworld-core are in the extra ``docker-engine``.
+This is the only module of coworld-core that opens connections, and no other module of coworld-core imports it. Its
+additional dependencies are in the extra ``docker-engine``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class EngineRefused(BackendError):
     """The engine answered a call with an error.
 
     Attributes:
-        status: The HTTP status: 404 no such thing, 409 not in that state, 500 anything else.
+        status: The HTTP status: 404 no such object, 409 wrong state, 500 anything else.
         words: What the engine said.
     """
 
@@ -96,12 +96,12 @@ class EngineGone(BackendError):
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where the engine listens, and which setting says so."""
+    """Where the engine listens, and the setting that names the address."""
 
     url: str
     """``unix:///path``, ``http://host:port`` or ``https://host:port``."""
     source: str = ""
-    """What named it, for messages: ``DOCKER_HOST``, ``the docker context 'x'``; empty for the default socket."""
+    """The setting that named it, for messages: ``DOCKER_HOST``, ``the docker context 'x'``; empty by default."""
     certificates: Path | None = None
     """For https: the directory with ``ca.pem``, ``cert.pem`` and ``key.pem``, each optional."""
     verified: bool = True
@@ -109,7 +109,7 @@ class Address:
 
     @property
     def socket(self) -> str | None:
-        """Path of the socket, if it is one."""
+        """Path of the socket, if the address is one."""
         return self.url.removeprefix("unix://") if self.url.startswith("unix://") else None
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ class Address:
 
 
 def docker_config(environ: Mapping[str, str] | None = None) -> tuple[Path, dict[str, Any]]:
-    """The docker command's configuration directory and what its ``config.json`` holds (empty when there is none)."""
+    """The docker command's configuration directory, and the content of its ``config.json`` (empty if there is none)."""
     environ = os.environ if environ is None else environ
     directory = Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
     return directory, _document(directory / "config.json")
@@ -139,11 +139,11 @@ def resolve_address(
     Args:
         host: An explicit address, such as ``unix:///run/user/1000/docker.sock``.
         environ: The environment; the process's own by default.
-        shares_files: Whether its containers share directories and ports with this machine, so that it must run
+        shares_files: Whether its containers share directories and ports with this machine, so that the engine must run
             here.
 
     Raises:
-        BackendUnavailable: The address is invalid, or its engine shares no files with this machine.
+        BackendUnavailable: The address is invalid, or ``shares_files`` is set and the engine is on another machine.
     """
     environ = os.environ if environ is None else environ
     if host:
@@ -269,7 +269,7 @@ class Answer:
         self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
         }
-        """By lower-case name."""
+        """Headers by lower-case name."""
         self._pieces = pieces
 
     def __aiter__(self) -> Self:
@@ -306,7 +306,7 @@ class Engine:
     """A connection to an engine, for any number of concurrent calls. ``connect`` opens one and checks that it answers.
 
     Args:
-        address: Where it is.
+        address: The engine's address.
         api: The API version to use, e.g. ``1.41``.
     """
 
@@ -314,7 +314,7 @@ class Engine:
         self.address = address
         self.api = api
         self.info: Mapping[str, Any] = {}
-        """What the engine says about itself (``GET /info``)."""
+        """The engine's description of itself (``GET /info``)."""
         self._pool: AsyncConnectionPool | None = None
 
     async def __aenter__(self) -> Self:
@@ -341,8 +341,8 @@ class Engine:
         """Connect to an engine and ask for its version and capabilities.
 
         Args:
-            address: Where it is.
-            otherwise: What the caller could do without an engine; added to hints.
+            address: The engine's address.
+            otherwise: An alternative that needs no engine; appended to hints.
 
         Raises:
             BackendUnavailable: The message says why: not installed, not running, not permitted, wrong address,
@@ -401,7 +401,7 @@ class Engine:
         Args:
             method: HTTP method.
             path: Path below the API version, already quoted.
-            query: Query parameters; a mapping or list as a value is sent as JSON.
+            query: Query parameters; booleans, lists and mappings are sent as JSON.
             body: The JSON body, if any.
             timeout: Seconds to wait for the answer; None: no limit.
 
@@ -427,7 +427,7 @@ class Engine:
         try:
             return json.loads(content) if content.strip() else None
         except ValueError as error:
-            raise EngineGone(f"{method} {path}", "an answer that is no JSON") from error
+            raise EngineGone(f"{method} {path}", "an answer that is not JSON") from error
 
     @asynccontextmanager
     async def stream(
@@ -494,7 +494,7 @@ class Engine:
                 yield Answer(response, pieces)
 
     async def stat(self, container: str, path: str) -> PathStat | None:
-        """The file at a path in a container; None when there is none. A link counts as an executable.
+        """Look up the file at a path in a container; None if there is none. A link counts as executable.
 
         Raises:
             EngineRefused: There is no such container.
@@ -547,7 +547,7 @@ async def _negotiated(engine: Engine) -> str:
 
 
 def _caused_by(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:
-    """The first error of a kind among those that led to one; the library raises its own from nothing, in between."""
+    """The first error of a kind in a chain of causes; the library raises some ``from None``, so contexts count too."""
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error
@@ -608,7 +608,7 @@ def _silent(address: Address) -> BackendUnavailable:
 
 def _not_docker(address: Address) -> BackendUnavailable:
     return BackendUnavailable(
-        f"What answers at {address} is not a Docker engine.",
+        f"The server at {address} is not a Docker engine.",
         code="docker_host_invalid",
         hint=f"Correct {address.source}." if address.source else "See who listens on that socket.",
         context={"host": address.url},

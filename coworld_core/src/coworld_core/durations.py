@@ -1,4 +1,4 @@
-"""How long things may take where several parts of coworld say it: libraries, options and their help. In seconds."""
+"""Default time limits, in seconds, that several parts of coworld share: libraries, options and their help."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = [
 ]
 
 ABANDONED = 60.0
-"""A game that all its players have left, to end or to leave its results."""
+"""For a game whose players have all left to end or to write its results."""
 CONNECT = 180.0
-"""Players, to connect once all of them have been started."""
+"""For the players to connect, once all have been started."""
 EPISODE = 3600.0
-"""An episode: the one deadline, from the first moment to the last."""
+"""For a whole episode, from beginning to end."""
 READY = 180.0
-"""A game, until it answers ``/healthz`` with 200."""
+"""For a game to answer ``/healthz`` with 200."""
 PLAYER_EXIT = 30.0
-"""Players, to keep what they want and to end once the game is over."""
+"""For the players to save their files and end, once the game is over."""
 LINGER = 5.0
-"""A game that goes on for its viewers after results and replay are complete."""
+"""For a game to keep serving viewers after its results and replay are complete."""
 REPLAY = 60.0
-"""A replay, once there are valid results."""
+"""For a replay to appear, once there are valid results."""
 REPLAY_SHOWN = 60.0
-"""A replay, to be fetched and for the game to show it."""
+"""For a replay to be fetched and shown by the game."""
 SMOKE_EPISODE = 300.0
-"""The episode that certifies a package."""
+"""For the episode that certifies a package."""
 HOSTED_SMOKE = 1800.0
-"""The platform's first episodes of what was uploaded."""
+"""For the platform's first episodes after an upload."""
 JOB = 1200
-"""A Job in which a cluster plays an episode, uploads included."""
+"""For a Kubernetes Job that plays an episode, including uploads."""
 JOB_KEPT = 3600
-"""Such a Job, to be looked at after its end."""
+"""How long such a Job is kept for inspection after its end."""

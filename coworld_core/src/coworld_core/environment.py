@@ -1,4 +1,4 @@
-"""Names of environment variables that belong to the runner, so that no author's value can stand in their place."""
+"""Environment variables that are reserved for runners, so that no author's value can replace them."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ RESERVED_ENV = frozenset(
         "COGAME_DIAGNOSER_OUTPUT_URIS",
     }
 )
-"""Variables that a runner sets; a manifest that sets one is refused."""
+"""Variables that a runner sets; a manifest must not set them."""
 
 RESERVED_ENV_PREFIXES = ("COGAME_", "COGAMES_", "COWORLD_")
-"""Beginnings kept for later versions of the contract; a manifest is warned, and refused when read strictly."""
+"""Prefixes reserved for later versions of the contract: a warning in a manifest, an error when read strictly."""
 
 AUTHOR_ENV = frozenset({EXTRA_PORTS_ENV, "COGAME_RESULTS_METHOD", "COGAME_SAVE_REPLAY_METHOD"})
-"""Variables with those beginnings that the author of a game sets."""
+"""Variables with those prefixes that a game's author may set."""
 
 _LOCAL_PORT = re.compile(r"COWORLD_LOCAL_PORT_[0-9]+")
 
@@ -60,7 +60,7 @@ def is_reserved_env(name: str, *, game: bool = False) -> bool:
 
     Args:
         name: The variable.
-        game: Whether it is for the game, whose author may set ``AUTHOR_ENV``.
+        game: Whether it is set for the game, whose author may set ``AUTHOR_ENV``.
     """
     if name in AUTHOR_ENV:
         return not game

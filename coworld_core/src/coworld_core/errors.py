@@ -7,11 +7,11 @@
     ├── DocumentError         a document has issues (carries the report)
     │   ├── ManifestError        a manifest, request or config
     │   └── RecordError          a record, summary or event that a run left
-    ├── WorkspaceError        the place to write to is not fresh, not writable, or full
-    ├── EnvironmentFault      something this machine lacks
+    ├── WorkspaceError        the output directory is not fresh, not writable, or not a directory
+    ├── EnvironmentFault      this machine lacks something
     │   └── BackendError
     │       ├── BackendUnavailable   no engine, no permission, not installed
-    │       ├── CapabilityError      asked for what this backend cannot enforce
+    │       ├── CapabilityError      this backend cannot enforce a requested feature
     │       ├── ImageError           absent, wrong platform, unpublished id
     │       ├── StartError           a unit could not be created or started
     │       └── TransferError        a file could not be copied into or out of a unit
@@ -303,8 +303,8 @@ def leaves(error: BaseException) -> list[BaseException]:
 def unwrapped() -> Generator[None]:
     """Raise a single error as itself, without the group that a task group wrapped it in.
 
-    A group whose leaves are all ``CoworldError`` becomes its first leaf, with the others noted on it; a group of one
-    becomes that one; any other group stays.
+    A group whose leaves are all ``CoworldError`` is replaced by its first leaf, with the others added as notes. A group
+    with a single leaf is replaced by that leaf. Any other group is raised unchanged.
     """
     try:
         yield

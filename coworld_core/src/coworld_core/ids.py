@@ -7,13 +7,13 @@ import secrets
 __all__ = ["MAX_ID_LENGTH", "SAFE_ID_PATTERN", "generate_tokens", "id_problem", "is_safe_id", "new_run_id"]
 
 MAX_ID_LENGTH = 128
-"""Longest id in characters; with the longest UTF-8 encoding allowed here it still fits a file name."""
+"""Longest id in characters."""
 
 SAFE_ID_PATTERN = r"^[^\x00-\x20\x7f/\\:.\-]([^\x00-\x1f\x7f/\\:]*[^\x00-\x20\x7f/\\:.])?$"
 """The rule of ``is_safe_id`` as a regular expression for JSON Schema (length apart)."""
 
 _MAX_FILE_NAME_BYTES = 200
-"""Room is left for a suffix below the 255 bytes that file systems allow."""
+"""Longest id in bytes of UTF-8; leaves room for a suffix within the 255 bytes that file systems allow."""
 
 
 def id_problem(text: str) -> str | None:

@@ -45,7 +45,7 @@ _MAX_LENGTH = 512
 
 @dataclass(frozen=True)
 class ImageRef:
-    """An image reference, taken apart."""
+    """A parsed image reference."""
 
     text: str
     """The reference as written."""

@@ -22,7 +22,7 @@ class Issue(BaseModel):
     pointer: str = Field(default="", description="JSON pointer (RFC 6901) to the place; empty for the whole document.")
     line: int | None = Field(default=None, ge=1, description="Line in the file, from 1, where known.")
     column: int | None = Field(default=None, ge=1, description="Column in the line, from 1, where known.")
-    message: str = Field(description="What is wrong, in a person's words.")
+    message: str = Field(description="What is wrong, in plain words.")
     hint: str | None = Field(default=None, description="What to do about it.")
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Issue(BaseModel):
 
 
 class Report(BaseModel):
-    """All findings about one document, errors first in the document's order."""
+    """All findings about one document: errors first, then in document order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -52,11 +52,11 @@ class Report(BaseModel):
 
     @property
     def warnings(self) -> tuple[Issue, ...]:
-        """The findings worth reading that stop nothing."""
+        """The findings that are worth reading but do not stop a run."""
         return tuple(issue for issue in self.issues if issue.severity == "warning")
 
     def extended(self, issues: Iterable[Issue]) -> Report:
-        """A report with more findings."""
+        """A copy of the report with more findings."""
         return self.model_copy(update={"issues": (*self.issues, *issues)})
 
     def summary(self) -> str:

@@ -1,4 +1,4 @@
-"""Changes to a JSON text that leave all else in it as it was: order, spaces, line ends."""
+"""Edit a JSON text and keep everything else unchanged: order, white space, line ends."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Edit:
     """One change."""
 
     action: Literal["set", "rename", "remove"]
-    """``set`` a value, of a key that is there or is added as the last; ``rename`` a key; ``remove`` a key."""
+    """``set`` the value of a key, which is appended if missing; ``rename`` a key; ``remove`` a key."""
     path: Place
-    """The place; it ends with a key."""
+    """Path of the member to change; ends with a key."""
     value: Any = None
     """The value to set, or the new key."""
 
@@ -43,7 +43,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
     Args:
         text: A JSON document.
-        edits: The changes; one whose place is not there is passed over.
+        edits: The changes; those whose path does not exist are skipped.
 
     Raises:
         ValueError: The text is not JSON.
@@ -79,7 +79,7 @@ def _applied(text: str, edit: Edit) -> str:
 
 
 def _with_member(text: str, start: int, members: list[_Member], key: str, value: Any) -> str:
-    """The text with one more member at the end of the object that begins at an offset."""
+    """Append a member to the object that begins at an offset."""
     name = json.dumps(key, ensure_ascii=False)
     if not members:
         return f"{text[: start + 1]}{name}: {_written(text, value, None, '')}{text[start + 1 :]}"
@@ -91,7 +91,7 @@ def _with_member(text: str, start: int, members: list[_Member], key: str, value:
 
 
 def _written(text: str, value: Any, indent: str | None, unit: str) -> str:
-    """A value as it stands where lines begin with an indent; in one line where there is none."""
+    """A value as JSON, with its further lines indented; on one line if there is no indent."""
     if indent is None:
         return json.dumps(value, ensure_ascii=False)
     lines = json.dumps(value, ensure_ascii=False, indent=unit or 2).split("\n")
@@ -99,7 +99,7 @@ def _written(text: str, value: Any, indent: str | None, unit: str) -> str:
 
 
 def _indent(text: str, offset: int) -> str | None:
-    """What stands before the first thing of a line; None when something else is before it."""
+    """The indent before an offset; None if it is not at the beginning of a line."""
     found = _INDENT.search(text, max(0, offset - 200), offset)
     return found[1] if found else None
 
@@ -119,7 +119,7 @@ def _skipped(text: str, offset: int) -> int:
 
 
 def _members(text: str, start: int) -> list[_Member]:
-    """What is in the object or the list that begins at an offset; nothing when neither does."""
+    """The members of the object or list that begins at an offset; empty if neither begins there."""
     opening = text[start : start + 1]
     if opening not in ("{", "["):
         return []

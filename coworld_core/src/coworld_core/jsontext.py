@@ -1,8 +1,8 @@
-"""Strict JSON: one document in, its value out, with everything that is wrong and where.
+"""Strict JSON parsing, with a finding for every error and its position.
 
-Python's own reader lets pass what no other reader may: ``NaN``, ``Infinity``, numbers beyond a float, repeated keys,
-lone surrogates, and nesting up to the interpreter's recursion limit. Here each is a finding with its place. Line and
-column cost a second pass over the text, so they are looked up only when somebody reads a report.
+Python's own parser accepts what other parsers refuse: ``NaN``, ``Infinity``, numbers beyond a float, repeated keys,
+lone surrogates, and nesting up to the interpreter's recursion limit. Here each of them is a finding. Lines and columns
+need a second pass over the text, so they are only computed for a report.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ MAX_DEPTH = 64
 
 @dataclass(frozen=True, eq=False)
 class JsonDocument:
-    """A JSON document that was read: its value, its text, and what is wrong with it as JSON."""
+    """A parsed JSON document: its value, its text, and its errors as JSON."""
 
     source: str
     """The file or name it came from, for reports."""
 
     value: Any
-    """The value; None when there is none to be had (see ``usable``)."""
+    """The value; None if it could not be parsed (see ``usable``)."""
 
     text: str | None
-    """The text, or None when the document came as a Python value."""
+    """The text, or None if the document was given as a Python value."""
 
     findings: tuple[Finding, ...]
-    """What is wrong with it as JSON."""
+    """Findings about the JSON itself."""
 
     usable: bool
-    """Whether ``value`` is what the document says, whatever else is wrong."""
+    """Whether ``value`` is the document's value, despite any findings."""
 
     def report(self, findings: Iterable[Finding] | None = None, *, dropped: int = 0) -> Report:
-        """Findings as a report with lines and columns; by default those of the JSON itself."""
+        """A report of findings, with lines and columns; by default of those about the JSON itself."""
         return json_report(self, self.findings if findings is None else findings, dropped=dropped)
 
 
@@ -67,7 +67,7 @@ def parse_json(
         max_depth: Refuse deeper nesting.
 
     Returns:
-        The document. It never raises for what is in the data; look at ``findings``.
+        The document. Invalid data never raises; it is reported in ``findings``.
     """
     if len(data) > max_bytes:
         return _unusable(
@@ -91,7 +91,7 @@ def parse_json(
         message, hint = _syntax(text, error)
         offset = error.pos
         if error.msg.startswith("Illegal trailing comma"):
-            # Newer Pythons point at the comma, older ones at what follows; the latter is where the eye goes.
+            # Newer Pythons point at the comma, older ones at what follows; report the latter, where people look.
             offset += 1 + len(text[offset + 1 :]) - len(text[offset + 1 :].lstrip())
         return _unusable(source, text, "not_json", message, hint, offset=offset)
     except RecursionError:
@@ -105,7 +105,7 @@ def parse_json(
 
 
 def wrap_json(value: object, *, source: str = "value", max_depth: int = MAX_DEPTH) -> JsonDocument:
-    """Take a Python value as a JSON document: mappings become dicts, sequences lists; the value itself is not changed.
+    """Convert a Python value to a JSON document: mappings become dicts, and lists and tuples lists, in a copy.
 
     Args:
         value: Mappings with text keys, lists, tuples, text, numbers, booleans, None.
@@ -118,7 +118,7 @@ def wrap_json(value: object, *, source: str = "value", max_depth: int = MAX_DEPT
 
 
 def json_report(document: JsonDocument, findings: Iterable[Finding], *, dropped: int = 0) -> Report:
-    """Findings as a report: errors first, then in the document's order, with line and column where there is text."""
+    """A report of findings: errors first, then in document order, with line and column if there is text."""
     items = list(findings)
     places = _places(document.text, items)
     ranks = {"error": 0, "warning": 1, "info": 2}
@@ -143,7 +143,7 @@ def json_report(document: JsonDocument, findings: Iterable[Finding], *, dropped:
 
 
 class _StrictDecoder(json.JSONDecoder):
-    """The standard reader, noticing what is not JSON; where exactly is for the second pass."""
+    """The standard parser, which also notices what is not JSON; the second pass finds the positions."""
 
     def __init__(self) -> None:
         self.suspicious = False
@@ -211,7 +211,7 @@ def _syntax(text: str, error: json.JSONDecodeError) -> tuple[str, str | None]:
 
 
 def _is_plain(value: Any, max_depth: int, *, surrogates: bool) -> bool:
-    """Whether a parsed value is within depth and all its text can be written as UTF-8. Breadth first, no recursion."""
+    """Whether a parsed value is not too deep and all its text can be written as UTF-8. Breadth first, no recursion."""
     level: list[Any] = [value]
     for _ in range(max_depth + 1):
         below: list[Any] = []
@@ -284,20 +284,20 @@ _LONGEST_INTEGER = 4000
 
 @dataclass(slots=True)
 class _Frame:
-    """An object or a list the scan is inside of."""
+    """An object or a list that contains the current position of the scan."""
 
     keys: set[str] | None
     """Keys seen so far; None for a list."""
 
     part: str | int
-    """Key or index of the element that is read now."""
+    """Key or index of the current element."""
 
     key_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Element:
-    """An element met by the scan."""
+    """An element found by the scan."""
 
     path: Path
     offset: int
@@ -346,7 +346,7 @@ def _walk(text: str, max_depth: int) -> Iterator[_Element]:
 
 
 def _scanned(source: str, text: str, value: Any, max_depth: int, *, usable: bool) -> JsonDocument:
-    """The second pass over a text that the first found suspicious."""
+    """Scan a text that the first pass found suspicious, to find the errors and their positions."""
     findings = Findings()
     for element in _walk(text, max_depth):
         token, path = element.token, element.path
@@ -408,7 +408,7 @@ def _unquoted(token: str) -> str:
     try:
         return cast("str", json.loads(token))
     except ValueError:
-        # Only in a text the first pass gave up on before it came this far.
+        # Only happens in a text that the first pass gave up on before this point.
         return token[1:-1]
 
 
@@ -422,7 +422,7 @@ def _is_number(token: str) -> bool:
 
 
 def _places(text: str | None, findings: list[Finding]) -> list[tuple[int, int] | None]:
-    """Line and column of each finding: of its offset, else of its path, else of the nearest place that exists."""
+    """Line and column of each finding: from its offset, else from its path, else from the nearest existing parent."""
     if text is None or not findings:
         return [None] * len(findings)
     lines = [0, *(match.end() for match in re.finditer("\n", text))]

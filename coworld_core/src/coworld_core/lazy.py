@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used, so that importing the package costs next to nothing."""
+"""Import a package's names on first use, so that importing the package itself costs next to nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["lazy_names", "load_library"]
 
 
 def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of such a package (PEP 562); the first knows ``__all__``, too.
+    """Return a package's ``__getattr__`` and ``__dir__`` (PEP 562); ``__getattr__`` also provides ``__all__``.
 
     ::
 
@@ -22,8 +22,8 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
         __getattr__, __dir__ = lazy_names(__name__)
 
     Args:
-        package: The package's ``__name__``. Its public names are those that it imports under their own name, as above,
-            which is also how a type checker knows that they are public.
+        package: The package's ``__name__``. Its public names are those that it imports as themselves, as above, which
+            also tells type checkers that they are public.
     """
 
     @cache
@@ -52,14 +52,14 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
 
 
 def load_library(name: str, hint: str) -> Any:
-    """A module of a library that not everybody has.
+    """Import a module of an optional library.
 
     Args:
         name: The module.
-        hint: What to do where it is not installed.
+        hint: What to do if it is not installed.
 
     Raises:
-        EnvironmentFault: Code ``not_installed``: it is not.
+        EnvironmentFault: The library is not installed (``not_installed``).
     """
     try:
         return import_module(name)

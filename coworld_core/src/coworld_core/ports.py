@@ -1,4 +1,4 @@
-"""Extra local ports a game asks for with ``COWORLD_LOCAL_EXTRA_PORTS`` (runtime contract, local runner)."""
+"""Extra local ports that a game requests with ``COWORLD_LOCAL_EXTRA_PORTS`` (runtime contract, local runner)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse_extra_ports(text: str) -> tuple[ExtraPort, ...]:
 
 
 def extra_ports_problems(text: str) -> tuple[str, ...]:
-    """Everything that is wrong with a value of ``COWORLD_LOCAL_EXTRA_PORTS``; empty when it is right."""
+    """Every problem with a value of ``COWORLD_LOCAL_EXTRA_PORTS``; empty if it is valid."""
     return _parse(text)[1]
 
 

@@ -38,14 +38,14 @@ def parse_quantity(text: str) -> Decimal:
 
 
 def quantity_problem(resource: str, text: str) -> tuple[str, str] | None:
-    """Say why a quantity cannot be meant for a resource, or None when it can.
+    """Say why a quantity is not valid for a resource, or return None if it is.
 
     Args:
         resource: ``cpu``, ``memory`` or ``ephemeral-storage``.
         text: The quantity as written.
 
     Returns:
-        What is wrong and what to write instead, or None.
+        The problem and what to write instead, or None.
     """
     example = '"500m" or "2"' if resource == "cpu" else '"256Mi" or "2Gi"'
     try:

@@ -1,9 +1,8 @@
-"""Files that runs leave on disk for good: written strictly, read leniently.
+"""Base classes for the files that runs leave on disk: written strictly, read leniently.
 
-A value that code makes has the fields and values of this version, and anything else is an error. What another version
-has written is read as far as it is understood: fields that are not known here, at any depth, are kept and come out of
-``model_dump_json`` again, and so are unknown values of sets that grow (``Grows``). What a reader cannot do without, the
-fields without a default, every version writes.
+A value built by code may only have the fields and values of this version. A file written by another version is read as
+far as possible: unknown fields, at any depth, are kept and written back by ``model_dump_json``, and so are unknown
+values of enumerations marked with ``Grows``. Every version writes the fields without a default, which readers need.
 """
 
 # no annotations from __future__: pydantic 2.11 and 2.12 look in other modules for the names in that of extra fields
@@ -44,46 +43,46 @@ __all__ = [
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _MAX_DEPTH = 128
-"""Deeper than anything in a record: what comes from others is at most half as deep."""
+"""Deeper than any record: documents from others that a record contains are limited to half of it."""
 
 READING: dict[str, bool] = {"reading": True}
-"""Validation context of a value that somebody else made."""
+"""Validation context for reading a value that another program wrote."""
 
 
 def _kept(value: Any, info: ValidationInfo) -> Any:
-    """The value of a field that is not known here."""
+    """Keep an unknown field when reading; refuse it otherwise."""
     if info.context is READING:
         return value
     raise PydanticKnownError("extra_forbidden")
 
 
 def _closed(schema: dict[str, Any]) -> None:
-    """The schema is that of what is written."""
+    """Forbid unknown fields in the JSON Schema, which describes the written form."""
     schema["additionalProperties"] = False
 
 
 class Record(BaseModel):
-    """A part of a file that a run leaves, made by the constructor to be written, or by ``read_as``."""
+    """A part of a file that a run leaves. The constructor builds one to write; ``read_as`` reads one."""
 
-    # built when first used: a run imports these long before it needs them, while a game waits to be started
+    # built on first use: importing a record must not delay the start of a game
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True, json_schema_extra=_closed)
 
-    # Extra fields are allowed so that they are written again; only a value that has some pays for the check.
+    # Extra fields are allowed so that they can be written back; only values that have some pay for the check.
     __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_kept)]] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class _Open:
-    """Lets values that are not known here through when a record is read.
+    """Accepts unknown values when a record is read.
 
     Args:
-        plausible: Whether a value may be one that another version knows.
+        plausible: Whether a value may be one that another version defines.
     """
 
     def __init__(self, plausible: Callable[[object], bool]) -> None:
         self._plausible = plausible
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The closed set, open to readers; written as it is."""
+        """The declared schema, extended for reading; values are written unchanged."""
         return core_schema.with_info_wrap_validator_function(
             self._read, handler(source), serialization=core_schema.simple_ser_schema("any")
         )
@@ -101,23 +100,23 @@ def _is_later(value: object) -> bool:
 
 
 Grows = _Open(_is_text)
-"""Marks a set of texts to which later versions add: ``Annotated[Literal[...], Grows]``."""
+"""Marks an enumeration of strings that later versions may extend: ``Annotated[Literal[...], Grows]``."""
 
 SchemaVersion = Annotated[Literal[1], _Open(_is_later)]
-"""The version of a file's shape. A later one is read as far as it is understood."""
+"""Version of a file format. Files of later versions are read as far as possible."""
 
 
 def open_record(source: "Source", *, what: str, name: str) -> "JsonDocument":
-    """A file that a run left, as JSON.
+    """Open a file that a run left, as a JSON document.
 
     Args:
         source: The path of the file or of the directory that holds it, its content as bytes, or the JSON as a Python
             value.
-        what: What it is called in messages.
-        name: Its name in a run's directory.
+        what: A noun for messages.
+        name: The file's name in a run's directory.
 
     Raises:
-        UsageError: Codes ``record_not_found`` and ``record_unreadable``.
+        UsageError: The file does not exist (``record_not_found``) or cannot be read (``record_unreadable``).
     """
     from .jsontext import wrap_json
 
@@ -131,21 +130,21 @@ def open_record(source: "Source", *, what: str, name: str) -> "JsonDocument":
 
 
 def read_lines(source: Path | str | bytes, *, what: str, name: str) -> "Iterator[JsonDocument]":
-    """A file that a run left with one JSON object a line, read piece by piece.
+    """Read a file with one JSON object per line, line by line.
 
-    A last line that was not written to its end, because the run was killed or still goes on, is left out.
+    Skips an incomplete last line, which a run leaves when it is killed or still going.
 
     Args:
         source: The path of the file or of the directory that holds it, or its content as bytes.
-        what: What it is called in messages.
-        name: Its name in a run's directory.
+        what: The name of the source in messages, if it is bytes.
+        name: The file's name in a run's directory.
 
     Raises:
-        UsageError: Codes ``record_not_found`` and ``record_unreadable``.
+        UsageError: The file does not exist (``record_not_found``) or cannot be read (``record_unreadable``).
     """
     place = what if isinstance(source, bytes) else str(_place(source, name))
     with io.BytesIO(source) if isinstance(source, bytes) else _opened(Path(place), name) as file:
-        # split at newlines only: a text may contain other characters that end lines
+        # split at newlines only: strings may contain other characters that count as line ends
         for number, line in enumerate(file, 1):
             document = parse_record(line.rstrip(b"\n"), source=f"{place}:{number}")
             if line.endswith(b"\n") or not line.startswith(b"{") or document.usable:
@@ -173,22 +172,22 @@ def _opened(path: Path, name: str) -> IO[bytes]:
 
 
 def parse_record(data: str | bytes, *, source: str) -> "JsonDocument":
-    """JSON of any size: a file that was written must stay readable."""
+    """Parse JSON without a size limit: a file that was written must stay readable."""
     from .jsontext import parse_json
 
     return parse_json(data, source=source, max_bytes=len(data), max_depth=_MAX_DEPTH)
 
 
 def read_as(model: type[_Model], document: "JsonDocument", *, what: str) -> _Model:
-    """Read a document that any version may have written.
+    """Read a document as a record that any version may have written.
 
     Args:
-        model: What it is.
+        model: The model of the record.
         document: The document.
-        what: What it is called in messages.
+        what: A noun for messages.
 
     Raises:
-        RecordError: It is something else, or lacks what a reader cannot do without; ``report`` says all of it.
+        RecordError: It is not such a record, or lacks a required field; ``report`` lists every error.
     """
     from dataclasses import replace
 
@@ -208,9 +207,9 @@ def read_as(model: type[_Model], document: "JsonDocument", *, what: str) -> _Mod
     if value is not None:
         return value
     version = cast("dict[str, Any]", given).get("schema_version") if isinstance(given, dict) else None
-    hint = f"Was it changed since, or is it no {what} at all?"
+    hint = f"Check that it has not been edited, and that it is a valid {what}."
     if _is_later(version):
-        hint = f"A later version of coworld wrote it, in shape {version}: update this one."
+        hint = f"A later version of coworld wrote it, with schema version {version}: update this one."
     # records are not edited by hand
     findings = [replace(finding, hint=None) for finding in findings]
     raise RecordError(json_report(document, findings), hint=hint)

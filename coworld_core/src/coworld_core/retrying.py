@@ -1,6 +1,6 @@
-"""When to try again, how long to wait before, and when it is enough. No clock is waited for here: callers sleep.
+"""When to retry, how long to wait first, and when to give up. Nothing here sleeps: callers do.
 
-Callers say which failures are temporary, ask ``Tries.again`` after each one, and sleep as long as it says::
+Callers decide which failures are temporary, call ``Tries.again`` after each one, and sleep as long as it returns::
 
     tries = Tries(Backoff(), most=5)
     while True:
@@ -24,31 +24,32 @@ from datetime import UTC, datetime
 __all__ = ["Backoff", "Tries", "retry_after", "says_later"]
 
 _LATER = frozenset({408, 425, 429, 502, 503, 504})
-"""Said of this moment alone, before anything was done or by somebody in front of the server."""
+"""Temporary statuses, sent before the request was processed or by a proxy in front of the server."""
 _LASTING = frozenset({501, 505, 511})
-"""Failures of a server that stay what they are."""
+"""Server errors that are permanent."""
 _YEAR = 366 * 86400.0
 _APART = 0.25
-"""Seconds over which those are spread who were all told the same time to come back."""
+"""Seconds over which to spread clients that were all told to return at the same time."""
 
 
 def says_later(status: int, *, repeatable: bool = True) -> bool:
-    """Whether an HTTP status means that the same request may go better another time.
+    """Whether an HTTP status means that the same request may succeed later.
 
     Args:
         status: The answer's status.
-        repeatable: Whether doing it twice does no more than doing it once. Otherwise a 500, and whatever else a
-            server says when it broke off in the middle, may have left half of it behind, and is an answer.
+        repeatable: Whether the request is idempotent. If not, statuses such as 500 are final: the server may have
+            failed halfway through the request.
     """
     return status in _LATER or (repeatable and status >= 500 and status not in _LASTING)
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that a ``Retry-After`` header asks to wait, from 0 to a year; None without one that can be read.
+    """Seconds that a ``Retry-After`` header asks to wait, from 0 to a year; None without a valid header.
 
     Args:
-        headers: The answer's headers, by their names in lower case or in a mapping that minds no case.
-        now: What a date counts from, when the server does not tell the time itself; None: this machine's clock.
+        headers: The answer's headers, with lower-case names or in a case-insensitive mapping.
+        now: The current time, for a header that holds a date, if the server does not send its own time; None: read
+            from this machine's clock.
     """
     value = headers.get("retry-after", "").strip()
     if not value:
@@ -59,7 +60,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         when = _date(value)
         if when is None:
             return None
-        # by the server's own clock, where it tells the time
+        # prefer the server's own clock, if it sends the time
         seconds = (when - (_date(headers.get("date", "")) or now or datetime.now(UTC))).total_seconds()
     if seconds != seconds:  # not a number
         return None
@@ -78,37 +79,37 @@ def _date(text: str) -> datetime | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """Pauses between tries: random, below a bound that doubles, so that many who failed do not come back as one."""
+    """Pauses between tries: random, below a bound that doubles, so that clients that failed together spread out."""
 
     base: float = 0.5
     """Bound of the first pause in seconds."""
     cap: float = 8.0
     """Largest bound in seconds."""
     longest_wait: float = 60.0
-    """Longest ``Retry-After`` that is waited for, in seconds; a longer one is the caller's to decide about."""
+    """Longest ``Retry-After`` to wait for, in seconds; with a longer one, ``pause`` gives up."""
     draw: Callable[[], float] = field(default=random.random, repr=False, compare=False)
-    """Gives random numbers from 0 to 1."""
+    """Returns random numbers from 0 to 1."""
 
     def pause(self, attempt: int, asked: float | None = None) -> float | None:
-        """Seconds to wait after a try, or None to give up.
+        """Seconds to wait after a failed try, or None to give up.
 
         Args:
-            attempt: Which try has failed, from 0.
-            asked: What the server asked for; it is obeyed, with a little on top.
+            attempt: Index of the failed try, from 0.
+            asked: Seconds the server asked to wait; the pause is this plus a small random amount.
         """
         if asked is None:
             return self._own(attempt)
         return asked + self.draw() * min(self._bound(attempt), _APART) if asked <= self.longest_wait else None
 
     def pauses(self) -> Iterator[float]:
-        """The seconds of one pause after another, without end."""
+        """Yield the seconds of each successive pause, endlessly."""
         attempt = 0
         while True:
             yield self._own(attempt)
             attempt += 1
 
     def _own(self, attempt: int) -> float:
-        # never below half the bound: one that is away is not helped by being asked at once
+        # never below half the bound: a server that is down gains nothing from an immediate retry
         return self._bound(attempt) * (1 + self.draw()) / 2
 
     def _bound(self, attempt: int) -> float:
@@ -116,16 +117,17 @@ class Backoff:
 
 
 class Tries:
-    """The tries of one thing: how many have failed, and whether there is to be another.
+    """Counts the failed tries of one operation, and decides whether to try again.
 
     Args:
-        backoff: The pauses between them.
-        most: How many there may be; None: any number.
-        patience: Seconds after which no more is begun, from now; None: no end. The last is made at that moment.
-        clock: Tells seconds.
+        backoff: The pauses between tries.
+        most: Maximum number of tries; None: any number.
+        patience: Seconds from now, or from the last progress, during which to retry; None: no limit. The last try is
+            made when they end.
+        clock: Returns the time in seconds.
 
     Attributes:
-        failures: How many have failed since the beginning, or since one got further.
+        failures: Number of failures since the beginning, or since the last progress.
     """
 
     def __init__(
@@ -144,10 +146,10 @@ class Tries:
         self._begun = clock()
 
     def again(self, asked: float | None = None) -> float | None:
-        """Count a failure; returns the seconds to wait before the next try, or None when it was the last.
+        """Count a failure; return the seconds to wait before the next try, or None to give up.
 
         Args:
-            asked: What the server asked for. One that asks for longer than there is left is not tried again.
+            asked: Seconds the server asked to wait. If that is more than is left of ``patience``, give up.
         """
         self.failures += 1
         if self._most is not None and self.failures >= self._most:
@@ -161,6 +163,6 @@ class Tries:
         return min(pause, left)
 
     def got_further(self) -> None:
-        """Start over with all tries and all patience, because the failed try made progress."""
+        """Reset the count of failures and the patience, because the failed try made progress."""
         self.failures = 0
         self._begun = self._clock()

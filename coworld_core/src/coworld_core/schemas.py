@@ -1,6 +1,6 @@
 """The published JSON Schemas: generated from the models, shipped as files beside this module.
 
-Editors and platforms read them. ``python -m coworld_core.schemas`` writes them again; a test holds them equal to the
+Editors and platforms read them. ``python -m coworld_core.schemas`` regenerates them; a test checks that they match the
 models.
 """
 
@@ -69,7 +69,7 @@ def episode_request_schema() -> dict[str, Any]:
 
 
 def model_schema(model: type[BaseModel], *, title: str, names: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The JSON Schema of a model as it is published: titled, with its dialect, and without pydantic's field titles.
+    """The JSON Schema of a model in its published form: with a title and a dialect, without pydantic's field titles.
 
     Args:
         model: The model.
@@ -85,7 +85,7 @@ SCHEMA_FILES: dict[str, Callable[[], dict[str, Any]]] = {
     "coworld_manifest.schema.json": manifest_schema,
     "episode_request.schema.json": episode_request_schema,
 }
-"""The published files and what generates each."""
+"""The published files, each with the function that generates it."""
 
 
 def schema_path(name: str) -> Path:
@@ -95,7 +95,7 @@ def schema_path(name: str) -> Path:
         name: A key of ``SCHEMA_FILES``.
 
     Raises:
-        KeyError: When there is no such schema.
+        KeyError: There is no such schema.
     """
     if name not in SCHEMA_FILES:
         raise KeyError(name)
@@ -106,7 +106,7 @@ def write_schemas(directory: Path | None = None) -> tuple[Path, ...]:
     """Write all schema files.
 
     Args:
-        directory: Where to; by default where they are shipped from.
+        directory: The target directory; by default the one they are shipped in.
 
     Returns:
         The files written.
@@ -131,7 +131,7 @@ def _annotate_manifest(schema: dict[str, Any], definitions: dict[str, Any]) -> N
         if section in _FUTURE_REQUIRED:
             role["$comment"] = "Optional now; a later version will require it."
             role["x-coworld-future-required"] = True
-    # which of the forms is meant, a message should say; a union says that none of them fits
+    # anyOf, not oneOf: its errors are about the form that was meant, and do not only say that none fits
     forms = cast("list[dict[str, Any]]", properties["reporter"]["items"].pop("oneOf"))
     properties["reporter"]["items"]["anyOf"] = [
         {**form, "properties": {"type": {"const": "reporter"}}} if form["$ref"].endswith("RoleSpec") else form
@@ -145,7 +145,7 @@ def _annotate_manifest(schema: dict[str, Any], definitions: dict[str, Any]) -> N
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """The same with published definition names, and without the titles pydantic makes of field names."""
+    """A copy with published definition names, and without the titles that pydantic derives from field names."""
     if isinstance(value, list):
         return [_renamed(item, names) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
@@ -158,7 +158,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
             name = item.removeprefix("#/$defs/")
             result[key] = f"#/$defs/{names.get(name, name)}"
         elif key in ("$defs", "properties") and isinstance(item, dict):
-            # Keys in here are names, not keywords.
+            # The keys are names, not keywords.
             entries = cast("dict[str, Any]", item)
             result[key] = {
                 (names.get(name, name) if key == "$defs" else name): _renamed(entry, names)

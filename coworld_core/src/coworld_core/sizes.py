@@ -1,4 +1,4 @@
-"""Numbers of bytes, as people read them."""
+"""Human-readable sizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["shown_size"]
 
 
 def shown_size(size: int) -> str:
-    """A number of bytes for a person: 16 MiB, 1.5 KiB, 12 bytes."""
+    """Format a number of bytes for people: 16 MiB, 1.5 KiB, 12 bytes."""
     if size < 1024:
         return f"{size} bytes"
     value = float(size)

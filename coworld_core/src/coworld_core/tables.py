@@ -1,4 +1,4 @@
-"""Values as tables: in a notebook for people, and as flat rows for whatever makes data frames of them."""
+"""Values as tables: HTML for notebooks, and flat rows for data frames."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from .lazy import load_library
 __all__ = ["Cell", "TableRow", "Tabular", "html_table", "one_line"]
 
 Cell = str | int | float | bool | None
-"""What a row holds: nothing that would have to be unpacked first."""
+"""A value in a row: never nested."""
 
 TableRow = dict[str, Cell]
-"""One row, by the names of its columns."""
+"""One row, by column name."""
 
 _MOST = 100
-"""How many rows are shown; a page is no place for thousands."""
+"""Maximum number of rows in an HTML table."""
 
 
 def one_line(text: str) -> str:
-    """A text by somebody else as part of a line: what is not to be seen, or would end the line, is written out."""
+    """Make untrusted text fit on one line: characters that are invisible or would end the line are escaped."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def html_table(caption: str, rows: Sequence[Mapping[str, Cell]], *, notes: Sequence[str] = ()) -> str:
-    """A table for a notebook.
+    """Format rows as an HTML table for a notebook.
 
     Args:
-        caption: What it is, in a line.
-        rows: Each with the same columns; the first hundred are shown.
-        notes: What else there is to say, below it.
+        caption: One line above the table.
+        rows: The rows, all with the same columns; the first hundred are shown.
+        notes: Paragraphs below the table.
 
     Returns:
-        HTML in which every text is escaped, whoever it is by.
+        HTML in which all text is escaped.
     """
     from html import escape
 
@@ -56,7 +56,7 @@ def html_table(caption: str, rows: Sequence[Mapping[str, Cell]], *, notes: Seque
 
 
 class Tabular(ABC):
-    """What can be had as flat rows, and so as a data frame of whichever library is installed."""
+    """Base class for values that convert to flat rows, and to data frames of whichever library is installed."""
 
     @abstractmethod
     def to_records(self) -> list[TableRow]:
@@ -66,7 +66,7 @@ class Tabular(ABC):
         """The rows as a ``pandas.DataFrame``.
 
         Raises:
-            EnvironmentFault: Code ``not_installed``: pandas is not.
+            EnvironmentFault: pandas is not installed (``not_installed``).
         """
         return _library("pandas").DataFrame.from_records(self.to_records())
 
@@ -74,10 +74,10 @@ class Tabular(ABC):
         """The rows as a ``polars.DataFrame``.
 
         Raises:
-            EnvironmentFault: Code ``not_installed``: polars is not.
+            EnvironmentFault: polars is not installed (``not_installed``).
         """
         return _library("polars").DataFrame(self.to_records(), infer_schema_length=None)
 
 
 def _library(name: str) -> Any:
-    return load_library(name, f"pip install {name}; or take the rows as they are, by to_records().")
+    return load_library(name, f"pip install {name}; or use the plain rows that to_records() returns.")

@@ -1,4 +1,4 @@
-"""Anyone's text, made safe to print on a terminal."""
+"""Make untrusted text safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ ESCAPES = re.compile(
     re.VERBOSE,
 )
 _CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but newline and tab, DEL, C1
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except newline and tab, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # marks that reorder the text around them
 )
 
 
 def strip_controls(text: str) -> str:
-    r"""Text that is safe to print on a terminal: no escape sequences, no control characters but ``\n`` and ``\t``.
+    r"""Remove escape sequences and all control characters but ``\n`` and ``\t`` from a text.
 
-    Carriage returns become line ends, so that a progress bar stays readable.
+    Carriage returns become newlines, so that a progress bar stays readable.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROLS.sub("", ESCAPES.sub("", text))

@@ -1,4 +1,4 @@
-"""Addresses fit to be shown: without what lets somebody in."""
+"""URLs without their secrets, for messages and logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 __all__ = ["HIDDEN", "shown_url"]
 
 HIDDEN = "…"
-"""What stands where a secret stood."""
+"""Replaces a secret."""
 
 _SECRET_PARAMETER = re.compile(
     r"(?i)^(x-amz-|x-goog-|x-ms-|sig(nature)?$|se$|sp$|sv$|awsaccesskeyid|key-pair-id|policy$|expires$|token$|access_?token"
@@ -17,12 +17,12 @@ _SECRET_PARAMETER = re.compile(
 
 
 def shown_url(url: object, *, query: bool = False) -> str:
-    """An address without user and password, query and fragment, of at most 200 characters.
+    """A URL without user, password, query and fragment, cut to 200 characters.
 
     Args:
-        url: The address.
-        query: Whether to show a query in which no parameter is known to let somebody in, and any length: for addresses
-            of our own, whose parameters are known.
+        url: The URL.
+        query: Whether to keep the query if no parameter is known to hold a secret, and not to cut the URL. Use it for
+            our own URLs, whose parameters are known.
     """
     try:
         parts = urlsplit(str(url))

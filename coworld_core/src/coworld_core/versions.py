@@ -1,4 +1,4 @@
-"""Versions of a Coworld: which is higher, and which comes next; and those of coworld itself that one may ask for."""
+"""Compare and increment versions of a Coworld, and name the published versions of coworld to be compatible with."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Literal
 __all__ = ["Generation", "Published", "highest_version", "next_version"]
 
 Published = Literal["0.1.26", "0.1.64"]
-"""Published versions that a manifest can be for: the last that knows nothing newer, and the newest."""
+"""Published versions whose rules a manifest can be checked against: the last without newer features, and the newest."""
 
 Generation = Literal["0.1.7", Published]
-"""Published versions by whose rules a Coworld can be certified; to 0.1.7 a manifest is what can be read of it."""
+"""Published versions by whose rules a Coworld can be certified; for 0.1.7, manifests are read leniently."""
 
 
 def next_version(version: str) -> str:
-    """The version after one: its release with one added to the last number (``1.2.3`` gives ``1.2.4``).
+    """The next version: the release with its last number increased by one (``1.2.3`` gives ``1.2.4``).
 
     Args:
         version: A PEP 440 version.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a PEP 440 version.
     """
     from packaging.version import Version
 
@@ -31,7 +31,7 @@ def next_version(version: str) -> str:
 
 
 def highest_version(versions: Iterable[str]) -> str | None:
-    """The highest of several PEP 440 versions; what is none does not count. None when there is none."""
+    """The highest of several PEP 440 versions, ignoring invalid ones; None if there is no valid one."""
     from packaging.version import InvalidVersion, Version
 
     found: dict[Version, str] = {}

@@ -1,4 +1,4 @@
-"""Names and counts in sentences: what there is, how many, and what was probably meant."""
+"""Format names and counts for sentences, and guess what a misspelt name was meant to be."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["closest", "listed", "plural"]
 
 
 def listed(names: Iterable[str], *, limit: int = 12, word: str = "and") -> str:
-    """Names as an enumeration, ``a, b and c``; at most ``limit`` of them, each of at most 80 printable characters."""
+    """Join names as in a sentence, ``a, b and c``; at most ``limit`` names of at most 80 printable characters each."""
     known = list(names)
     shown = [_shortened(name) for name in known[:limit]]
     if len(known) > limit:
@@ -17,12 +17,12 @@ def listed(names: Iterable[str], *, limit: int = 12, word: str = "and") -> str:
 
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name that was probably meant, or None. Case, hyphens, underscores and spaces do not count.
+    """The known name that was probably meant, or None. Ignores case, hyphens, underscores and spaces.
 
     Args:
-        name: What was written; nothing of over 80 characters is near to anything.
-        known: What could have been meant.
-        cutoff: How alike they have to be, from 0 to 1, where 1 is the same.
+        name: The name as written; one of more than 80 characters matches nothing.
+        known: The names that could have been meant.
+        cutoff: Minimum similarity, from 0 to 1, where 1 means equal.
     """
     import difflib
 

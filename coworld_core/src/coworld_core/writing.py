@@ -1,4 +1,4 @@
-"""Writing files so that whoever reads one finds all of it, or what was there before."""
+"""Write files atomically: a reader finds the complete new content or the previous one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["write_whole"]
 
 
 def write_whole(path: Path, data: bytes | Path, *, mode: int = 0o666, sync: bool = False) -> None:
-    """Write a file atomically: to a temporary file beside it, which is then renamed.
+    """Write a file atomically, through a temporary file beside it that is renamed.
 
-    A single file that is mounted into a container cannot be replaced; it is filled from the temporary one.
+    A single file that is mounted into a container cannot be replaced, so the temporary file is copied over it instead.
 
     Args:
         path: The file, in an existing directory.
@@ -24,7 +24,8 @@ def write_whole(path: Path, data: bytes | Path, *, mode: int = 0o666, sync: bool
         sync: Whether to flush the content to disk before renaming.
 
     Raises:
-        OSError: The file cannot be written (or copied); its previous content is kept.
+        OSError: The file cannot be written, or ``data`` cannot be read; the previous content is kept unless the file
+            is such a mount.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)

@@ -1,4 +1,4 @@
-"""Reading zips of strangers: what may go wrong in the library that does it."""
+"""The errors that reading an untrusted zip may raise."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ BROKEN_ZIP: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
-    # packed or encrypted in a way that it does not know, without a password, with a name that is no text
+    # an unknown compression or encryption, a missing password, a name that cannot be decoded
     NotImplementedError,
     RuntimeError,
     UnicodeError,
     ValueError,
 )
-"""What the zip library may raise for a file that somebody tampered with."""
+"""Exceptions that the ``zipfile`` module may raise for a damaged or malicious file."""

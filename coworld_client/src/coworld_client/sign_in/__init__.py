@@ -1,1 +1,1 @@
-"""Who you are to which server: signing in, tokens, and the file in which they are kept on this machine."""
+"""Signing in, tokens, and the file on this machine that stores them."""

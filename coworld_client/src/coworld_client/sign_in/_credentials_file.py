@@ -1,4 +1,4 @@
-"""The credentials file: read whole, written whole, by one program at a time, and for nobody else's eyes."""
+"""The credentials file: readable only by its owner, written atomically by one program at a time."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class ServerCredentials:
-    """What the file says about one server."""
+    """The entries of the file for one server."""
 
     token: Token | None
-    """The user's."""
+    """The user's token."""
     active: str | None
-    """Id of the player in use."""
+    """Id of the active player."""
     sessions: Mapping[str, PlayerSession]
-    """Sessions by the player's id, ended ones too."""
+    """Sessions by player id, including expired ones."""
 
 
 class CredentialStore:
-    """The credentials file. Every call reads or rewrites it whole; calls of several processes do not lose each other.
+    """The credentials file. A lock keeps concurrent changes by several processes from overwriting each other.
 
-    Its methods read and write small files and may wait for a lock, so they belong into a worker thread where a loop
-    must not wait.
+    The methods read and write small files and may wait for the lock, so call them in a worker thread from async code.
 
     Args:
-        directory: Where the file is; made (mode 0700) when something is first saved.
+        directory: The directory of the file; created (mode 0700) on the first save.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -54,10 +53,10 @@ class CredentialStore:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> CredentialStore:
-        """The user's own: below ``SOFTMAX_CONFIG_DIR``, else ``~/.softmax``.
+        """The user's own store: in ``SOFTMAX_CONFIG_DIR`` if set, else in ``~/.softmax``.
 
         Raises:
-            EnvironmentFault: There is neither, nor a home directory.
+            EnvironmentFault: ``SOFTMAX_CONFIG_DIR`` is not set, and there is no home directory.
         """
         environ = os.environ if environ is None else environ
         if named := environ.get("SOFTMAX_CONFIG_DIR"):
@@ -73,11 +72,11 @@ class CredentialStore:
             ) from error
 
     def read(self, server: str) -> ServerCredentials:
-        """What is known about a server.
+        """Return the credentials for a server.
 
         Raises:
-            EnvironmentFault: The file cannot be read, or is not what it should be (``credentials_unreadable``).
-            UsageError: The server is no address.
+            EnvironmentFault: The file cannot be read or is invalid (``credentials_unreadable``).
+            UsageError: The server is not a valid address.
         """
         document = self._load()
         address = normalise_server(server)
@@ -94,13 +93,13 @@ class CredentialStore:
         )
 
     def save_token(self, server: str, token: Token) -> bool:
-        """Keep a user's token. If it is another than before, the server's player sessions go: they were another's.
+        """Save a user's token. If it differs from the previous one, the server's player sessions are removed with it.
 
         Returns:
-            Whether player sessions were dropped.
+            Whether player sessions were removed.
 
         Raises:
-            UsageError: It is the session of a player, which is no sign-in.
+            UsageError: The token is a player's session (``player_token``), or the server is not a valid address.
             EnvironmentFault: The file cannot be read or written.
         """
         if token.is_player:
@@ -120,7 +119,7 @@ class CredentialStore:
         return self._change(change)
 
     def forget(self, server: str) -> bool:
-        """Drop the token and the player sessions of a server.
+        """Remove the token and the player sessions of a server.
 
         Returns:
             Whether there were any.
@@ -139,7 +138,12 @@ class CredentialStore:
         return self._change(change)
 
     def save_session(self, server: str, session: PlayerSession, *, activate: bool = True) -> None:
-        """Keep a player's session, and act as that player from now on unless told not to.
+        """Save a player's session.
+
+        Args:
+            server: The server.
+            session: The session.
+            activate: Whether to make this player the active one.
 
         Raises:
             EnvironmentFault: The file cannot be read or written.
@@ -161,10 +165,10 @@ class CredentialStore:
         self._change(change)
 
     def set_active(self, server: str, player_id: str | None) -> bool:
-        """Act as a player, or (None) as yourself; sessions are kept either way.
+        """Set the active player; None to act as the user. Sessions are kept.
 
         Returns:
-            Whether that is a change.
+            Whether the active player changed.
 
         Raises:
             EnvironmentFault: The file cannot be read or written.
@@ -211,7 +215,7 @@ class CredentialStore:
         try:
             value: object = yaml.safe_load(data.decode("utf-8-sig"))
         except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-            # what a parser says may quote the file, and the file holds secrets
+            # omit the parser's message: it may quote the file, which holds secrets
             line = getattr(getattr(error, "problem_mark", None), "line", None)
             raise self._unreadable(f"it is not YAML{f' (line {line + 1})' if line is not None else ''}") from None
         if value is None:
@@ -259,14 +263,14 @@ class CredentialStore:
         import yaml
 
         text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=False)
-        # a link is somebody's way of keeping the file elsewhere: what it points to is replaced
+        # the user may keep the file elsewhere through a symbolic link: replace the file it points to
         target = Path(os.path.realpath(self.path))
         write_whole(target, text.encode(), mode=0o600, sync=True)
         _sync_directory(target.parent)
 
 
 def _close_to_others(path: Path, descriptor: int) -> None:
-    """Take the rights of others away from a file of ours; a read-only mount keeps what it has."""
+    """Remove others' permissions from a file and its directory if we own them; failures are ignored."""
     status = os.fstat(descriptor)
     if status.st_mode & 0o077 and status.st_uid == os.getuid():
         with contextlib.suppress(OSError):
@@ -300,7 +304,7 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def _spellings(section: object, server: str) -> list[str]:
-    """Keys of a section that mean a server, the normalised one first."""
+    """Keys of a section that name the server, the normalised one first."""
     found = [key for key in _mapping(section) if key != server and _same_server(key, server)]
     return [server, *found] if server in _mapping(section) else found
 

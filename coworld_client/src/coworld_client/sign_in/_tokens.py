@@ -1,4 +1,4 @@
-"""A token, a player's session, and the one spelling of a server's address."""
+"""Tokens, player sessions, and normalised server addresses."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from coworld_core.errors import UsageError
 __all__ = ["DEFAULT_SERVER", "PlayerSession", "Token", "is_player_id", "normalise_server"]
 
 DEFAULT_SERVER = "https://softmax.com/api"
-"""The server that is meant when none is named."""
+"""The server used when none is given."""
 
 _PLAYER = "ply_"
 
 
 class Token:
-    """A secret that says who you are. It shows itself to nobody who does not ask by name.
+    """An access token. Printing or formatting it does not show the secret; ``reveal`` returns it.
 
     Args:
-        value: The token: printable ASCII without white space; white space around it is dropped.
+        value: The token: printable ASCII without white space. Surrounding white space is removed.
 
     Raises:
-        UsageError: Code ``bad_token``, when it cannot be one. The message does not repeat it.
+        UsageError: The value is malformed (``bad_token``). The message does not repeat it.
     """
 
     __slots__ = ("_value",)
@@ -42,12 +42,12 @@ class Token:
         self._value = value
 
     def reveal(self) -> str:
-        """The token itself: for an ``Authorization`` header, and for nothing that is shown or logged."""
+        """The secret itself. Use it only to authenticate or to store it; never show or log it."""
         return self._value
 
     @property
     def is_player(self) -> bool:
-        """Whether it is a player's session rather than a user's token."""
+        """Whether it belongs to a player's session rather than to a user."""
         return self._value.startswith(_PLAYER)
 
     def __eq__(self, other: object) -> bool:
@@ -67,28 +67,28 @@ class Token:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayerSession:
-    """What lets you act as one of your players, for a while."""
+    """A session for acting as one of your players for a limited time."""
 
     player_id: str
     """``ply_<uuid>``."""
     token: Token
-    """The session's own token."""
+    """The session's token."""
     expires_at: datetime
-    """When it ends; aware of its time zone."""
+    """When the session ends; timezone-aware."""
 
     def good_for(self, now: datetime | None = None) -> timedelta:
-        """How long it lasts from now; negative when it has ended."""
+        """The time left; negative once the session has ended."""
         return self.expires_at - (now or datetime.now(UTC))
 
 
 def normalise_server(address: str) -> str:
-    """One spelling for a server's address: scheme and host in lower case, no default port, no slash at the end.
+    """Normalise a server's address: lower-case scheme and host, no default port, no trailing slash.
 
     Args:
         address: ``http(s)://host[:port][/path]``; a path such as ``/api`` is part of the address.
 
     Raises:
-        UsageError: Code ``bad_server``, when it is no such address, or has a user, a query or a fragment in it.
+        UsageError: The address is malformed, or contains a user, a query or a fragment (``bad_server``).
     """
     text = address.strip()
     try:
@@ -121,5 +121,5 @@ def _bad_server(text: str, why: str) -> UsageError:
 
 
 def is_player_id(text: str) -> bool:
-    """Whether a text is the id of a player, such as ``ply_1f0c…``."""
+    """Whether a string is a player's id, such as ``ply_1f0c…``."""
     return re.fullmatch(r"(?:ply|player)_[A-Za-z0-9-]{1,100}", text) is not None

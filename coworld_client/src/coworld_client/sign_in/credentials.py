@@ -10,7 +10,7 @@ The file is ``~/.softmax/credentials.yaml`` (``SOFTMAX_CONFIG_DIR`` names anothe
         cache:
           ply_<uuid>: {token: ply_..., expires_at: "2026-01-31T12:00:00+00:00"}
 
-Unknown keys are kept. Different spellings of an address name the same server.
+Unknown keys are preserved. Different spellings of an address name the same server.
 """
 
 from __future__ import annotations

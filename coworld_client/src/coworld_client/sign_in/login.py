@@ -1,4 +1,4 @@
-"""Signing in by a browser, by a pasted code or with an existing token; and acting as a player.
+"""Sign in with a browser, a pasted code or an existing token, and act as a player.
 
 Nothing here prints or prompts: all interaction goes through callbacks.
 """
@@ -61,22 +61,24 @@ _ENOUGH = timedelta(minutes=5)
 
 
 class SignInTimeout(EnvironmentFault):
-    """Nobody signed in within the time there was."""
+    """Nobody signed in before the deadline."""
 
     default_code = "sign_in_timeout"
 
 
 def web_origin(server: str) -> str:
-    """Where the web pages of a server are: its address without a trailing ``/api`` or ``/api/observatory``."""
+    """The base URL of a server's web pages: its address without a trailing ``/api`` or ``/api/observatory``."""
     return re.sub(r"/api(/observatory)?$", "", normalise_server(server))
 
 
 def sign_in_url(server: str, callback: str | None = None, *, state: str | None = None) -> str:
-    """The page where a person signs in and is shown a code, or is sent back to ``callback`` with it.
+    """The URL of the page where a person signs in.
+
+    The page then shows a code, or redirects the browser to ``callback`` with the code.
 
     Args:
         server: The server.
-        callback: Address on this machine that the browser goes to afterwards; None: the code is only shown.
+        callback: Address on this machine to redirect to; when None, the code is only shown.
         state: The state that the callback must carry.
     """
     url = f"{web_origin(server)}/cli-auth"
@@ -94,19 +96,19 @@ async def exchange_code(
     timeout: float = _EXCHANGE_SECONDS,
     transport: AsyncBaseTransport | None = None,
 ) -> Token:
-    """Trade a code, which is good once, for a token.
+    """Exchange a single-use code for a token.
 
     Args:
         server: The server that issued the code.
         code: The code.
-        trusted_hosts: Hosts besides softmax.com and this machine that codes may be sent to.
-        timeout: Seconds for everything.
-        transport: How the request travels; by sockets by default.
+        trusted_hosts: Hosts that codes may be sent to, besides Softmax's own and this machine.
+        timeout: Seconds for the whole exchange.
+        transport: Carries the request; the network by default.
 
     Raises:
-        UsageError: The code cannot be one, or would go to a host that is not trusted (``code_host``).
+        UsageError: The code is malformed, or the server is not trusted with codes (``code_host``).
         ApiStatusError: The server refused; the message says what to do.
-        ApiConnectionError: It cannot be reached.
+        ApiConnectionError: The server cannot be reached.
         ApiError: The answer is invalid.
     """
     import httpx2
@@ -136,7 +138,7 @@ async def exchange_code(
     try:
         return Token(response.json()["token"])
     except (ValueError, KeyError, TypeError, AttributeError, UsageError):
-        # said without its cause: what came in place of a token may still be a secret
+        # omit the cause: what came in place of a token may still be a secret
         raise ApiError(
             f"{host} answered the code with something that holds no token.",
             code="sign_in_shape",
@@ -175,14 +177,14 @@ def _exchange_refused(host: str, status: int, text: str) -> ApiStatusError:
     elif status == 410:
         said, hint = f"{host} says that this code has been used or has expired.", "Get a new one and sign in with it."
     elif status == 400:
-        said, hint = f"{host} says that this is no sign-in code.", "Copy the whole code, and nothing else."
+        said, hint = f"{host} says that this is not a sign-in code.", "Copy the whole code, and nothing else."
     else:
         words = f": {detail}" if isinstance(detail, str) else ""
         said, hint = f"{host} answered {status} to the sign-in code{words[:300]}.", None
     return error_for_status(status)(said, status=status, detail=detail, hint=hint)
 
 
-# --- by a browser -------------------------------------------------------------------------------------------------
+# --- with a browser -----------------------------------------------------------------------------------------------
 
 
 async def sign_in(
@@ -194,22 +196,22 @@ async def sign_in(
     trusted_hosts: Collection[str] = (),
     transport: AsyncBaseTransport | None = None,
 ) -> Token:
-    """Have a person sign in with a browser, and trade the code for a token. Nothing is saved.
+    """Have a person sign in with a browser, and exchange the code for a token. Nothing is saved.
 
-    The browser returns to a temporary port of this machine, which serves one path, requires the state of this sign-in,
-    and accepts one code.
+    The browser is redirected to a temporary port on this machine, which serves one path, requires the state of this
+    sign-in, and accepts one code.
 
     Args:
-        server: Where to.
-        show: Given the page to open; opens it, or shows it to the person.
-        paste: Waits for a code that the person copied, as another way; None from it means that there will be none.
-            The first code from either way wins.
-        deadline: Seconds for the person.
+        server: The server to sign in to.
+        show: Called with the URL of the sign-in page; opens it, or shows it to the person.
+        paste: Waits for a code that the person pastes instead, and returns None if there will be none. The first code
+            wins, whether pasted or from the browser.
+        deadline: Seconds that the person has.
         trusted_hosts: As for ``exchange_code``.
         transport: As for ``exchange_code``.
 
     Raises:
-        SignInTimeout: There was no code in time.
+        SignInTimeout: No code arrived in time.
         UsageError, ApiStatusError, ApiConnectionError, ApiError: As for ``exchange_code``.
     """
     _code_host(normalise_server(server), trusted_hosts)
@@ -245,27 +247,27 @@ async def sign_in(
 
 
 class Callback:
-    """The address that a browser returns to."""
+    """The address that the browser is redirected to."""
 
     def __init__(self, port: int) -> None:
         self.state = secrets.token_urlsafe(24)
-        """The state that each visit must carry."""
+        """The state that each request must carry."""
         self.host = f"127.0.0.1:{port}"
         self.url = f"http://{self.host}/callback?state={self.state}"
-        """The address a browser is sent to."""
+        """The callback URL to give to ``sign_in_url``."""
         self._given: str | None = None
         self._arrived = anyio.Event()
 
     async def code(self) -> str:
-        """The code, once a browser has brought it."""
+        """Wait until a browser brings the code, and return it."""
         await self._arrived.wait()
         assert self._given is not None
         return self._given
 
     def visit(self, method: str, target: str, headers: Collection[tuple[bytes, bytes]]) -> tuple[int, str]:
-        """Judge one visit: the status and words of the answer."""
+        """Handle one request; return the status and the text of the answer."""
         hosts = [value.decode("latin-1") for name, value in headers if name.lower() == b"host"]
-        # another name for this machine is what a page elsewhere would use to read the answer
+        # DNS rebinding: another site could reach this port under a host name of its own and read the answer
         if hosts != [self.host]:
             return 403, "This address is not for you."
         path, _, query = target.partition("?")
@@ -273,7 +275,7 @@ class Callback:
             return 404, "There is nothing here."
         if method != "GET":
             return 405, "This is not how a browser comes back."
-        # some put a second question mark in front of what they add
+        # some servers add their parameters after a second question mark
         fields = parse_qsl(query.replace("?", "&"), max_num_fields=20)
         states = {value for name, value in fields if name == "state"}
         codes = {value for name, value in fields if name == "code"}
@@ -290,13 +292,13 @@ class Callback:
 
 @asynccontextmanager
 async def callback_server() -> AsyncGenerator[Callback]:
-    """A server on a free port of 127.0.0.1 that waits for a browser to come back, while the context is open."""
+    """Serve the callback on a free port of 127.0.0.1 while the context is open."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
     port: int = listener.extra(SocketAttribute.local_port)  # noqa: S610
     callback = Callback(port)
 
     async def handle(stream: SocketStream) -> None:
-        # a visitor that says nothing, or something else than HTTP, is gone soon
+        # drop clients that send nothing, or that do not speak HTTP
         async with stream:
             with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.EndOfStream), anyio.move_on_after(10):
                 await _answer(stream, callback)
@@ -330,7 +332,7 @@ async def _answer(stream: SocketStream, callback: Callback) -> None:
         ("Content-Length", str(len(page))),
         ("Connection", "close"),
         ("Cache-Control", "no-store"),
-        # the address holds the code: it is not for whatever the page might lead to
+        # the URL holds the code, so do not send it on as a referrer
         ("Referrer-Policy", "no-referrer"),
         ("Content-Security-Policy", "default-src 'none'"),
         ("X-Content-Type-Options", "nosniff"),
@@ -346,13 +348,13 @@ async def _answer(stream: SocketStream, callback: Callback) -> None:
 
 
 async def signed_in(server: str) -> Whoami | None:
-    """The account of this machine's token; None if there is no token that the server knows.
+    """The account of the token stored on this machine; None without a token, or if the server does not know it.
 
     Args:
         server: The platform.
 
     Raises:
-        ApiError, ApiConnectionError: It refused otherwise, or cannot be reached.
+        ApiError, ApiConnectionError: The platform refused for another reason, or cannot be reached.
     """
     from ..client import CoworldClient
 
@@ -368,29 +370,29 @@ async def signed_in(server: str) -> Whoami | None:
 
 
 async def adopt_token(api: CoworldClient, store: CredentialStore) -> Whoami:
-    """Ask the server whose token the client has, and store it if it is a user's.
+    """Ask the server which account the client's token belongs to, and store the token if it is a user's.
 
     Args:
-        api: A client that was given the token.
-        store: Where it is kept.
+        api: A client with the token.
+        store: The token store.
 
     Returns:
-        Who it is, as the server says.
+        The account.
 
     Raises:
-        NotLoggedIn: The server does not know the token (``token_unknown``).
-        UsageError: It is the session of a player.
-        ApiError, ApiConnectionError: The server cannot be asked; nothing is kept then.
+        NotLoggedIn: The client has no token, or the server does not know it (``token_unknown``).
+        UsageError: The token is a player's session.
+        ApiError, ApiConnectionError: The server refused or cannot be reached; nothing is stored.
     """
     token = api.connection.identity.token
     if token is None:
-        raise NotLoggedIn("There is no token to keep.", hint="Give one.")
+        raise NotLoggedIn("There is no token to store.", hint="Give one.")
     known = await api.whoami()
     if known.subject_type.is_anonymous:
         raise NotLoggedIn(
             f"{api.server} does not know this token.",
             code="token_unknown",
-            hint="Check that it is whole, and for this server.",
+            hint="Check that it is complete, and for this server.",
             context={"server": api.server},
         )
     await anyio.to_thread.run_sync(store.save_token, api.server, token)
@@ -405,18 +407,19 @@ async def use_player(
 ) -> PlayerSession:
     """Act as one of your players from now on.
 
-    A session with more than five minutes left is used again; whether the player is still yours is asked either way.
+    A stored session with more than five minutes left is reused. The server is asked in any case whether you still own
+    the player.
 
     Args:
         api: A client with the user's own token.
         player_id: ``ply_<uuid>``.
-        store: Where sessions are kept.
-        now: The time; now by default.
+        store: The store for sessions.
+        now: The current time; read from the clock by default.
 
     Raises:
-        UsageError: It is not one of your players (``player_unknown``), or is disabled.
+        UsageError: It is not one of your players (``player_unknown``), or it is disabled (``player_disabled``).
         ApiError, ApiConnectionError: The server refused or cannot be reached.
-        EnvironmentFault: The session cannot be kept.
+        EnvironmentFault: The session cannot be stored.
     """
     owned = [player async for player in api.players.list()]
     player = next((player for player in owned if player.id == player_id), None)
@@ -435,7 +438,7 @@ async def use_player(
     if session is None or session.good_for(now) <= _ENOUGH:
         minted = await api.players.login(player_id)
         if not minted.token or minted.expires_at is None:
-            raise ApiError(f"{api.server} began a session for {player_id} without a token or an end.")
+            raise ApiError(f"{api.server} started a session for {player_id} without a token or an expiry time.")
         session = PlayerSession(player_id=player_id, token=Token(minted.token), expires_at=_aware(minted.expires_at))
     await anyio.to_thread.run_sync(store.save_session, api.server, session)
     return session

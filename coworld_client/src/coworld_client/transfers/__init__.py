@@ -1,1 +1,1 @@
-"""Files from a platform: fetched whole or not at all, several at a time, and bundles of them."""
+"""Downloads from a platform: single files, files of many episodes, and episode bundles."""

@@ -1,4 +1,4 @@
-"""Links that need no token are good for a while: one that has run out is asked for again, once."""
+"""Presigned links expire: when one has expired, request a fresh link once."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ _L = TypeVar("_L")
 _T = TypeVar("_T")
 
 _RUN_OUT = frozenset({400, 401, 403, 410})
-"""How storage answers when a link has run out; which of them depends on whose storage it is."""
+"""Statuses for an expired link; storage providers differ."""
 _STALE = _RUN_OUT | {404, 412}
-"""... or when what it led to has been moved or replaced."""
+"""The same, and statuses for a file that has been moved or replaced."""
 
 
 def web_link(text: str | None) -> str | None:
-    """A text, if it is an address on the web."""
+    """Return the text if it is an http or https URL, else None."""
     return text if text and text.startswith(("http://", "https://")) else None
 
 
 async def with_fresh_link(
     use: Callable[[_L], Awaitable[_T]], link: _L, renew: Callable[[], Awaitable[_L | None]], *, what: str
 ) -> _T:
-    """Use a link; when storage refuses it, ask for a fresh one and use that.
+    """Use a link; if storage refuses it, request a fresh one and use that.
 
     Args:
-        use: What to do with a link.
-        link: The one that is at hand.
-        renew: Asks the API for another; None when there is no other.
-        what: What it leads to, for the message: "replay".
+        use: Uses a link.
+        link: The link at hand.
+        renew: Requests a fresh link from the API; returns None if there is none.
+        what: A noun for the linked file in messages, such as "replay".
 
     Raises:
-        LinkExpired: Storage refuses the fresh one too, or there is none.
-        ApiStatusError: It is refused for another reason: what it led to is not there.
+        LinkExpired: The link has expired, and the fresh one is refused too or there is none.
+        ApiStatusError: Storage refused for another reason, such as a missing file.
     """
     try:
         return await use(link)

@@ -24,8 +24,8 @@ from .._on_disk import lock_still
 __all__ = ["Part", "check_file_name", "inside", "open_part", "storage"]
 
 _WRITTEN = 1 << 14
-"""Bytes written in one call. For many at once Linux takes large pages that nothing has touched yet, and a virtual
-machine that gives unused memory back has to fetch those again: twice the time, on the one it was measured on."""
+"""Bytes per write call. For larger writes Linux allocates large untouched pages, which a virtual machine that returns
+unused memory to its host must fetch again: that doubled the time on the machine where it was measured."""
 _MAX_NAME = 255
 
 
@@ -36,12 +36,12 @@ class Part:
     path: Path
     file: FileIO
     kept: bool
-    """Whether another call can find it, because its name is not random."""
+    """Whether a later call can find the file: its name is not random."""
     size: int = 0
     validator: str = ""
     """The server's ``ETag`` or ``Last-Modified``, to check that the content is still the same."""
     total: int | None = None
-    """Size of the whole content in bytes, if the server said it."""
+    """Size of the whole content in bytes, if the server reported it."""
     finished: bool = False
     """Whether the file has been moved to its target."""
 
@@ -51,7 +51,7 @@ class Part:
         return self.kept and self.size > 0 and bool(self.validator)
 
     def write(self, pieces: Sequence[bytes]) -> None:
-        """Append; runs in a worker thread."""
+        """Append pieces. Blocks."""
         file = self.file.fileno()
         for piece in pieces:
             left = memoryview(piece)
@@ -59,7 +59,7 @@ class Part:
                 left = left[os.write(file, left[:_WRITTEN]) :]
 
     def restart(self) -> None:
-        """Start again from nothing."""
+        """Discard the content and start again."""
         self.file.seek(0)
         self.file.truncate()
         self.size = 0
@@ -79,17 +79,17 @@ def _beside(path: Path) -> Path:
 
 @contextmanager
 def open_part(target: Path, key: str) -> Generator[Part]:
-    """The part of a download, for as long as the context is open.
+    """Open the partial file of a download, and keep it locked while the context is open.
 
-    On exit it is kept if a later call could resume from it, and removed otherwise, unless it was renamed to its target.
-    If another program is writing the same part, a separate one is used.
+    On exit the part is kept if a later call could resume from it, and removed otherwise, unless it was renamed to its
+    target. If another program is writing the same part, a separate one is used.
 
     Args:
-        target: Where the file will be; its directory is created if missing.
+        target: The file to download to; its directory is created if missing.
         key: Identifies the download; must be the same in every call for the same content.
 
     Raises:
-        EnvironmentFault: It cannot be written.
+        EnvironmentFault: The part cannot be written.
         UsageError: The target is a directory, or its name is not a file name.
     """
     check_file_name(target.name)
@@ -150,7 +150,7 @@ def _remembered(path: Path) -> tuple[str, int | None]:
 
 @contextmanager
 def storage(target: Path) -> Generator[None]:
-    """Turn disk failures into an error that says what to do."""
+    """Turn an ``OSError`` into an ``EnvironmentFault`` with a hint."""
     try:
         yield
     except OSError as error:
@@ -165,10 +165,10 @@ def storage(target: Path) -> Generator[None]:
 
 
 def check_file_name(name: str) -> str:
-    """Return a name if it is a plain file name, without any directory.
+    """Return the name if it is a plain file name, without any directory.
 
     Raises:
-        UsageError: Code ``file_name``.
+        UsageError: It is not (``file_name``).
     """
     if (
         name in {"", ".", ".."}
@@ -182,14 +182,14 @@ def check_file_name(name: str) -> str:
 
 
 def inside(directory: Path, *names: str) -> Path:
-    """A path below a directory, with every part checked.
+    """Join names to a directory, and check that the path stays inside it.
 
     Args:
-        directory: Where files go.
-        *names: The parts.
+        directory: The directory.
+        *names: The parts of the path.
 
     Raises:
-        UsageError: Code ``file_name``, when a part is no plain name, or a link would lead out of the directory.
+        UsageError: A part is not a plain file name, or a symbolic link leads out of the directory (``file_name``).
     """
     path = directory
     for name in names:

@@ -1,4 +1,4 @@
-"""Storing what has arrived while more arrives, within bounded memory."""
+"""Store received data while more arrives, within bounded memory."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from coworld_core.errors import leaves
 __all__ = ["WriteBehind", "write_behind"]
 
 _BATCH = 2 << 20
-"""Bytes stored at a time: large enough that the worker thread costs nothing, small enough to be no memory."""
+"""Bytes per batch: large enough to make the cost of the worker thread negligible, and small in memory."""
 _MOST_PIECES = 512
-"""Pieces of a batch, however small they are."""
+"""Maximum pieces per batch, however small."""
 
 
 class WriteBehind:
-    """Takes pieces one by one and passes them on in batches: one fills, one waits, one is being stored."""
+    """Collects pieces into batches. At most three exist: one being filled, one waiting and one being stored."""
 
     def __init__(self, stream: MemoryObjectSendStream[list[bytes]]) -> None:
         self._stream = stream
         self._held = 0
         self.batch: list[bytes] = []
-        """What has not been passed on."""
+        """The pieces that have not been passed on yet."""
 
     async def put(self, piece: bytes) -> None:
-        """Take a piece; waits while more waits to be stored than may."""
+        """Add a piece; waits while a full batch cannot be passed on."""
         self.batch.append(piece)
         self._held += len(piece)
         if self._held >= _BATCH or len(self.batch) >= _MOST_PIECES:
@@ -38,13 +38,13 @@ class WriteBehind:
 
 @asynccontextmanager
 async def write_behind(store: Callable[[list[bytes]], Awaitable[None]]) -> AsyncGenerator[WriteBehind]:
-    """Store what the block puts, in order, while it goes on.
+    """Store the pieces that the block puts, in order, in the background.
 
-    On leaving everything is stored, also when the block fails or is cancelled. When storing fails the block is
-    cancelled, and that failure is raised.
+    On exit all pieces are stored, even if the block fails or is cancelled. If storing fails, the block is cancelled and
+    that error is raised.
 
     Args:
-        store: Stores pieces.
+        store: Stores a batch of pieces.
     """
     stream, batches = anyio.create_memory_object_stream[list[bytes]](1)
     behind = WriteBehind(stream)
@@ -55,7 +55,7 @@ async def write_behind(store: Callable[[list[bytes]], Awaitable[None]]) -> Async
             try:
                 async for pieces in batches:
                     await store(pieces)
-                    # a cancelled sender cannot tell whether its batch went through; one that did is empty now
+                    # a cancelled sender cannot tell whether its batch was received; a batch that was is now empty
                     pieces.clear()
                 if behind.batch:
                     await store(behind.batch)
@@ -71,6 +71,6 @@ async def write_behind(store: Callable[[list[bytes]], Awaitable[None]]) -> Async
                 yield behind
     except BaseExceptionGroup as errors:
         raised = [*failures, *leaves(errors)][0]
-    # raised out here, so that it keeps what it was caused by
+    # raised outside the except block, so that it keeps its own cause and context
     if raised is not None:
         raise raised

@@ -1,7 +1,7 @@
-"""An episode bundle on this machine: what is in the zip, checked before any of it is taken out.
+"""Open and extract an episode bundle, checking the zip before anything is extracted.
 
-A bundle comes from elsewhere. What it says of itself, names, sizes, ratios, is looked at first; files are written under
-names of ours; and no more bytes are unpacked than were promised.
+Bundles are untrusted. Their declared names, sizes and compression ratio are checked first, files are written under
+names that this module chooses, and no more bytes are unpacked than declared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MANIFEST = "manifest.json"
 _MAX_ENTRIES = 10_000
 _MAX_MANIFEST = 4 << 20
 _HARMLESS = 256 << 20
-"""Up to here a bundle may pack as well as it likes: a log of one line ten million times is no attack."""
+"""Unpacked bytes below which the compression ratio is not limited: a log may repeat one line ten million times."""
 _RATIO = 200
 _CHUNK = 1 << 20
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
@@ -46,20 +46,20 @@ class BundleFile:
     """A file in a bundle."""
 
     token: str
-    """What it is: ``results``, ``replay``, ``error_info``, ``game_logs``, ``player_logs``, ``player_artifact``, ..."""
+    """Its kind: ``results``, ``replay``, ``error_info``, ``game_logs``, ``player_logs``, ``player_artifact``, ..."""
     key: str | None
-    """Which of several: a slot, or the kind of log; None for what there is one of."""
+    """Distinguishes files of one kind: a slot, or the kind of log; None if there is only one."""
     entry: str
     """Its name in the zip."""
     name: str
-    """Where it goes, relative to a directory; a name of ours."""
+    """The path to extract it to, relative to the target directory; chosen by this module."""
     size: int
-    """Bytes, as the zip says."""
+    """Unpacked size in bytes, as declared in the zip."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """What an episode bundle holds."""
+    """The contents of an episode bundle."""
 
     path: Path
     episode_id: str
@@ -68,36 +68,36 @@ class Bundle:
     """``success`` or ``failed``."""
     files: tuple[BundleFile, ...]
     manifest: Mapping[str, Any] = field(repr=False)
-    """Its ``manifest.json``."""
+    """The parsed ``manifest.json``."""
 
 
 async def open_bundle(path: Path, *, limit: int = DEFAULT_LIMIT) -> Bundle:
-    """Look into a bundle.
+    """Check a bundle and list its files.
 
     Args:
         path: The zip.
-        limit: How many bytes it may unpack to.
+        limit: Maximum unpacked size in bytes.
 
     Raises:
-        UsageError: There is no such file.
-        TransferRefused: It is no bundle, or is made to do harm (``bundle_unreadable``, ``bundle_name``,
-            ``bundle_bomb``, ``bundle_too_large``).
+        UsageError: There is no such file (``path_missing``).
+        TransferRefused: The file is not a valid bundle, or is unsafe to unpack (``bundle_unreadable``,
+            ``bundle_name``, ``bundle_bomb``, ``bundle_too_large``).
     """
     return await anyio.to_thread.run_sync(_open, path, limit)
 
 
 async def extract_bundle(path: Path, directory: Path, *, limit: int = DEFAULT_LIMIT) -> Bundle:
-    """Take everything out of a bundle: ``manifest.json``, ``results.json``, ``replay``, ``logs/…``, ``artifacts/…``.
+    """Extract a bundle: ``manifest.json``, ``results.json``, ``replay``, ``logs/…``, ``artifacts/…``.
 
     Args:
         path: The zip.
-        directory: Where to; must not be there yet, and appears whole or not at all.
-        limit: How many bytes it may unpack to.
+        directory: The target directory; must not exist, and is created only if everything was extracted.
+        limit: Maximum unpacked size in bytes.
 
     Raises:
-        UsageError: There is no such file, or the directory exists.
-        TransferRefused: As for ``open_bundle``, or what it holds is damaged.
-        EnvironmentFault: It cannot be written.
+        UsageError: There is no such file (``path_missing``), or the directory exists (``path_exists``).
+        TransferRefused: As for ``open_bundle``, or the contents are damaged.
+        EnvironmentFault: The directory cannot be written.
     """
     return await anyio.to_thread.run_sync(_extract, path, directory, limit)
 
@@ -115,7 +115,7 @@ def _zip(path: Path) -> Generator[zipfile.ZipFile]:
     except FileNotFoundError:
         raise UsageError(f"There is no bundle at {path}.", code="path_missing") from None
     except BROKEN_ZIP as error:
-        raise _refused(path, f"it is damaged, or no zip ({error})", "unreadable") from error
+        raise _refused(path, f"it is damaged, or not a zip ({error})", "unreadable") from error
 
 
 def _checked(path: Path, archive: zipfile.ZipFile, limit: int) -> Bundle:
@@ -147,7 +147,7 @@ def _checked(path: Path, archive: zipfile.ZipFile, limit: int) -> Bundle:
 def _trouble(entry: zipfile.ZipInfo) -> str | None:
     name = entry.filename
     parts = name.removesuffix("/").split("/")
-    # zipfile cuts a name at a NUL and turns backslashes on some systems: what stood there first counts
+    # zipfile cuts names at a NUL, and replaces backslashes on some systems: check the original name
     raw = getattr(entry, "orig_filename", name)
     if "\\" in raw or "\0" in raw or not name.isprintable() or re.match(r"[A-Za-z]:", name):
         return "has a name that means different things on different machines"
@@ -172,7 +172,7 @@ def _manifest(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise _refused(path, f"its {MANIFEST} is no JSON object", "unreadable")
+        raise _refused(path, f"its {MANIFEST} is not a JSON object", "unreadable")
     return cast("dict[str, Any]", value)
 
 
@@ -198,7 +198,7 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def _name(token: str, key: str) -> str | None:
-    """Where a file goes: names that this module makes, never the bundle's."""
+    """The path to extract a file to; never the name in the bundle. None if the token or key is invalid."""
     if not _KEY.fullmatch(token) or (key and not _KEY.fullmatch(key)):
         return None
     if not key:
@@ -252,6 +252,6 @@ def _refused(path: Path, why: str, code: str) -> TransferRefused:
     return TransferRefused(
         f"The bundle {path} is not opened: {why}.",
         code=f"bundle_{code}",
-        hint="Download it again; if it stays so, tell whoever runs the server.",
+        hint="Download it again; if it persists, tell whoever runs the server.",
         context={"path": str(path)},
     )

@@ -1,6 +1,6 @@
-"""What many episodes left, fetched into a directory: some files at a time, and one that fails loses none of the others.
+"""Download the files of many episodes into a directory, several at a time. One failure does not affect the others.
 
-A file has its name only once it is whole, so whatever is there already is not fetched again.
+A file gets its final name only when it is complete, so files that already exist are not downloaded again.
 """
 
 from __future__ import annotations
@@ -38,52 +38,52 @@ __all__ = [
 ]
 
 INDEX_NAME = "index.json"
-"""The list of the replays in a directory."""
+"""File that lists the replays in a directory."""
 
 EvidenceKind = Literal["log", "artifact"]
-"""What a player left."""
+"""Kinds of files that players leave."""
 
 OnFetched = Callable[[EpisodeRequest, int, int], object]
-"""Told of each episode whose file has been fetched: the episode, how many are there now, and of how many."""
+"""Called after each download, with the episode, the number of files present so far, and the number of episodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedEpisode:
-    """An episode and its file, or why there is none."""
+    """An episode and its file, or the reason why there is none."""
 
     episode: EpisodeRequest
     path: Path | None = None
-    """Where the file is."""
+    """The file."""
     error: CoworldError | None = None
-    """Why it could not be fetched; None also for an episode that is not over."""
+    """Why the download failed; None also for an episode that has not ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedFile:
-    """A log or an artifact that was fetched, or why it was not."""
+    """A downloaded log or artifact, or the reason why the download failed."""
 
     kind: EvidenceKind
     position: int
     """The player's slot."""
     path: Path
-    """The file; the directory, where there is none."""
+    """The file; on failure, the directory."""
     size: int = 0
-    """Bytes."""
+    """Size in bytes."""
     error: CoworldError | None = None
 
 
 def new_directory(path: Path) -> Path:
-    """A directory to put files into, made if it is not there; absolute.
+    """Create a directory if it does not exist, and return its absolute path.
 
     Raises:
-        WorkspaceError: It cannot be made, or is something else.
+        WorkspaceError: It cannot be created, or is not a directory (``path_unwritable``).
     """
     path = path.expanduser().absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WorkspaceError(
-            f"{path} cannot be made a directory: {error.strerror}.",
+            f"{path} cannot be created as a directory: {error.strerror}.",
             code="path_unwritable",
             context={"path": str(path)},
         ) from error
@@ -99,29 +99,29 @@ async def collect_bundles(
     concurrency: int = 4,
     on_fetched: OnFetched | None = None,
 ) -> tuple[CollectedEpisode, ...]:
-    """One bundle, ``EREQ_ID.zip``, for each episode of experience requests that is over.
+    """Download a bundle, ``EREQ_ID.zip``, for each finished episode of some experience requests.
 
     Args:
         client: The platform.
         requests: Experience requests, ``xreq_…``.
-        directory: Where to; made if it is not there.
-        include: Parts of a bundle; none: all that one may see.
-        concurrency: How many files at a time.
-        on_fetched: Told of each file that was not there before.
+        directory: The target directory; created if it does not exist.
+        include: Parts of the bundle; when empty, all that you may see.
+        concurrency: Number of files at a time.
+        on_fetched: Called for each file that did not exist before.
 
     Returns:
-        All episodes of the requests, in their order.
+        All episodes of the requests, in order, including those that have not ended.
 
     Raises:
-        WorkspaceError: The directory cannot be made.
+        WorkspaceError: The directory cannot be created.
         NotFound: There is no such request.
-        ApiError, ApiConnectionError: The platform refused to list episodes, or cannot be reached.
+        ApiError, ApiConnectionError: The platform refused to list the episodes, or cannot be reached.
     """
     root = new_directory(directory)
     rows: list[EpisodeRequest] = []
     for request in requests:
         rows += [row async for row in client.experience.episodes(request)]
-    # the name of a file is made of the id
+    # the file name contains the id
     rows = [row for row in rows if is_safe_id(row.id)]
 
     async def fetch(row: EpisodeRequest, target: Path) -> None:
@@ -140,19 +140,19 @@ async def collect_replays(
     concurrency: int = 4,
     on_fetched: OnFetched | None = None,
 ) -> tuple[CollectedEpisode, ...]:
-    """The replays of episodes as the games wrote them, ``EREQ_ID.replay`` each, and an ``index.json`` of them.
+    """Download the replays of episodes as the games wrote them, ``EREQ_ID.replay`` each, and write ``index.json``.
 
-    The index lists what is there, also when some failed or the fetching was cancelled.
+    The index lists the files that exist, even if some downloads failed or the call was cancelled.
 
     Args:
         client: The platform.
         rows: The episodes.
-        directory: Where to; made if it is not there.
-        concurrency: How many files at a time.
-        on_fetched: Told of each file that was not there before.
+        directory: The target directory; created if it does not exist.
+        concurrency: Number of files at a time.
+        on_fetched: Called for each file that did not exist before.
 
     Raises:
-        WorkspaceError: The directory cannot be made.
+        WorkspaceError: The directory cannot be created.
     """
     root = new_directory(directory)
     rows = [row for row in rows if is_safe_id(row.id)]
@@ -199,11 +199,11 @@ async def _collect(
 
 
 def replay_entry(row: EpisodeRequest, path: Path | None = None) -> dict[str, Any]:
-    """A replay as ``index.json`` has it.
+    """Return the entry of a replay in ``index.json``.
 
     Args:
         row: The episode.
-        path: Where it is on this machine; None: nowhere.
+        path: The replay on this machine; None if it was not downloaded.
     """
     data = row.model_dump(mode="json")
     return {
@@ -235,21 +235,21 @@ async def collect_evidence(
     prefix: str = "",
     concurrency: int = 4,
 ) -> tuple[CollectedFile, ...]:
-    """Logs and artifacts of an episode's players.
+    """Download logs and artifacts of an episode's players.
 
     Args:
         client: The platform.
-        episode: Whose.
-        wanted: What of whom: the kind, and the player's slot.
-        directory: Where to; made if it is not there.
-        prefix: What names of files begin with. With one, artifacts are named like the logs.
-        concurrency: How many files at a time.
+        episode: The episode.
+        wanted: The files to download, each as a kind and a player's slot.
+        directory: The target directory; created if it does not exist.
+        prefix: Prefix of the file names. With a prefix, artifacts are named like logs, ``policy_agent_N.zip``.
+        concurrency: Number of files at a time.
 
     Returns:
-        What was fetched and what could not be, without what is not there after all.
+        The downloads that succeeded or failed; files that the platform does not have are left out.
 
     Raises:
-        WorkspaceError: The directory cannot be made.
+        WorkspaceError: The directory cannot be created.
     """
     root = new_directory(directory)
 

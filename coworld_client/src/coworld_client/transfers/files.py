@@ -246,7 +246,7 @@ class _Fetch:
             match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", head.get("content-range", "").strip())
             if match is None or int(match[1]) != part.size:
                 self._restart(part)
-                raise self._refused("answered with another part than was asked for", "range")
+                raise self._refused("was answered with a different range than requested", "range")
             total = whole_number(match[3])
         else:
             if part.size:
@@ -286,9 +286,9 @@ class _Fetch:
                     window, inside = anyio.current_time(), 0
                 elif anyio.current_time() - window > self.timeout:
                     raise ApiTimeoutError(
-                        f"The {self.what} comes at less than {_SLOWEST} bytes a second.",
+                        f"The {self.what} arrives at less than {_SLOWEST} bytes a second.",
                         code="transfer_stalled",
-                        hint="Try again later; what arrived is kept if the server can go on from there.",
+                        hint="Try again later; the received part is kept if the server can resume from it.",
                     )
         if part.total is not None and part.size < part.total:
             raise ApiConnectionError(
@@ -348,7 +348,7 @@ class _Fetch:
 
     def _decoded(self, path: Path, made: list[Path]) -> Path:
         if self.encoding not in {"gzip", "x-gzip", "deflate"}:
-            raise self._refused(f"came in the encoding {self.encoding[:40]!r}, which was not asked for", "encoding")
+            raise self._refused(f"has the encoding {self.encoding[:40]!r}, which was not requested", "encoding")
         # some servers announce an encoding for files stored compressed, and some for files that are not
         return self._unpacked(path, ".z", made)
 
@@ -379,21 +379,21 @@ class _Fetch:
         return TransferRefused(
             f"The {self.what} {self._shown()} {why}.",
             code=f"{self.what}_{code}",
-            hint="Try again; if it stays so, tell whoever runs the server.",
+            hint="Try again; if it persists, tell whoever runs the server.",
             context={"url": self._shown(), "target": str(self.target)},
         )
 
     def _too_large(self) -> TransferRefused:
         return TransferRefused(
-            f"The {self.what} {self._shown()} has more than the {shown_size(self.limit)} it may have.",
+            f"The {self.what} {self._shown()} is larger than the limit of {shown_size(self.limit)}.",
             code=f"{self.what}_too_large",
-            hint="Raise the limit if you trust where it comes from.",
+            hint="Raise the limit if you trust the source.",
             context={"url": self._shown(), "limit": self.limit},
         )
 
     def _broken(self, error: ApiConnectionError, part: Part) -> ApiConnectionError:
         kind = ApiTimeoutError if isinstance(error, ApiTimeoutError) else ApiConnectionError
-        kept = f"; {shown_size(part.size)} are kept, and calling again goes on from there" if part.resumable else ""
+        kept = f"; {shown_size(part.size)} are kept, and the next call resumes from there" if part.resumable else ""
         return kind(
             error.message,
             code=error.code,

@@ -61,10 +61,10 @@ class Identity:
 
 
 def check_elsewhere(url: httpx2.URL, *, own: Origin, from_scheme: str) -> None:
-    """Refuse an unsafe address that a server redirects to.
+    """Refuse an unsafe URL that a server points or redirects to.
 
     A server may point to any storage, but not from https to http, and not to this machine or its local link unless the
-    server is there itself: services at such addresses trust every client that can reach them.
+    server's own address is there: services at such addresses trust every client that can reach them.
 
     Raises:
         ApiError: Code ``redirect_refused``.
@@ -72,7 +72,7 @@ def check_elsewhere(url: httpx2.URL, *, own: Origin, from_scheme: str) -> None:
     scheme, host, _ = origin_of(url)
     why = None
     if scheme not in _PORTS:
-        why = f"it is no http or https address ({scheme or 'none'})"
+        why = f"it is not an http or https address ({scheme or 'none'})"
     elif from_scheme == "https" and scheme == "http":
         why = "it leads from https to http"
     elif url.userinfo:
@@ -80,7 +80,7 @@ def check_elsewhere(url: httpx2.URL, *, own: Origin, from_scheme: str) -> None:
     elif not host:
         why = "it names no host"
     elif _is_inside(host) and not _is_inside(own[1]):
-        why = f"{host} is this machine, or its link"
+        why = f"{host} is an address of this machine or its local link"
     if why is not None:
         raise ApiError(
             f"The server {own[1]} points to an address that is refused: {why}.",

@@ -1,4 +1,4 @@
-"""The body of an answer, as large pieces as the network gives."""
+"""Read the body of an answer in pieces as large as the network gives."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import httpx2
 __all__ = ["body_pieces", "whole_number"]
 
 _LARGE = 16 << 20
-"""Bytes from which on it is worth more to be quick than to keep the connection for the next call."""
+"""Body size in bytes above which speed matters more than keeping the connection for the next call."""
 _PIECE = 1 << 18
-"""Bytes read at a time; asyncio has no larger."""
+"""Bytes read at a time; asyncio reads no more at once."""
 
 
 class _Stream(Protocol):
@@ -22,17 +22,17 @@ class _Stream(Protocol):
 
 @asynccontextmanager
 async def body_pieces(response: httpx2.Response) -> AsyncGenerator[AsyncIterator[bytes]]:
-    """The bytes of a body as they come over the wire, nothing undone.
+    """The bytes of a body as they come over the wire, without decoding.
 
-    Through the HTTP library every byte is copied again and again, 64 KiB at a time: most of what a large download
-    costs. Where the rest of the connection's bytes are the rest of the body, because its length was announced, it is
-    read from the library's network stream instead. The connection then ends with the body.
+    The HTTP library copies every byte several times, 64 KiB at a time, which is most of the cost of a large download.
+    When the body is large and its length is declared, the rest of it is therefore read directly from the library's
+    network stream, and the connection is not reused.
 
     Args:
         response: The open answer.
 
     Raises:
-        httpx2.TransportError: While iterating: the connection broke off, or was silent for too long.
+        httpx2.TransportError: While iterating, if the connection broke off or was silent for too long.
     """
     async with aclosing(_pieces(response)) as pieces:
         yield pieces
@@ -45,7 +45,7 @@ async def _pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
         async for piece in pieces:
             yield piece
             if length is not None and stream is not None:
-                # the parser gives all it has with the first piece, so what follows is still on the wire
+                # the parser returns all it has buffered with the first piece, so the rest is still on the wire
                 length -= len(piece)
                 break
         else:
@@ -58,7 +58,7 @@ async def _pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
 
 
 def _announced(response: httpx2.Response) -> int | None:
-    """How long a large body of HTTP/1.1 is, if its end is where that says."""
+    """The declared length of a large HTTP/1.1 body that is not chunked; None for any other."""
     if response.http_version != "HTTP/1.1" or "transfer-encoding" in response.headers:
         return None
     length = whole_number(response.headers.get("content-length"))
@@ -66,7 +66,7 @@ def _announced(response: httpx2.Response) -> int | None:
 
 
 def whole_number(text: str | None) -> int | None:
-    """A number as headers write it; None for anything else."""
+    """Parse a decimal number in a header; None for anything else."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
@@ -74,7 +74,7 @@ async def _read(stream: _Stream, most: int, timeout: float | None) -> bytes:
     try:
         piece = await stream.read(most, timeout=timeout)
     except Exception as error:
-        # what the layer below raises has the same names here
+        # errors of the layer below have the same names as httpx2's
         kind = getattr(httpx2, type(error).__name__, None)
         if isinstance(kind, type) and issubclass(kind, httpx2.TransportError):
             raise kind(str(error)) from error

@@ -31,32 +31,32 @@ __all__ = ["MAX_BODY", "PREFIX", "TIMEOUT", "Connection", "Content", "Params", "
 _T = TypeVar("_T")
 
 PREFIX = "/observatory"
-"""What stands before every path of the API."""
+"""Prefix of every API path."""
 
 MAX_BODY = 64 * 1024 * 1024
-"""Largest answer held in memory, in bytes; what may be larger is streamed."""
+"""Largest answer held in memory, in bytes; larger ones must be streamed."""
 
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 TIMEOUT = 30.0
-"""Seconds for one attempt of an ordinary call, unless the caller says."""
+"""Default seconds for one attempt of an ordinary call."""
 _CLOSE_SECONDS = 5.0
 
 Params = Mapping[str, str | int | float | bool | Iterable[str] | None]
-"""Query parameters: None is left out, a list is repeated, true and false are written so."""
+"""Query parameters: None is omitted, a list repeats the parameter, booleans become ``true`` and ``false``."""
 
 Content = bytes | Callable[[], AsyncIterator[bytes]]
-"""A request's body: bytes, or a function that begins it anew for every attempt."""
+"""A request's body: bytes, or a function that returns a new stream for each attempt."""
 
 logger = logging.getLogger("coworld_client")
 
 
 def path(template: str, *parts: str) -> str:
-    """A path of the API with ids in it: each ``{}`` takes one part, percent-encoded.
+    """Fill ids into a path of the API: each ``{}`` takes one part, percent-encoded.
 
     Raises:
-        UsageError: Code ``bad_id``, when a part would lead to another path.
+        UsageError: A part is empty, or would change the path: ``.`` or ``..`` (``bad_id``).
     """
     for part in parts:
         if not part or part in (".", ".."):
@@ -68,17 +68,17 @@ class Connection:
     """A connection to one platform.
 
     Args:
-        server: Address of the server, without ``/observatory``.
-        token: Whom to speak as; nobody without one.
+        server: Address of the server, with or without a trailing ``/observatory``.
+        token: The token to send; anonymous when None.
         timeout: Seconds for one attempt of an ordinary call; for a stream, the longest silence.
-        max_retries: How often a call that may be repeated is.
-        transport: What carries the requests; the network by default.
-        user_agent: Put before ours.
-        elevated: Ask for team rights with every call.
+        max_retries: How often to retry a call that may be repeated.
+        transport: Carries the requests; the network by default.
+        user_agent: Prepended to the client's own.
+        elevated: Request team rights with every call.
         backoff: Pauses between attempts.
 
     Raises:
-        UsageError: The server is no address, or a player's session asks for team rights.
+        UsageError: The server is not an address, or a player's session asks for team rights.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Connection:
         client = httpx2.AsyncClient(
             transport=self._transport,
             follow_redirects=False,
-            # a server that forgets an idle connection after five seconds must not be met while it does
+            # close idle connections before a server does: some do after five seconds, and a request would be lost
             limits=httpx2.Limits(max_connections=64, max_keepalive_connections=32, keepalive_expiry=3),
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         )
@@ -129,10 +129,10 @@ class Connection:
 
     @property
     def http(self) -> httpx2.AsyncClient:
-        """The HTTP client below, which knows neither identity nor retries.
+        """The underlying HTTP client, without identity or retries.
 
         Raises:
-            UsageError: Code ``client_closed``, outside of ``async with``.
+            UsageError: The connection is not open (``client_closed``).
         """
         if self._http is None:
             raise UsageError(
@@ -141,7 +141,7 @@ class Connection:
         return self._http
 
     def url(self, target: str | httpx2.URL) -> httpx2.URL:
-        """The whole address of a path of the API; an address that is whole already stays."""
+        """The absolute URL of an API path; an absolute URL is returned unchanged."""
         url = httpx2.URL(target)
         return url if url.is_absolute_url else self.base.copy_with(raw_path=self.base.raw_path + url.raw_path)
 
@@ -160,24 +160,24 @@ class Connection:
         elsewhere: bool = False,
         max_retries: int | None = None,
     ) -> Reply:
-        """Make a call and read its answer whole.
+        """Make a call and read the whole answer.
 
         Args:
             method: The HTTP method.
-            target: A path of the API, or a whole address.
+            target: A path of the API, or an absolute URL.
             params: Query parameters.
             json: Body as JSON.
-            content: Body as bytes.
+            content: Body as bytes, or a function that returns a stream of them.
             headers: More headers.
-            timeout: Seconds for each attempt, instead of the client's.
-            key: Whether to send an idempotency key, so that a call that is no ``GET`` may be repeated; or the key.
+            timeout: Seconds for each attempt; None means the client's timeout.
+            key: Whether to send an idempotency key, which makes writes safe to retry; or the key itself.
             limit: Largest answer in bytes.
-            elsewhere: Whether a redirect may lead to another host; the token does not go there.
-            max_retries: How often to try again, instead of the client's.
+            elsewhere: Whether a redirect may lead to another host, which does not receive the token.
+            max_retries: How often to retry; None means the client's setting.
 
         Raises:
-            ApiStatusError: The server said no.
-            ApiConnectionError: It cannot be reached; ``ApiTimeoutError`` when it takes too long.
+            ApiStatusError: The server refused.
+            ApiConnectionError: The server cannot be reached; ``ApiTimeoutError`` when it takes too long.
             ApiShapeError: The answer is too large.
         """
         seconds = self.timeout if timeout is None else timeout
@@ -185,7 +185,7 @@ class Connection:
         what = self._what(method, target)
 
         async def once() -> Reply:
-            # a sender that takes its time is not the server's delay; the answer to it has a deadline again
+            # a slow upload is not the server's delay, so it has no deadline here; reading the answer has one again
             with anyio.move_on_after(math.inf if callable(content) else seconds) as scope:
                 response = await self._send(method, target, params, json, content, more, seconds, elsewhere=elsewhere)
                 try:
@@ -217,13 +217,13 @@ class Connection:
         elsewhere: bool = False,
         max_retries: int | None = None,
     ) -> AsyncGenerator[httpx2.Response]:
-        """Make a call and hand out its answer to be streamed. Only the opening is repeated.
+        """Make a call and yield its answer for streaming. Only opening it is retried.
 
-        Arguments are those of ``call``; ``timeout`` is the longest silence. An answer of 304 is handed out too.
+        Arguments are those of ``call``; ``timeout`` is the longest silence. An answer with status 304 is yielded too.
 
         Raises:
-            ApiStatusError: The server said no.
-            ApiConnectionError: It cannot be reached, or breaks off while the block reads.
+            ApiStatusError: The server refused.
+            ApiConnectionError: The server cannot be reached, or the connection breaks off while the block reads.
         """
         seconds = self.timeout if timeout is None else timeout
         more = _headers(self.user_agent, json, headers, key)
@@ -262,7 +262,7 @@ class Connection:
         *,
         elsewhere: bool,
     ) -> httpx2.Response:
-        """One attempt: an answer that is good, not yet read, after redirects."""
+        """Make one attempt, following redirects; return the answer with its body unread if it is a success or 304."""
         url = self.url(target)
         if params:
             url = url.copy_merge_params(httpx2.QueryParams(_query(params)))

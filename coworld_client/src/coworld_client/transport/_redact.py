@@ -17,7 +17,7 @@ _LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.htt
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text without the given secrets, without credentials of HTTP headers, and with its URLs fit to be shown."""
+    """Redact the given secrets, credentials of HTTP headers, and the secret parts of URLs in a text."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, HIDDEN)
@@ -26,7 +26,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
-    """A JSON value of which every text has been redacted."""
+    """Redact every string of a JSON value."""
     secrets = tuple(secrets)
     match value:
         case str():
@@ -40,7 +40,7 @@ def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
 
 
 class _Redacting(logging.Filter):
-    """The HTTP library logs whole addresses, presigned ones too."""
+    """Redacts log records: the HTTP library logs complete URLs, including presigned ones."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
@@ -54,6 +54,6 @@ _redacting = _Redacting()
 
 
 def watch_loggers() -> None:
-    """See to it that the HTTP library's own log lines are redacted; calling it again does nothing."""
+    """Redact the HTTP library's log records. Calling this again has no effect."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_redacting)

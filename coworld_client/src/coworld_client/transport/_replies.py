@@ -35,7 +35,7 @@ _UNSENT = (
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
 )
-"""What happens before a request leaves this machine."""
+"""Errors raised before a request leaves this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,9 @@ class Reply:
     status: int
     """The HTTP status."""
     headers: httpx2.Headers
-    """Its headers."""
+    """The headers."""
     content: bytes = field(repr=False)
-    """Its body."""
+    """The body."""
     what: str
     """The call, for messages: ``GET /v2/leagues``."""
 
@@ -60,7 +60,7 @@ class Reply:
         """The body as JSON.
 
         Raises:
-            ApiShapeError: It is none.
+            ApiShapeError: The body is not JSON (``not_json``).
         """
         try:
             return from_json(self.content, allow_inf_nan=True)
@@ -70,7 +70,7 @@ class Reply:
             raise ApiShapeError(
                 f"The answer to {self.what} {said}.",
                 code="not_json",
-                hint="Is the server's address right? It is that of the API, not of the web pages.",
+                hint="Is the server's address right? It must be the API's, not that of the web pages.",
             ) from None
 
 
@@ -84,8 +84,8 @@ async def read_body(response: httpx2.Response, limit: int, what: str, origin: Or
         origin: The server, for messages.
 
     Raises:
-        ApiShapeError: Code ``too_large``.
-        ApiConnectionError: It breaks off, or is not encoded as it says.
+        ApiShapeError: The body exceeds the limit (``too_large``).
+        ApiConnectionError: The connection breaks off, or the body does not match its declared encoding.
     """
     parts: list[bytes] = []
     size = 0
@@ -122,7 +122,7 @@ async def refusal(response: httpx2.Response, what: str, server: str, secrets: It
     hint = None
     if 300 <= status < 400:
         words = f"a redirect to {shown_url(headers.get('location', ''), query=True)}"
-        hint = "Only reading follows redirects. Is the server's address right?"
+        hint = "Redirects are followed only when reading. Is the server's address right?"
     return error_for_status(status)(
         f"The server answered {status} to {what}: {words}",
         status=status,
@@ -138,7 +138,7 @@ async def refusal(response: httpx2.Response, what: str, server: str, secrets: It
 
 
 async def _problem(response: httpx2.Response) -> Problem:
-    """The problem in the body. A broken, endless or non-JSON body must not hide the status."""
+    """Read the problem in the body. A broken, endless or non-JSON body must not hide the status."""
     body = bytearray()
     with anyio.move_on_after(_PROBLEM_SECONDS):
         try:
@@ -172,11 +172,11 @@ def late(what: str, seconds: float, origin: Origin) -> ApiTimeoutError:
 
 
 def unreachable(error: Exception, what: str, origin: Origin) -> ApiConnectionError:
-    """The error for a failure of the HTTP library, in one line that names the host.
+    """The error for a failure of the HTTP library, with a one-line message that names the host.
 
     Args:
         error: The failure.
-        what: The call.
+        what: The call, for messages.
         origin: The server.
     """
     scheme, host, port = origin
@@ -239,7 +239,7 @@ def read(model: type[_T], reply: Reply) -> _T:
     """Parse an answer as a resource.
 
     Raises:
-        ApiShapeError: It is no JSON object.
+        ApiShapeError: It is not a JSON object.
     """
     value = reply.json()
     try:
@@ -249,10 +249,10 @@ def read(model: type[_T], reply: Reply) -> _T:
 
 
 def read_list(model: type[_T], reply: Reply) -> tuple[_T, ...]:
-    """Parse an answer that is a whole list, or ``null`` for an empty one.
+    """Parse an answer that is a complete list, an object with ``entries``, or ``null`` for an empty list.
 
     Raises:
-        ApiShapeError: It is something else.
+        ApiShapeError: It is something else (``not_a_list``).
     """
     value = reply.json()
     if isinstance(value, dict):
@@ -260,5 +260,5 @@ def read_list(model: type[_T], reply: Reply) -> tuple[_T, ...]:
     elif value is None:
         return ()
     if not isinstance(value, list):
-        raise ApiShapeError(f"The answer to {reply.what} is no list.", code="not_a_list")
+        raise ApiShapeError(f"The answer to {reply.what} is not a list.", code="not_a_list")
     return read_entries(model, cast("list[Any]", value))[0]

@@ -1,4 +1,4 @@
-"""Which calls of the API may be made again."""
+"""Which API calls may be retried."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..errors import ApiConnectionError, ApiStatusError
 __all__ = ["IDEMPOTENT", "Backoff", "worth_retrying"]
 
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
-"""Methods that do no more when they are done twice."""
+"""Methods whose repetition has no further effect."""
 
 
 def worth_retrying(error: ApiConnectionError | ApiStatusError, method: str, *, keyed: bool) -> bool:
-    """Whether the same call may be made again.
+    """Whether a call may be retried after an error.
 
     Args:
-        error: What happened.
+        error: The error.
         method: The HTTP method.
         keyed: Whether the call carries an idempotency key.
     """

@@ -1,8 +1,8 @@
 """The resources of a platform's API, shared by client and server.
 
 ``Model.read(raw)`` reads what a server sent and never fails because of a single field (see ``odd``). A server builds
-its answers with ``Model(...)``, and a client its requests with ``*Body``; both are strict. Names are imported when they
-are first used.
+its answers with ``Model(...)``, and a client its requests with ``*Body``; both are strict. Names are imported on first
+use.
 """
 
 from __future__ import annotations

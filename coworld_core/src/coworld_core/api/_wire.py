@@ -53,8 +53,8 @@ def _aware(value: datetime) -> datetime:
 Time = Annotated[datetime, AfterValidator(_aware)]
 """A point in time; without a time zone it is taken as UTC."""
 
-# Databases cannot store a NUL in a text, and a server has to limit the length of texts. What a server would refuse is
-# better refused before it is sent.
+# Databases cannot store a NUL in text, and servers limit the length of text. The client refuses such values before
+# sending them.
 Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00]*$")]
 """A short text in a body, such as a name or an id."""
 

@@ -42,7 +42,7 @@ DOWNLOAD_CATEGORIES: tuple[DownloadCategory, ...] = (
 
 
 class EpisodeProgress(Wire):
-    """An episode in short."""
+    """A short form of an episode."""
 
     id: str = required("``ereq_<uuid>``.")
     experience_request_id: str | None = Field(default=None, description="The experience request it belongs to.")
@@ -59,12 +59,12 @@ class EpisodeProgress(Wire):
 
 
 class ProgressPage(Wire):
-    """A page of episodes in short."""
+    """A page of episodes in short form."""
 
     entries: tuple[EpisodeProgress, ...] = Field(default=(), description="The episodes.")
-    unavailable_ids: tuple[str, ...] = Field(default=(), description="What is not there, or not yours to see.")
+    unavailable_ids: tuple[str, ...] = Field(default=(), description="Ids that do not exist or are hidden from you.")
     next_cursor: str | None = Field(default=None, description="Where the next page begins.")
-    observed_at: Time | None = Field(default=None, description="When this was true.")
+    observed_at: Time | None = Field(default=None, description="When the server observed this state.")
 
 
 class BatchState(Wire):
@@ -109,7 +109,7 @@ class DownloadEntry(Wire):
     state: str = required("pending, ready, not_produced or unavailable.")
     media_type: str | None = Field(default=None, description="Media type.")
     encoding: str | None = Field(default=None, description="identity, zlib or gzip.")
-    size: int | None = Field(default=None, ge=0, description="Bytes.")
+    size: int | None = Field(default=None, ge=0, description="Size in bytes.")
     etag: str | None = Field(default=None, description="Value to send as If-Match.")
     url: str | None = Field(default=None, description="Temporary URL to download it from.", repr=False)
     expires_at: Time | None = Field(default=None, description="When the URL expires.")
@@ -119,6 +119,6 @@ class DownloadEntry(Wire):
 class DownloadPage(Wire):
     """A page of files to download."""
 
-    entries: tuple[DownloadEntry, ...] = Field(default=(), description="The things.")
-    unavailable_ids: tuple[str, ...] = Field(default=(), description="What is not there, or not yours to see.")
+    entries: tuple[DownloadEntry, ...] = Field(default=(), description="The files.")
+    unavailable_ids: tuple[str, ...] = Field(default=(), description="Ids that do not exist or are hidden from you.")
     next_cursor: str | None = Field(default=None, description="Where the next page begins.")

@@ -42,7 +42,7 @@ class Coworld(Wire):
     visibility: str | None = newer("public or private.")
     forum_markdown_url: str | None = newer("URL of its forum.")
     wiki_markdown_url: str | None = newer("URL of its wiki.")
-    documentation_url: str | None = newer("Its documentation.")
+    documentation_url: str | None = newer("URL of its documentation.")
     certification_status_url: str | None = newer("URL of its certification status.")
     certification_transcript_url: str | None = newer("URL of its certification transcript.")
 
@@ -80,9 +80,9 @@ class CoworldUploadBody(Body):
 class PatchCommissionerBody(Body):
     """Create a version of a Coworld with a different commissioner."""
 
-    coworld_name: Text = Field(min_length=1, description="Which Coworld.")
+    coworld_name: Text = Field(min_length=1, description="Name of the Coworld.")
     container_image_id: Text = Field(description="The commissioner's new image, ``img_<uuid>``.")
-    runnable_id: Text | None = Field(default=None, description="Which commissioner, if there are several.")
+    runnable_id: Text | None = Field(default=None, description="Id of the commissioner, if there are several.")
     version: Text | None = Field(default=None, description="The new version; the next one by default.")
 
 
@@ -185,7 +185,7 @@ class Secret(Wire):
     """A secret of a Coworld, without its value."""
 
     coworld_id: str | None = Field(default=None, description="``cow_<uuid>``.")
-    coworld_name: str = required("Which Coworld.")
+    coworld_name: str = required("Name of the Coworld.")
     owner_user_id: str | None = Field(default=None, description="The user who set it.")
     owner_name: str | None = newer("That user's name.")
     secret_name: str = required("Its name.")

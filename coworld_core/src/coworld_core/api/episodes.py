@@ -74,7 +74,7 @@ class Participant(Wire):
     policy_id: str | None = Field(default=None, description="UUID.")
     policy_name: str | None = Field(default=None, description="Name of the policy.")
     version: int | None = Field(default=None, description="Number of the version.")
-    player_id: str | None = Field(default=None, description="Whose, ``ply_<uuid>``.")
+    player_id: str | None = Field(default=None, description="The player it belongs to, ``ply_<uuid>``.")
     player_name: str | None = Field(default=None, description="Name of its player.")
     kind: str | None = newer("policy or human.")
     is_filler: bool | None = newer("Whether it only fills an empty seat.")
@@ -130,7 +130,7 @@ class EpisodeRequest(Wire):
 class AgentStats(Wire):
     """Metrics of one agent of a policy."""
 
-    agent_id: int | None = Field(default=None, description="Which one.")
+    agent_id: int | None = Field(default=None, description="Number of the agent.")
     reward: float | None = Field(default=None, description="Its reward.")
     metrics: dict[str, float] = Field(default_factory=dict, description="Value by name.")
 
@@ -158,7 +158,7 @@ class EpisodeStats(Wire):
     """Statistics of an episode, reported by the game."""
 
     game_stats: dict[str, float] = Field(default_factory=dict, description="Values for the whole game, by name.")
-    policy_stats: tuple[PolicyStats, ...] = Field(default=(), description="By slot.")
+    policy_stats: tuple[PolicyStats, ...] = Field(default=(), description="Metrics of the policies, by slot.")
     steps: int | None = Field(default=None, description="Number of steps.")
 
 

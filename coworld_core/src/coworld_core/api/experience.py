@@ -27,7 +27,7 @@ class ExperienceRequest(Wire):
     """Episodes that were requested together."""
 
     id: str = required("``xreq_<uuid>``.")
-    requester_user_id: str | None = Field(default=None, description="Who asked.")
+    requester_user_id: str | None = Field(default=None, description="The user who requested them.")
     requester: Any = Field(default=None, description="Who requested them, as the server shows it.")
     coworld_id: str | None = Field(default=None, description="The Coworld that is played, ``cow_<uuid>``.")
     coworld_name: str | None = Field(default=None, description="Its name.")
@@ -102,9 +102,9 @@ class EpisodeBody(Body):
     variant_id: Text | None = Field(default=None, description="The variant to play.")
     target: ExperienceTarget | None = Field(default=None, description="The league or division to take the game from.")
     roster: tuple[RosterEntry, ...] = Field(min_length=1, max_length=MAX_ROSTER, description="One entry for each seat.")
-    execution_backend: Text | None = Field(default=None, description="Where to run it.")
+    execution_backend: Text | None = Field(default=None, description="The backend to run it on.")
     game_config_overrides: dict[str, Any] | None = Field(default=None, description="Replaces keys of the game config.")
-    notes: LongText | None = Field(default=None, description="For yourself.")
+    notes: LongText | None = Field(default=None, description="Notes for yourself.")
 
     @model_validator(mode="after")
     def _direct_or_target(self) -> EpisodeBody:

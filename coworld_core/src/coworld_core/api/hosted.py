@@ -38,7 +38,7 @@ class PlayConfigBody(Body):
 class PlaySession(Wire):
     """A game that waits for its players. Anyone who has one of its links can enter."""
 
-    session_id: str = required("Opaque.")
+    session_id: str = required("Opaque id.")
     join_url: str | None = Field(default=None, description="Link for players to join.", repr=False)
     lobby_url: str | None = Field(default=None, description="Link to the lobby.", repr=False)
     player_count: int = required("Number of slots.", 0)
@@ -48,12 +48,12 @@ class PlaySession(Wire):
 class SessionPlayer(Wire):
     """The occupant of a slot."""
 
-    slot: int = required("From 0.", -1)
+    slot: int = required("The slot, from 0.", -1)
     label: str | None = Field(default=None, description="Displayed name.")
     user_id: str | None = Field(default=None, description="The user.")
     player_id: str | None = Field(default=None, description="The player.")
     player_name: str | None = Field(default=None, description="The player's name.")
-    joined_at: Time | None = Field(default=None, description="Since when.")
+    joined_at: Time | None = Field(default=None, description="When they joined.")
 
 
 class JoinedSession(Wire):

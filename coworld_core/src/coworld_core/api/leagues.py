@@ -40,7 +40,7 @@ class Game(Wire):
     slug: str | None = Field(default=None, description="Name in URLs.")
     coworld_name: str | None = Field(default=None, description="Name of the Coworld that implements it.")
     coworld_id: str | None = Field(default=None, description="The current version, ``cow_<uuid>``.")
-    description: str | None = Field(default=None, description="What it is.")
+    description: str | None = Field(default=None, description="Description of the game.")
     created_at: Time | None = required("When it was created.", None)
 
 
@@ -79,7 +79,7 @@ class Division(Wire):
     name: str = required("Displayed name.")
     level: int = required("Level in the ladder; the commissioner decides whether the lowest is 0 or 1.", 0)
     league: League = part(League, "The league it belongs to.")
-    description: str | None = Field(default=None, description="What it is.")
+    description: str | None = Field(default=None, description="Description of the division.")
     archived_at: Time | None = Field(default=None, description="When it was closed, if it was.")
     commissioner_description: DivisionDescription | None = Field(
         default=None, description="The commissioner's description."
@@ -104,7 +104,7 @@ class Round(Wire):
     id: str = required("``round_<uuid>``.")
     round_number: int = required("Number within its division.", 0)
     commissioner_key: str | None = Field(default=None, description="Kind of commissioner.")
-    execution_backend: str | None = Field(default=None, description="Where its episodes run.")
+    execution_backend: str | None = Field(default=None, description="The backend that runs its episodes.")
     round_config: dict[str, Any] = Field(default_factory=dict, description="Its configuration by the commissioner.")
     round_display: dict[str, Any] | None = Field(default=None, description="What the commissioner wants to show.")
     status: RoundStatus = required("Its status.", RoundStatus(""))
@@ -122,7 +122,7 @@ class RoundResult(Wire):
     rank: int | None = required("Place, from 1.", None)
     score: float | None = required("Score given by the commissioner.", None)
     result_metadata: dict[str, Any] | None = Field(default=None, description="The commissioner's notes.")
-    policy_version: PolicyVersion = part(PolicyVersion, "Whose.")
+    policy_version: PolicyVersion = part(PolicyVersion, "The policy version.")
     player: Player | None = Field(default=None, description="The player it belongs to.")
     created_at: Time | None = required("When it was recorded.", None)
 
@@ -198,25 +198,25 @@ class CompetitionEvent(Wire):
     user_id: str | None = Field(default=None, description="The user it concerns.")
     player: Player | None = Field(default=None, description="The player it concerns.")
     policy_version: PolicyVersion | None = Field(default=None, description="The policy version it concerns.")
-    league: League | None = Field(default=None, description="Where.")
-    division: Division | None = Field(default=None, description="Where.")
+    league: League | None = Field(default=None, description="The league it happened in.")
+    division: Division | None = Field(default=None, description="The division it happened in.")
     round_id: str | None = Field(default=None, description="The round it happened in.")
     headline: str = required("Headline of a few words.")
     summary: str = required("Summary in a sentence or two.")
-    payload: dict[str, Any] = Field(default_factory=dict, description="For programs.")
-    created_at: Time | None = required("When.", None)
+    payload: dict[str, Any] = Field(default_factory=dict, description="Details for programs.")
+    created_at: Time | None = required("When it happened.", None)
 
 
 class LeagueSeed(Wire):
     """A request for a platform to run a league for a Coworld."""
 
     id: str = required("``lseed_<uuid>``.")
-    coworld_name: str = required("Which Coworld.")
+    coworld_name: str = required("Name of the Coworld.")
     template: str = required("Kind of league.")
     overrides: dict[str, Any] | None = Field(default=None, description="Differences from the template.")
     enabled: bool = Field(default=True, description="Whether it is in force.")
     created_by: str | None = Field(default=None, description="Who created it.")
-    created_at: Time | None = required("When.", None)
+    created_at: Time | None = required("When it was created.", None)
     league_id: str | None = Field(default=None, description="The league, once it exists.")
     league_key: str | None = newer("Key that tells several leagues of one Coworld apart.")
     league_name: str | None = newer("Displayed name of the league.")
@@ -226,7 +226,7 @@ class LeagueSeed(Wire):
 class LeagueSeedBody(Body):
     """Request a league."""
 
-    coworld_name: Text = Field(min_length=1, description="Which Coworld.")
+    coworld_name: Text = Field(min_length=1, description="Name of the Coworld.")
     template: Text = Field(default="commissioner_driven", description="Kind of league.")
     overrides: dict[str, Any] | None = Field(default=None, description="Differences from the template.")
     enabled: bool = Field(default=True, description="Whether it is in force.")

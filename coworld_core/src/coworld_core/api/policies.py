@@ -192,7 +192,7 @@ class PolicyFilesBody(Body):
     """Create the next version of a policy from a player's own files."""
 
     name: PolicyName = Field(description="Name of the policy; an existing one gets its next version.")
-    player: PlayerFiles = Field(description="What plays.")
+    player: PlayerFiles = Field(description="The player's files.")
     policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
     tags: dict[Text, Text] | None = Field(default=None, max_length=100, description="Free labels.")
 

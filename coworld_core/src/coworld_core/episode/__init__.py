@@ -1,4 +1,4 @@
-"""One episode as values: the request, the events, the fault if there was one, and the files it leaves.
+"""The data of one episode: its request, its events, its faults, and the files it leaves.
 
-Nothing here plays an episode: ``coworld_runner.episode`` does.
+Nothing here plays an episode; ``coworld_runner.episode`` does.
 """

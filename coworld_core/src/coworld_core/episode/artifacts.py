@@ -1,4 +1,4 @@
-"""Where an episode's files are: one layout, known to whoever writes and whoever reads."""
+"""The layout of an episode's files, shared by the code that writes them and the code that reads them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["EpisodeLayout"]
 
 @dataclass(frozen=True)
 class EpisodeLayout:
-    """The files of one episode below its workspace.
+    """The files of one episode in its workspace.
 
-    The names are the published ones (contract of the local runner), so scripts that read them keep working;
-    ``episode.json`` and ``events.ndjson`` are ours.
+    The names are those of the published local runner's contract, so that existing scripts keep working, except
+    ``episode.json`` and ``events.ndjson``, which are new.
     """
 
     workspace: Path
@@ -38,17 +38,17 @@ class EpisodeLayout:
 
     @property
     def record(self) -> Path:
-        """What ran and how it ended (``EpisodeRecord``); written on every path."""
+        """What ran and how it ended (``EpisodeRecord``); always written."""
         return self.workspace / "episode.json"
 
     @property
     def events(self) -> Path:
-        """The run's events, one JSON object a line."""
+        """The run's events, one JSON object per line."""
         return self.workspace / "events.ndjson"
 
     @property
     def game_events(self) -> Path:
-        """What happened in the game, if it says so (``conduct``)."""
+        """The game's own events, if it writes any (see ``conduct``)."""
         return self.workspace / "events.json"
 
     @property
@@ -58,27 +58,27 @@ class EpisodeLayout:
 
     @property
     def game_logs(self) -> Path:
-        """The directory of what the game wrote into ``logs`` of its own accord."""
+        """The directory of log files that the game wrote itself."""
         return self.logs / "game"
 
     @property
     def game_stdout(self) -> Path:
-        """What the game wrote to standard output."""
+        """The game's standard output."""
         return self.logs / "game.stdout.log"
 
     @property
     def game_stderr(self) -> Path:
-        """What the game wrote to standard error."""
+        """The game's standard error."""
         return self.logs / "game.stderr.log"
 
     def player_log(self, slot: int) -> Path:
-        """What the player in a slot wrote, standard output and error together."""
+        """The standard output and error of the player in a slot, combined."""
         return self.logs / f"policy_agent_{slot}.log"
 
     def player_artifact(self, slot: int) -> Path:
-        """The zip the player in a slot left, if it did."""
+        """The zip that the player in a slot left, if any."""
         return self.workspace / f"policy_artifact_{slot}.zip"
 
     def relative(self, path: Path) -> str:
-        """A path of this layout as written into records: relative to the workspace, with forward slashes."""
+        """A path of this layout in the form used in records: relative to the workspace, with forward slashes."""
         return path.relative_to(self.workspace).as_posix()

@@ -1,8 +1,9 @@
-"""What each seat did in an episode, from the events that the game left of it.
+"""What each seat did in an episode, from the events that the game wrote.
 
-A game writes its events where ``COGAME_EVENTS_URI`` says: a JSON array, or one object a line, each with ``tick``,
-``kind`` and ``agent``, the seat. Games of rules write one for each decision: ``acted`` with ``seconds`` from the
-question to the answer, ``idle`` where no action came in time, and ``refused`` for a message that was no legal action.
+A game writes its events to ``COGAME_EVENTS_URI``, as a JSON array or as one object per line, each with ``tick``,
+``kind`` and ``agent`` (the seat). Games served by ``coworld_runner.serving`` write one event per decision: ``acted``,
+with the ``seconds`` from the request to the answer, ``idle`` if no action came in time, and ``refused`` for a message
+that was not a legal action.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ from ..records import Record
 __all__ = ["ACTED", "IDLE", "REFUSED", "SeatConduct", "quantile_seconds", "read_conduct"]
 
 ACTED, IDLE, REFUSED = "acted", "idle", "refused"
-"""Kinds of events that say what a seat did."""
+"""Kinds of events that describe what a seat did."""
 
 _LONGEST = 1_000_000
-"""Bytes of a line that is read: events are short."""
+"""Maximum bytes per line: events are short."""
 _LARGEST = 64 * 1024 * 1024
-"""Bytes of an array that is read; one object a line is read piece by piece."""
+"""Maximum bytes of an array; lines are read one by one, so their number is not limited."""
 
 
 class SeatConduct(Record):
     """What one seat did in an episode."""
 
-    acted: int = Field(default=0, ge=0, description="Turns in which it acted.")
-    idle: int = Field(default=0, ge=0, description="Turns in which no action of its own came in time.")
-    refused: int = Field(default=0, ge=0, description="Messages of its own that were no legal action.")
+    acted: int = Field(default=0, ge=0, description="Number of turns in which it acted.")
+    idle: int = Field(default=0, ge=0, description="Number of turns in which it did not act in time.")
+    refused: int = Field(default=0, ge=0, description="Number of its messages that were not legal actions.")
     seconds: tuple[tuple[float, int], ...] = Field(
-        default=(), description="How long it took to act, to two significant digits, and how often."
+        default=(), description="Seconds it took to act, to two significant digits, each with the number of turns."
     )
 
 
 def read_conduct(path: Path, seats: int) -> tuple[SeatConduct, ...]:
-    """What each seat did; empty where the game does not say it.
+    """Read what each seat did; empty if the game wrote no such events, or the file cannot be read.
 
     Args:
-        path: The events that the game left; nothing in the file is trusted.
-        seats: How many there are.
+        path: The game's events; the content is untrusted.
+        seats: Number of seats.
     """
     counts: Counter[tuple[int, str]] = Counter()
     took: list[Counter[float]] = [Counter() for _ in range(seats)]
@@ -73,11 +74,11 @@ def read_conduct(path: Path, seats: int) -> tuple[SeatConduct, ...]:
 
 
 def quantile_seconds(seconds: Iterable[tuple[float, int]], share: float) -> float | None:
-    """What so large a share of all turns took at most; None without turns.
+    """The quantile of the seconds per turn; None without turns.
 
     Args:
-        seconds: Times and how often, as ``SeatConduct`` has them, in any order.
-        share: Between 0 and 1.
+        seconds: Times and their counts, as in ``SeatConduct``, in any order.
+        share: The quantile, between 0 and 1.
     """
     ordered = sorted(seconds)
     left = share * sum(count for _, count in ordered)
@@ -89,10 +90,10 @@ def quantile_seconds(seconds: Iterable[tuple[float, int]], share: float) -> floa
 
 
 def _events(path: Path) -> Iterator[dict[str, object]]:
-    """The events, one by one.
+    """Yield the events one by one.
 
     Raises:
-        ValueError: The file holds something else.
+        ValueError: The file is not JSON.
     """
     with path.open("rb") as file:
         begin = file.read(1)

@@ -1,9 +1,10 @@
-"""What happens in a run, as typed, numbered values.
+"""The events of a run, as typed and numbered values.
 
-Events are facts, not display: a progress bar, a table, an NDJSON log and a notebook are readers of the same stream.
-``seq`` counts from 1 within a run without gaps, so a reader that was away resumes from the last number it saw.
-Each has its ``kind``. ``read_events`` reads a log and ``parse_event`` a line of it, whichever version wrote them: kinds
-that are not known here are ``UnknownEvent``, and everything in them is kept.
+Events are data, not display: a progress bar, a table, an NDJSON log and a notebook all read the same stream. ``seq``
+counts from 1 within a run without gaps, so a reader that was disconnected resumes from the last number it saw.
+
+Each event has a ``kind``. ``read_events`` reads a log and ``parse_event`` one line, written by any version. Unknown
+kinds become ``UnknownEvent``, which keeps all fields.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class BaseEvent(Record):
-    """What all events carry; the bus fills it in when an event is published."""
+    """The fields of all events; the bus fills them in when an event is published."""
 
     seq: int = Field(default=0, ge=0, description="Number of the event within its run, from 1, without gaps.")
     time: dt.datetime = Field(default=_EPOCH, description="When it was published (UTC).")
@@ -64,7 +65,7 @@ class BaseEvent(Record):
 class _UnitEvent(BaseEvent):
     unit: str = Field(description="Name of the unit: game, player-0, replay, ...")
     component: str = Field(
-        default="", description="What it is in the run: game, player, replay, ...; empty in older logs."
+        default="", description="Its role in the run: game, player, replay, ...; empty in older logs."
     )
     slot: int | None = Field(default=None, description="The slot, for a player.")
 
@@ -74,17 +75,17 @@ class RunStarted(BaseEvent):
 
     kind: Literal["run_started"] = "run_started"
     what: Annotated[Literal["episode", "play", "replay", "certification", "batch", "build"], Grows] = Field(
-        description="What is run."
+        description="Kind of run."
     )
     coworld: str = Field(default="", description="Name of the Coworld.")
     version: str = Field(default="", description="Version of the Coworld.")
     backend: str = Field(default="", description="Name of the backend.")
     variant: str = Field(default="", description="Variant id, or certification, or episode-request.")
-    players: tuple[str, ...] = Field(default=(), description="Who sits where, by slot.")
+    players: tuple[str, ...] = Field(default=(), description="Names of the players, by slot.")
     player_ids: tuple[str | None, ...] = Field(
-        default=(), description="The bundled players' ids by slot; null for whoever is none of them."
+        default=(), description="Ids of the bundled players, by slot; null for other players."
     )
-    workspace: str = Field(default="", description="Where the evidence goes.")
+    workspace: str = Field(default="", description="The directory for the run's files.")
 
 
 class PhaseStarted(BaseEvent):
@@ -108,27 +109,27 @@ class ImageProgressed(BaseEvent):
     kind: Literal["image_progressed"] = "image_progressed"
     image: str = Field(description="The image.")
     status: str = Field(description="The engine's own words.")
-    done: int | None = Field(default=None, description="Bytes so far, where known.")
-    total: int | None = Field(default=None, description="Bytes in all, where known.")
+    done: int | None = Field(default=None, description="Bytes so far, if known.")
+    total: int | None = Field(default=None, description="Bytes in total, if known.")
 
 
 class ImageReady(BaseEvent):
     """An image is present."""
 
     kind: Literal["image_ready"] = "image_ready"
-    image: str = Field(description="The image as asked for.")
+    image: str = Field(description="The image as requested.")
     digest: str = Field(default="", description="Its content id.")
     platform: str = Field(default="", description="os/architecture.")
 
 
 class UnitCreated(_UnitEvent):
-    """A unit exists but does not run yet."""
+    """A unit was created but does not run yet."""
 
     kind: Literal["unit_created"] = "unit_created"
 
 
 class UnitStarted(_UnitEvent):
-    """A unit runs."""
+    """A unit was started."""
 
     kind: Literal["unit_started"] = "unit_started"
 
@@ -151,7 +152,7 @@ class LogTruncated(_UnitEvent):
     """A unit wrote more than its log may hold; the rest is dropped."""
 
     kind: Literal["log_truncated"] = "log_truncated"
-    limit_bytes: int = Field(description="What the log may hold.")
+    limit_bytes: int = Field(description="Maximum size of the log in bytes.")
 
 
 class ProbeFinished(BaseEvent):
@@ -160,46 +161,46 @@ class ProbeFinished(BaseEvent):
     kind: Literal["probe_finished"] = "probe_finished"
     probe: str = Field(description="Identifier of the check.")
     ok: bool = Field(description="Whether it passed.")
-    detail: str = Field(default="", description="What was seen.")
+    detail: str = Field(default="", description="What was observed.")
     counts: bool = Field(
         default=True,
-        description="Whether it says something about the game; it does not when the game was over before it was made.",
+        description="Whether it says something about the game; false if the game was over before the check.",
     )
 
 
 class GameProgressed(BaseEvent):
-    """What the game's public viewer stream says about how far it is."""
+    """The game's progress, from its public viewer stream."""
 
     kind: Literal["game_progressed"] = "game_progressed"
     tick: int | None = Field(default=None, description="Ticks played.")
-    max_ticks: int | None = Field(default=None, description="Ticks in all.")
-    scores: tuple[float, ...] = Field(default=(), description="Scores by slot, where the stream has them.")
+    max_ticks: int | None = Field(default=None, description="Ticks in total.")
+    scores: tuple[float, ...] = Field(default=(), description="Scores by slot, if the stream has them.")
     starts_in: float | None = Field(
-        default=None, description="Seconds until the first tick, while a game counts down for people."
+        default=None, description="Seconds until the first tick, while the game counts down for people."
     )
 
 
 class ArtifactCollected(BaseEvent):
-    """A file was brought into the workspace."""
+    """A file was copied into the workspace."""
 
     kind: Literal["artifact_collected"] = "artifact_collected"
     name: str = Field(description="Path relative to the workspace.")
-    size: int = Field(ge=0, description="Bytes.")
+    size: int = Field(ge=0, description="Size in bytes.")
 
 
 class FaultSeen(BaseEvent):
-    """Something went wrong, at this moment."""
+    """A fault was detected."""
 
     kind: Literal["fault_seen"] = "fault_seen"
-    fault: Fault = Field(description="What, and whose.")
+    fault: Fault = Field(description="The fault.")
 
 
 class Notice(BaseEvent):
-    """Something a person wants to know that is no fault."""
+    """A message for people that is not a fault."""
 
     kind: Literal["notice"] = "notice"
-    level: Annotated[Literal["info", "warning"], Grows] = Field(default="info", description="How loud.")
-    message: str = Field(description="What.")
+    level: Annotated[Literal["info", "warning"], Grows] = Field(default="info", description="Severity.")
+    message: str = Field(description="The message.")
 
 
 class StepStarted(BaseEvent):
@@ -215,7 +216,7 @@ class StepFinished(BaseEvent):
 
     kind: Literal["step_finished"] = "step_finished"
     step: str = Field(description="Id of the step.")
-    status: Annotated[Literal["pass", "fail", "skip"], Grows] = Field(description="Its answer.")
+    status: Annotated[Literal["pass", "fail", "skip"], Grows] = Field(description="Its result.")
     detail: str = Field(default="", description="The evidence, in a sentence.")
     seconds: float = Field(default=0.0, ge=0, description="How long it took.")
 
@@ -224,11 +225,11 @@ class BatchProgressed(BaseEvent):
     """One of several episodes ended."""
 
     kind: Literal["batch_progressed"] = "batch_progressed"
-    index: int = Field(ge=1, description="Which episode, from 1.")
-    key: str = Field(default="", description="What it is known by among the others; empty in older logs.")
-    done: int = Field(ge=0, description="How many have ended.")
-    total: int | None = Field(default=None, ge=1, description="How many there are, where that is known.")
-    status: EpisodeStatus = Field(description="How this one ended.")
+    index: int = Field(ge=1, description="Number of the episode, from 1.")
+    key: str = Field(default="", description="Key that identifies it among the others; empty in older logs.")
+    done: int = Field(ge=0, description="Number of episodes that have ended.")
+    total: int | None = Field(default=None, ge=1, description="Number of episodes, if known.")
+    status: EpisodeStatus = Field(description="How this episode ended.")
     ok: bool = Field(description="Whether it ended without a fault.")
     scores: tuple[float, ...] = Field(default=(), description="Its scores by slot.")
 
@@ -237,29 +238,31 @@ class EvaluationProgressed(BaseEvent):
     """A block of an evaluation was judged."""
 
     kind: Literal["evaluation_progressed"] = "evaluation_progressed"
-    blocks: int = Field(ge=0, description="Blocks that were judged.")
-    max_blocks: int = Field(ge=1, description="How many there are at most.")
+    blocks: int = Field(ge=0, description="Number of blocks judged so far.")
+    max_blocks: int = Field(ge=1, description="Maximum number of blocks.")
     expected: int | None = Field(
-        default=None, ge=0, description="In a tournament: how many there will probably be; null where that is unknown."
+        default=None, ge=0, description="In a tournament: the expected number of blocks; null if unknown."
     )
-    counted: int = Field(ge=0, description="Blocks that were counted.")
+    counted: int = Field(ge=0, description="Number of blocks that counted.")
     won: int | None = Field(default=None, ge=0, description="In a comparison: blocks that the new player won.")
     lost: int | None = Field(default=None, ge=0, description="In a comparison: blocks that it lost.")
     evidence: float | None = Field(default=None, ge=0, description="In a comparison: the evidence for a difference.")
-    decides: float | None = Field(default=None, ge=0, description="In a comparison: the evidence that decides.")
+    decides: float | None = Field(
+        default=None, ge=0, description="In a comparison: the evidence needed for a decision."
+    )
     stopped: str = Field(default="", description="Why no more blocks are needed; empty while more are.")
 
 
 class LeakFound(BaseEvent):
-    """Something could not be removed; ``coworld clean`` finds it again by its label."""
+    """Something could not be removed; ``coworld clean`` finds it by its label."""
 
     kind: Literal["leak_found"] = "leak_found"
-    what: str = Field(description="What was left, by kind and name.")
+    what: str = Field(description="Its kind and name.")
     reason: str = Field(description="Why it could not be removed.")
 
 
 class RunFinished(BaseEvent):
-    """A run ended, whatever way."""
+    """A run ended, in whatever way."""
 
     kind: Literal["run_finished"] = "run_finished"
     status: EpisodeStatus = Field(description="How it ended.")
@@ -296,7 +299,7 @@ Event = Annotated[
 
 
 class UnknownEvent(BaseEvent):
-    """An event of a kind that only another version knows; its fields are as they were written."""
+    """An event of a kind that only another version knows; all its fields are kept."""
 
     kind: str = Field(description="The kind.")
 
@@ -308,17 +311,17 @@ def _kinds() -> dict[str, type[BaseEvent]]:
 
 
 def parse_event(line: str | bytes, *, source: str = "event") -> Event | UnknownEvent:
-    """Read one line of an NDJSON run log, whichever version wrote it.
+    """Read one line of an NDJSON run log, written by any version.
 
     Args:
         line: One JSON object.
-        source: Where it is from, for messages.
+        source: The name of its source, for messages.
 
     Returns:
         The event.
 
     Raises:
-        RecordError: The line is no event, or lacks what a reader of its kind cannot do without.
+        RecordError: The line is not an event, or lacks a required field of its kind.
     """
     return _event(parse_record(line, source=source))
 
@@ -331,9 +334,9 @@ def _event(document: JsonDocument) -> Event | UnknownEvent:
 
 
 def read_events(source: Path | str | bytes) -> tuple[Event | UnknownEvent, ...]:
-    """Read an NDJSON run log, whichever version wrote it.
+    """Read an NDJSON run log, written by any version.
 
-    A last line that was not written to its end, because the run was killed or still goes on, is left out.
+    Skips an incomplete last line, which a run leaves when it is killed or still going.
 
     Args:
         source: The path of an ``events.ndjson`` or of the directory that holds it, or its content as bytes.
@@ -342,7 +345,7 @@ def read_events(source: Path | str | bytes) -> tuple[Event | UnknownEvent, ...]:
         The events, in order.
 
     Raises:
-        RecordError: A line is no event, or lacks what a reader of its kind cannot do without; with its number.
-        UsageError: There is no such file, or it cannot be read.
+        RecordError: A line is not an event, or lacks a required field of its kind; the error has its number.
+        UsageError: The file does not exist or cannot be read.
     """
     return tuple(_event(document) for document in read_lines(source, what="events", name="events.ndjson"))

@@ -1,7 +1,6 @@
 """How units end and whose fault it was, as values.
 
-Later versions may know more reasons, parties, statuses and types than these. Where a value was read from a file, it may
-be any text.
+Later versions may add reasons, parties, statuses and types, so a value read from a file may be any string.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ ExitReason = Annotated[
 ]
 """Why a unit is no longer running.
 
-``exited`` on its own with a code; ``signal`` on its own by a signal; ``oom``, ``disk`` and ``pids`` over that limit;
-``stopped`` by us because its part was over; ``deadline`` by us because time was up; ``evicted`` by the platform;
-``lost`` when the platform no longer knows it.
+``exited``: by itself, with a status; ``signal``: by a signal; ``oom``, ``disk``, ``pids``: over its limit of memory,
+disk or processes; ``stopped``: by coworld, because its part was over; ``deadline``: by coworld, because time was up;
+``evicted``: by the platform; ``lost``: the platform no longer knows it.
 """
 
 FaultParty = Annotated[Literal["game", "player", "program", "platform", "operator"], Grows]
-"""Whose fault it was: the game, one player (with slot), a program beside an episode (reporter, grader, ...), what runs
-them, or the person running it."""
+"""Who is at fault: the game, a player (with its slot), another program (reporter, grader, ...), the platform that runs
+them, or the operator."""
 
 EpisodeStatus = Annotated[Literal["completed", "failed", "interrupted"], Grows]
-"""``completed``: valid results of this run exist (there may still be faults); ``failed``; ``interrupted`` by us."""
+"""``completed``: there are valid results, and possibly faults; ``failed``; ``interrupted`` by the user."""
 
 ErrorType = Annotated[
     Literal[
@@ -60,25 +59,25 @@ ErrorType = Annotated[
     ],
     Grows,
 ]
-"""Stable names of what went wrong; those the published platform knows keep their names."""
+"""Stable names of what went wrong; where the published platform has a name, it is the same."""
 
 
 class Exit(Record):
-    """How a unit ended: never only a number."""
+    """How a unit ended: the reason, with the status or signal if there was one."""
 
     reason: ExitReason = Field(description="Why it is no longer running.")
     code: int | None = Field(default=None, description="Exit status, where the unit ended with one.")
     signal: int | None = Field(default=None, description="Signal number, where a signal ended it.")
-    detail: str = Field(default="", description="The platform's own words, if it had any.")
+    detail: str = Field(default="", description="The platform's own explanation, if any.")
 
     @property
     def ok(self) -> bool:
-        """True when the unit ended by itself with status 0."""
+        """Whether the unit ended by itself with status 0."""
         return self.reason == "exited" and self.code == 0
 
     @property
     def was_told(self) -> bool:
-        """Whether it ended because somebody told it to: by SIGINT, SIGKILL or SIGTERM, or with the status for one."""
+        """Whether it was told to end: by SIGINT, SIGKILL or SIGTERM, or with the exit status for one of them."""
         return self.signal in (2, 9, 15) or self.code in (130, 137, 143)
 
     def __str__(self) -> str:
@@ -101,15 +100,15 @@ class Exit(Record):
 
 
 class Fault(Record):
-    """One thing that went wrong, recorded where and when it was seen."""
+    """One thing that went wrong, recorded when it was detected."""
 
     fault: FaultParty = Field(description="Whose fault it was.")
     slot: int | None = Field(default=None, ge=0, description="The player's slot, when the fault is a player's.")
     error_type: ErrorType = Field(description="Stable name of what went wrong.")
     message: str = Field(description="What happened, in a sentence.")
     hint: str | None = Field(default=None, description="What to do next.")
-    phase: str = Field(default="", description="The phase of the episode in which it was seen.")
-    time: dt.datetime = Field(description="When it was seen (UTC).")
+    phase: str = Field(default="", description="The phase of the episode in which it was detected.")
+    time: dt.datetime = Field(description="When it was detected (UTC).")
     seconds: float | None = Field(default=None, description="Seconds since the episode began.")
     exit: Exit | None = Field(default=None, description="How the unit ended, when that is the fault.")
     log: str | None = Field(default=None, description="The unit's log, relative to the workspace.")
@@ -121,14 +120,14 @@ class Fault(Record):
 
 
 def decisive(faults: Sequence[Fault]) -> Fault | None:
-    """The fault that decides the outcome of an episode; None when there is none.
+    """The fault that decides the outcome of an episode; None if there is none.
 
-    It is the first that was seen. But a player's failure explains nothing that the game, the platform or the operator
-    has done wrong after it: a game has to live with players that fail. Only a game that waits in vain for its players
-    is theirs.
+    Usually this is the first fault. But a player's failure does not excuse a later fault of the game, the platform or
+    the operator, because games must cope with players that fail; then the later fault decides. The exception is an
+    episode timeout, which is blamed on the player that failed before it.
 
     Args:
-        faults: In the order they were seen.
+        faults: The faults in the order they were detected.
     """
     others = (fault for fault in faults if fault.fault != "player" and fault.error_type != "episode_timeout")
     first = faults[0] if faults else None

@@ -1,4 +1,4 @@
-"""Records of one episode (``episode.json``) and of a batch: what ran, how it went and whose fault any failure was.
+"""Records of an episode (``episode.json``) and of a batch: what ran, how it went and whose fault any failure was.
 
 Records are written strictly and read leniently (``records``), by ``read_record``, ``read_rows`` and ``read_summary``.
 """
@@ -54,19 +54,19 @@ ROWS_NAME = "episodes.jsonl"
 class ImageRecord(Record):
     """The image a unit ran from."""
 
-    image: str = Field(description="The reference as the manifest has it.")
+    image: str = Field(description="The reference as in the manifest.")
     digest: str = Field(
         default="",
-        description="Content id of what ran, of an image or of a file; empty for a package's local processes.",
+        description="Content id of the image or file that ran; empty for a package's local processes.",
     )
-    platform: str = Field(default="", description="os/architecture of what ran.")
+    platform: str = Field(default="", description="os/architecture of the image.")
     emulated: bool = Field(default=False, description="Whether the platform differs from the machine's own.")
 
 
 class UnitRecord(Record):
     """One program that ran."""
 
-    image: ImageRecord = Field(description="What it ran from.")
+    image: ImageRecord = Field(description="The image it ran from.")
     run: tuple[str, ...] = Field(default=(), description="The command; empty for the image's own.")
     exit: Exit | None = Field(default=None, description="How it ended; null when it never ran.")
     started_seconds: float | None = Field(default=None, description="Seconds into the episode when started.")
@@ -84,14 +84,14 @@ class SlotRecord(UnitRecord):
     human: bool = Field(default=False, description="Whether the seat was left to a person in a browser.")
     controller: str = Field(
         default="",
-        description="What decided in it: human, bundled, image, file, random, llm or recording; empty: not recorded.",
+        description="What played in it: human, bundled, image, file, random, llm or recording; empty: not recorded.",
     )
-    artifact: str | None = Field(default=None, description="The zip the player left, relative to the workspace.")
+    artifact: str | None = Field(default=None, description="The zip that the player left, relative to the workspace.")
     secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
 
 
 class SeatedPlayer(Record):
-    """The player in a seat. ``str()`` gives the name, and the id in brackets where it differs: ``Ada (ada-7)``."""
+    """The player in a seat. ``str()`` gives the name, with the id in brackets if it differs: ``Ada (ada-7)``."""
 
     name: str = Field(default="", description="Display name.")
     player_id: str | None = Field(default=None, description="The bundled player's id, if it is one.")
@@ -110,32 +110,32 @@ class PhaseTiming(Record):
 class ArtifactRecord(Record):
     """One file of the workspace."""
 
-    path: str = Field(description="Relative to the workspace.")
-    size: int = Field(ge=0, description="Bytes.")
+    path: str = Field(description="Path relative to the workspace.")
+    size: int = Field(ge=0, description="Size in bytes.")
     sha256: str = Field(description="Hex digest of the content.")
 
 
 class LeakRecord(Record):
     """Something that could not be removed when the episode ended."""
 
-    what: str = Field(description="By kind and name.")
-    reason: str = Field(description="Why it is still there.")
+    what: str = Field(description="Its kind and name.")
+    reason: str = Field(description="Why it could not be removed.")
 
 
 class StarvationRecord(Record):
-    """Whether the units got the processor time they asked for, in time for the game."""
+    """Whether the units got the processor time they needed, soon enough for the game."""
 
-    starved: bool = Field(description="True when units waited for a processor for longer than the threshold.")
+    starved: bool = Field(description="Whether units waited for a processor for longer than the threshold.")
     waited_share: float = Field(
         ge=0,
-        description="Largest share of the time which a player and the game had to spare in one tick that they waited "
-        "for a processor. Without a tick: share of the play in which anybody on the machine waited.",
+        description="Share of the time to spare in one tick that a player and the game waited for a processor, at its "
+        "largest. Without a tick: share of the play during which any process on the machine waited.",
     )
     threshold: float = Field(ge=0, description="The share from which an episode counts as starved.")
-    source: str = Field(description="Where the figure comes from, e.g. the kernel's pressure or scheduler statistics.")
+    source: str = Field(description="Source of the figures, e.g. the kernel's pressure or scheduler statistics.")
     unit: str | None = Field(default=None, description="The player that waited for that share; null: none, or unknown.")
     tick_seconds: float | None = Field(
-        default=None, gt=0, description="Within how many seconds the game was taken to want its answers."
+        default=None, gt=0, description="Seconds within which the game is assumed to need its players' answers."
     )
 
     @property
@@ -152,13 +152,13 @@ class StarvationRecord(Record):
 
 
 class EpisodeRecord(Record, Tabular):
-    """What ran, how it went and whose fault any failure was; always written, beside the artifacts."""
+    """The record of an episode: what ran, how it went and whose fault any failure was. It is always written."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
-    run_id: str = Field(description="The run's label: everything it created carries it.")
+    run_id: str = Field(description="The run's label, which everything it created carries.")
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(description="Version of the Coworld.")
-    manifest: str = Field(default="", description="Where the manifest was read from.")
+    manifest: str = Field(default="", description="The source of the manifest.")
     manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
     backend: str = Field(description="Name of the backend.")
     variant: str = Field(description="Variant id, or certification, or episode-request.")
@@ -167,26 +167,28 @@ class EpisodeRecord(Record, Tabular):
     episode_tags: dict[str, str] = Field(default_factory=dict, description="Tags of the episode request.")
     started_at: dt.datetime = Field(description="When it began (UTC).")
     ended_at: dt.datetime = Field(description="When it ended (UTC).")
-    seconds: float = Field(ge=0, description="Wall time from begin to end.")
+    seconds: float = Field(ge=0, description="Wall time from beginning to end.")
     status: EpisodeStatus = Field(description="completed, failed or interrupted.")
     scores: tuple[float, ...] = Field(default=(), description="Scores by slot, when there are valid results.")
     results: dict[str, Any] | None = Field(default=None, description="The game's results, when valid.")
-    faults: tuple[Fault, ...] = Field(default=(), description="What went wrong, in the order it was seen.")
-    warnings: tuple[str, ...] = Field(default=(), description="What a reader should know that is no fault.")
+    faults: tuple[Fault, ...] = Field(default=(), description="What went wrong, in the order it was detected.")
+    warnings: tuple[str, ...] = Field(default=(), description="Remarks for readers that are not faults.")
     game: UnitRecord | None = Field(default=None, description="The game.")
     slots: tuple[SlotRecord, ...] = Field(default=(), description="The seats, by slot.")
     phases: tuple[PhaseTiming, ...] = Field(default=(), description="How long each phase took.")
     artifacts: tuple[ArtifactRecord, ...] = Field(default=(), description="The files of this run, with digests.")
-    starvation: StarvationRecord | None = Field(default=None, description="Were processors short? Null: unknown.")
+    starvation: StarvationRecord | None = Field(
+        default=None, description="Whether the machine was short of processors; null: unknown."
+    )
     over_seconds: float | None = Field(
-        default=None, description="Seconds into the episode when the game's part was over; null when it never was."
+        default=None, description="Seconds into the episode when the game was over; null if it never was."
     )
     leaks: tuple[LeakRecord, ...] = Field(default=(), description="What could not be removed.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
 
     @property
     def ok(self) -> bool:
-        """True when the episode completed and nothing went wrong."""
+        """Whether the episode completed without a fault."""
         return self.status == "completed" and not self.faults
 
     @property
@@ -195,10 +197,10 @@ class EpisodeRecord(Record, Tabular):
         return decisive(self.faults)
 
     def raise_for_fault(self) -> EpisodeRecord:
-        """Return the record when ok.
+        """Return the record if it is ``ok``.
 
         Raises:
-            EpisodeError: Something went wrong; has the message and type of the deciding fault.
+            EpisodeError: It is not; the error has the message and, as its code, the type of the deciding fault.
         """
         if self.ok:
             return self
@@ -217,7 +219,7 @@ class EpisodeRecord(Record, Tabular):
 
         Returns:
             Rows with the keys ``coworld``, ``version``, ``backend``, ``run_id``, ``variant``, ``seed``, ``status``,
-            ``ok``, ``seconds``; ``error_type``, ``fault`` (whose it was), ``fault_slot`` and ``message`` of the
+            ``ok``, ``seconds``; ``error_type``, ``fault`` (the party), ``fault_slot`` and ``message`` of the
             deciding fault, or None; ``slot``, ``player`` (its name), ``player_id``, ``image``, ``digest`` and
             ``score``. An episode without seats has one row, in which the last six are None.
         """
@@ -272,19 +274,19 @@ class BatchSummary(Record, Tabular):
     backend: str = Field(description="Name of the backend.")
     variant: str = Field(description="Variant id, or certification, or episode-request.")
     status: EpisodeStatus = Field(description="completed: every episode completed; interrupted: cut short.")
-    planned: int = Field(ge=1, description="How many episodes were asked for.")
-    completed: int = Field(ge=0, description="How many have valid results.")
-    faulted: int = Field(ge=0, description="How many had a fault.")
+    planned: int = Field(ge=1, description="Number of episodes requested.")
+    completed: int = Field(ge=0, description="Number of episodes with valid results.")
+    faulted: int = Field(ge=0, description="Number of episodes with a fault.")
     seconds: float = Field(ge=0, description="Wall time of the whole batch.")
     mean_scores: tuple[float, ...] = Field(default=(), description="Mean score by slot over completed episodes.")
     players: tuple[PlayerSummary, ...] = Field(
-        default=(), description="One row a player, in whatever seats it sat, in the order of their first seats."
+        default=(), description="One row per player, over all its seats, in the order of their first seats."
     )
-    episodes: tuple[EpisodeRow, ...] = Field(default=(), description="One row an episode, by index.")
+    episodes: tuple[EpisodeRow, ...] = Field(default=(), description="One row per episode, by index.")
 
     @property
     def ok(self) -> bool:
-        """True when every planned episode completed without a fault."""
+        """Whether every planned episode completed without a fault."""
         return self.completed == self.planned and self.faulted == 0
 
     def __len__(self) -> int:
@@ -341,10 +343,10 @@ class PlayerSummary(SeatedPlayer):
     """How one player did in several episodes, in all its seats."""
 
     image: str = Field(default="", description="The image it runs from; empty for a person.")
-    seats: tuple[int, ...] = Field(default=(), description="The seats it sat in, by slot.")
-    episodes: int = Field(ge=0, description="How many episodes it played that have valid results.")
+    seats: tuple[int, ...] = Field(default=(), description="The slots it played in.")
+    episodes: int = Field(ge=0, description="Number of episodes with valid results that it played.")
     mean_score: float | None = Field(
-        default=None, description="Mean score over those episodes and its seats in them; null when there are none."
+        default=None, description="Mean score over those episodes and its seats in them; null if there are none."
     )
 
 
@@ -358,26 +360,28 @@ class SeatRow(SeatedPlayer):
 class EpisodeRow(Record, Tabular):
     """One of many episodes: a line of ``episodes.jsonl``, and a row of a summary."""
 
-    index: int = Field(ge=1, description="Which episode, from 1, in the order in which they were asked for.")
-    key: str = Field(default="", description="What it is known by among the others; empty in older summaries.")
+    index: int = Field(ge=1, description="Number of the episode, from 1, in the order requested.")
+    key: str = Field(default="", description="Key that identifies it among the others; empty in older summaries.")
     run_id: str = Field(description="Its run label.")
-    workspace: str = Field(description="Its directory, relative to that of all of them.")
+    workspace: str = Field(description="Its directory, relative to the batch's directory.")
     variant: str = Field(default="", description="Variant id, or certification, or episode-request.")
     seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
     status: EpisodeStatus = Field(description="How it ended.")
     ok: bool = Field(description="Whether it ended without a fault.")
-    seats: tuple[SeatRow, ...] = Field(default=(), description="Who sat where, by slot.")
+    seats: tuple[SeatRow, ...] = Field(default=(), description="The players, by slot.")
     scores: tuple[float, ...] = Field(default=(), description="Scores by slot.")
     seconds: float = Field(ge=0, description="How long it took.")
     phases: tuple[PhaseTiming, ...] = Field(default=(), description="How long each phase took.")
-    starved: bool | None = Field(default=None, description="Whether processors were short; null: unknown.")
-    error_type: str | None = Field(default=None, description="Type of the fault that decides, if any.")
-    fault: str | None = Field(default=None, description="Whose that fault was, if any.")
-    slot: int | None = Field(default=None, description="Slot of that fault, if a player's.")
-    message: str | None = Field(default=None, description="That fault in a sentence.")
-    replay: str = Field(default="", description="SHA-256 of its replay, in hex; empty where there is none.")
+    starved: bool | None = Field(
+        default=None, description="Whether the machine was short of processors; null: unknown."
+    )
+    error_type: str | None = Field(default=None, description="Type of the deciding fault, if any.")
+    fault: str | None = Field(default=None, description="Whose fault it was, if any.")
+    slot: int | None = Field(default=None, description="Slot of the player at fault, if it was a player.")
+    message: str | None = Field(default=None, description="The deciding fault in a sentence.")
+    replay: str = Field(default="", description="SHA-256 of its replay, in hex; empty if there is none.")
     conduct: tuple[SeatConduct, ...] = Field(
-        default=(), description="What each seat did, by slot, where the game says it in its events."
+        default=(), description="What each seat did, by slot, if the game's events tell."
     )
 
     def to_records(self) -> list[TableRow]:
@@ -419,7 +423,7 @@ def _by_seat(common: TableRow, seats: Sequence[SeatRow], scores: Sequence[float]
             "digest": seats[slot].digest if slot < len(seats) else None,
             "score": scores[slot] if slot < len(scores) else None,
         }
-        # rows of older versions do not say who sat where
+        # rows of older versions do not list the seats
         for slot in range(max(len(seats), len(scores)))
     ] or [{**common, **nobody}]
 

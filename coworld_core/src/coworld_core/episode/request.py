@@ -36,8 +36,8 @@ class JobSpec(BaseModel):
     schema_uri: str | None = Field(default=None, alias="$schema", description="Hint for editors; never fetched.")
     manifest: Manifest = Field(description="The Coworld to play.")
     game_config: JsonObject = Field(description="A config that satisfies `game.config_schema`, without `tokens`.")
-    players: tuple[Runnable, ...] = Field(description="Who sits in each slot, by slot; each of type `player`.")
-    episode_tags: Mapping[str, str] = Field(default_factory=dict, description="Anyone's labels of the episode.")
+    players: tuple[Runnable, ...] = Field(description="The players, by slot; each of type `player`.")
+    episode_tags: Mapping[str, str] = Field(default_factory=dict, description="Free labels of the episode.")
 
     def __repr__(self) -> str:
         game = self.manifest.game
@@ -50,23 +50,23 @@ class JobSpec(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class LoadedRequest:
-    """An episode request that was read, and what there was to say about it."""
+    """An episode request that was read, with the findings about it."""
 
     request: JobSpec
-    """The request in the shape of this generation."""
+    """The request in its current form."""
 
     policy_names: tuple[str, ...]
-    """``policy_names`` of an older request, one per player, for games that read ``COGAMES_POLICY_NAMES``, or empty."""
+    """``policy_names`` of an older request, one per player, for games that read ``COGAMES_POLICY_NAMES``; or empty."""
 
     document: JsonDocument = field(repr=False)
     """The text it was read from."""
 
     findings: tuple[Finding, ...] = field(repr=False)
-    """What there is to say; ``report`` has it with lines and columns."""
+    """The findings; ``report`` has them with lines and columns."""
 
     @cached_property
     def report(self) -> Report:
-        """Warnings and remarks, with line and column; there are no errors in it."""
+        """Warnings and remarks with line and column. It contains no errors."""
         return json_report(self.document, self.findings)
 
 
@@ -79,23 +79,23 @@ def build_request(
     slots: int | None = None,
     episode_tags: Mapping[str, str] | None = None,
 ) -> JobSpec:
-    """The request to play a variant, or the certification fixture, with bundled players or with images of one's own.
+    """Build a request to play a variant or the certification fixture, with bundled players or with your own images.
 
-    Bundled players sit as in the certification fixture, over and over when there are more slots.
+    Bundled players are seated as in the certification fixture, repeating from the first if there are more slots.
 
     Args:
         manifest: The manifest.
         variant: A variant's id, or None for the certification fixture.
-        images: One image for all slots, or one per slot; none for the bundled players' own. Without ``run`` they keep
-            the bundled player's command and environment.
+        images: One image for all slots, or one per slot; empty for the bundled players' own. Without ``run``, the
+            bundled players' commands and environments are kept.
         run: Command for those images, program first; needs at least one image.
-        slots: How many slots, where the config leaves it open.
+        slots: Number of slots, if the config does not determine it.
         episode_tags: Labels of the episode.
 
     Raises:
         UsageError: Codes ``unknown_variant``, ``wrong_image_count``, ``run_without_image``, ``slots_unknown``,
             ``slots_out_of_bounds``, ``bad_image``.
-        ManifestError: When the config does not fit the number of slots.
+        ManifestError: The config breaks the game's rules.
     """
     config = game_config_for(manifest, variant)
     count = _slots(manifest, config, variant, slots)
@@ -161,7 +161,7 @@ def _seated(player: RoleRunnable, image: str | None, run: Sequence[str]) -> Runn
             code="bad_image",
             hint="Write [registry/]name[:tag] or name@sha256:digest.",
         )
-    # Naming the program replaces all of it: the bundled player's command and variables belong to another program.
+    # With a command of its own, the image is another program, so the bundled player's variables are not for it.
     return Runnable(
         type="player",
         image=image,
@@ -178,13 +178,13 @@ def load_request(
 
     Args:
         source: The file, its content as bytes, or the JSON as a Python value.
-        manifest: The manifest it must be for, if there is one.
-        mode: ``read`` leniently, or ``strict``.
-        template: Let placeholders stand for images, and the manifest inside be a template.
+        manifest: The manifest that it must contain, if any.
+        mode: ``read`` (lenient) or ``strict``.
+        template: Allow placeholders for images, and a template as the manifest.
 
     Raises:
-        ManifestError: With the report of all issues, when there is an error among them.
-        UsageError: When the path itself is wrong.
+        ManifestError: With a report of all issues, if any of them is an error (``request_invalid``).
+        UsageError: The path itself is wrong.
     """
     request, names, document, findings = _examine(source, manifest, mode, template=template)
     if request is None:
@@ -195,10 +195,10 @@ def load_request(
 def check_request(
     source: Source, *, manifest: Manifest | None = None, mode: Mode = "read", template: bool = False
 ) -> Report:
-    """Like ``load_request``, but for the report alone; nothing that is in the document makes it raise.
+    """Like ``load_request``, but returns only the report. Invalid content never raises.
 
     Raises:
-        UsageError: When the path itself is wrong.
+        UsageError: The path itself is wrong.
     """
     _, _, document, findings = _examine(source, manifest, mode, template=template)
     return json_report(document, findings.items, dropped=findings.dropped)
@@ -254,7 +254,7 @@ def _policy_names(body: dict[str, Any], findings: Findings, mode: Mode) -> tuple
         usable = tuple(cast("list[str]", names))
     if names is not None and len(usable) != count:
         severity = "warning"
-        message = "policy_names is from an older generation of requests, and is no list of one name per player; ignored"
+        message = "policy_names is from an older generation of requests; ignored, because it is not one name per player"
         usable = ()
     findings.add("lifted_policy_names", ("policy_names",), f"{message}.", severity=severity, at_key=True)
     return usable

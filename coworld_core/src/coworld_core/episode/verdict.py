@@ -1,7 +1,7 @@
-"""Whether an episode counts, and if not, why: one answer for all callers.
+"""Decide whether an episode counts, and if not, why, in the same way for all callers.
 
-An episode counts when the game has played it to its end: valid results, the replay where one is wanted, and nothing
-wrong with the game. What a player did wrong on the way is then the game's to score.
+An episode counts if the game played it to the end: it has valid results and, where one is required, a replay, and the
+game itself is not at fault. Failures of players are then reflected in the game's scores.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _PUBLISHED: dict[str, str] = {
     "config_error": "crash",
     "interrupted": "crash",
 }
-"""What the published platform calls those that it does not know; the others keep their names."""
+"""The published platform's names for error types that it does not know; the others keep their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictPolicy:
-    """Where hosts differ in what they ask of an episode."""
+    """What a host requires of an episode that counts."""
 
     replay: bool = True
     """Whether it must have a replay."""
     players_end_it: bool = True
-    """Whether a player's failure ends an episode (``EpisodeOptions.on_player_failure``), so that results which are
-    there all the same are not those of a whole game."""
+    """Whether a player's failure ends an episode (``EpisodeOptions.on_player_failure``). If so, results written after
+    such a failure are not those of a complete game."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,26 +53,26 @@ class Verdict:
 
     counts: bool
     party: FaultParty | None = None
-    """Whose doing it is that it does not count; an episode that the platform spoiled is worth another attempt."""
+    """The party to blame if it does not count; an episode that failed because of the platform is worth retrying."""
     error_type: str | None = None
-    """What it was, in the words of ``Fault.error_type``; None when it counts."""
+    """Why it does not count, as in ``Fault.error_type``; None if it counts."""
     message: str = ""
     hint: str | None = None
     slot: int | None = None
-    """The player's, if it was one."""
+    """The slot of the player to blame, if it is a player."""
     code: str | None = None
-    """That of the error in which it was seen, if it was one; says more than its type."""
+    """The code of the exception that ended the episode, if one did; more specific than ``error_type``."""
 
     @property
     def published_type(self) -> str | None:
-        """``error_type`` in the words of the published platform."""
+        """``error_type`` by the published platform's name."""
         if self.error_type == "image_unreachable" and self.slot is not None:
             return "player_error"
         return _PUBLISHED.get(self.error_type or "", self.error_type)
 
     @property
     def published_message(self) -> str:
-        """The message, with what the published word for it does not say."""
+        """The message, prefixed with the code or error type if the published name differs."""
         if self.published_type == self.error_type:
             return self.message
         return f"{self.code or self.error_type}: {self.message}"
@@ -84,11 +84,11 @@ _COUNTS = Verdict(counts=True)
 def judge(record: EpisodeRecord, policy: VerdictPolicy | None = None) -> Verdict:
     """Judge whether an episode counts, and if not, which fault decides.
 
-    One that was interrupted when it was over, with valid results, has lost nothing by it.
+    An episode that was interrupted after the game was over can still count if it has valid results.
 
     Args:
-        record: What the episode came to.
-        policy: What the host asks of it.
+        record: The record of the episode.
+        policy: The host's requirements.
     """
     policy = policy or VerdictPolicy()
     over = record.over_seconds
@@ -113,10 +113,10 @@ def judge(record: EpisodeRecord, policy: VerdictPolicy | None = None) -> Verdict
 
 
 def judge_row(row: EpisodeRow) -> Verdict:
-    """Like ``judge``, of a row, for a host that asks for results alone: those that are there count.
+    """Like ``judge``, but from a row, for a host that requires only results.
 
     Args:
-        row: The episode, of whose faults the row has the one that decides.
+        row: The row of the episode, which holds only the deciding fault.
     """
     results = row.status == "completed" or (row.status == "interrupted" and bool(row.scores))
     if results and row.fault != "game":
@@ -131,7 +131,7 @@ def judge_row(row: EpisodeRow) -> Verdict:
 
 
 def judge_error(error: BaseException) -> Verdict:
-    """What an error comes to that ended an episode before there was a record of it."""
+    """The verdict for an error that ended an episode before its record was written."""
     if not isinstance(error, CoworldError):
         message = f"{type(error).__name__}: {error}"
         return Verdict(counts=False, party="platform", error_type="crash", message=message)
@@ -142,7 +142,7 @@ def judge_error(error: BaseException) -> Verdict:
 
 
 def blame_for(error: CoworldError) -> tuple[FaultParty, ErrorType]:
-    """Whose fault it is when one of our own errors ends an episode."""
+    """The party to blame, and the error type, when one of coworld's own errors ends an episode."""
     if isinstance(error, ImageError) or error.code == "image_unreachable":
         return "operator", "image_unreachable"
     if isinstance(error, ManifestError | UsageError | CapabilityError):

@@ -1,1 +1,1 @@
-"""JSON Schemas that strangers wrote: checked within a budget, and their errors in words."""
+"""Check untrusted JSON Schemas within a budget, and report their errors in plain words."""

@@ -1,9 +1,9 @@
-"""JSON Schemas of authors: checked once, compiled once, and their errors put into words.
+"""Check and compile authors' JSON Schemas, and report errors in plain words.
 
-Schemas in a manifest are anyone's. They are evaluated as draft 2020-12 by the ``jsonschema`` library with nothing to
-fetch from: a reference leads into the schema itself or to the published meta-schemas, everything else is a finding.
-Three rules keep what anyone may write from doing harm: a pattern that cannot be run in linear time is refused, so is a
-schema that refers to itself without going deeper into the value, and what a validation costs is counted and limited.
+The schemas in a manifest are untrusted. The ``jsonschema`` library evaluates them as draft 2020-12, and nothing is
+fetched: a reference leads into the schema itself or to the published meta-schemas, and any other is a finding. Three
+rules prevent harm: patterns that cannot be matched in linear time are refused, so are schemas that refer to themselves
+without descending into the value, and the cost of a validation is limited.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _KEYWORDS = (
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 _MAX_IN_PLACE = 32
-"""How many schemas may ask for something of one and the same value, each inside the other."""
+"""Maximum nesting of schemas that apply to the same value."""
 
 _MAX_PATTERNS = 10_000
-"""Length of all patterns of a schema, counted repetitions written out."""
+"""Maximum total length of a schema's patterns, with counted repetitions written out."""
 
 _MAX_ERRORS = 100
 _MAX_REMEMBERED = 256 * 1024
@@ -66,14 +66,14 @@ _MAX_REMEMBERED = 256 * 1024
 
 @dataclass(frozen=True, eq=False)
 class CheckedSchema:
-    """A schema that was checked: what is wrong with it, and the way to validate with it."""
+    """A checked schema: the findings about it, and its validator."""
 
     findings: tuple[Finding, ...]
     _validator: Validator | None
 
     @property
     def ok(self) -> bool:
-        """Whether it can be used."""
+        """Whether it can be used to validate."""
         return self._validator is not None
 
     def check(self, value: object, *, code: str, secret: Callable[[Path], bool] | None = None) -> tuple[Finding, ...]:
@@ -81,8 +81,8 @@ class CheckedSchema:
 
         Args:
             value: Plain JSON.
-            code: Code of the findings; a misspelt key has its own (``misspelt_field``).
-            secret: Tells paths whose values must not be quoted.
+            code: Code of the findings, except for misspelt keys (``misspelt_field``).
+            secret: Whether the value at a path must not be quoted.
 
         Returns:
             One finding per cause, in the order of the schema; empty for a schema that cannot be used.
@@ -93,13 +93,13 @@ class CheckedSchema:
 
 
 def check_schema(schema: Mapping[str, Any]) -> CheckedSchema:
-    """Check and compile a schema; the answer is remembered by the schema's text.
+    """Check and compile a schema. The result is cached by the schema's text.
 
     Args:
         schema: Plain JSON.
     """
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    # The cache stays in memory, so only schemas of ordinary size are kept in it.
+    # The cache stays in memory, so it only holds schemas of ordinary size.
     return _checked(text) if len(text) <= _MAX_REMEMBERED else _checked.__wrapped__(text)
 
 
@@ -118,7 +118,7 @@ def _checked(text: str) -> CheckedSchema:
                 f'Write "{DIALECT}", or leave it out.',
                 severity="warning",
             )
-        # Left in, it would make the library change to another draft's rules at each reference to the root.
+        # If kept, it would make the library switch to another draft's rules at each reference to the root.
         body = {key: value for key, value in schema.items() if key != "$schema"}
     findings.extend(_against_metaschema(schema))
     if not findings.failed:
@@ -126,14 +126,14 @@ def _checked(text: str) -> CheckedSchema:
     if findings.failed:
         return CheckedSchema(tuple(findings.items), None)
     for _, part in list(parts(body)):
-        # The library forgets where a property was whose schema is plainly false.
+        # The library does not report the path of a property whose schema is just false.
         for name, below in part.get("properties", {}).items():
             part["properties"][name] = {"not": {}} if below is False else below
     return CheckedSchema(tuple(findings.items), validator(body))
 
 
 def parts(schema: object) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A schema and all schemas written inside it, with their places, outermost first."""
+    """A schema and all its subschemas, each with its path, outermost first."""
     stack: list[tuple[Path, object]] = [((), schema)]
     while stack:
         path, part = stack.pop()
@@ -152,7 +152,7 @@ def parts(schema: object) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def follow(root: Mapping[str, Any], part: object) -> object:
-    """The schema a chain of local ``$ref`` leads to; the part itself when it is none, None when it leads nowhere.
+    """The schema that a chain of local ``$ref`` leads to; the part itself without a ``$ref``, None if it is unresolved.
 
     Only JSON pointers into the same schema (``#/$defs/...``) are followed, and at most 32 of them.
     """
@@ -181,7 +181,7 @@ def _at(root: Mapping[str, Any], fragment: str) -> object:
 
 
 def _parts_findings(schema: dict[str, Any]) -> Iterator[Finding]:
-    """What the meta-schema cannot see: references, patterns, misspelt keywords."""
+    """Findings that the meta-schema does not give: references, patterns, misspelt keywords."""
     written = list(parts(schema))
     yield from _reference_findings(schema, written)
     yield from _pattern_findings(written)
@@ -212,7 +212,7 @@ def _reference_findings(schema: dict[str, Any], written: list[tuple[Path, dict[s
 
     lookup = _lookup(schema)
     places = {id(part): path for path, part in written}
-    # For each part, the schemas that it applies to the same value.
+    # For each part, the subschemas that it applies to the same value.
     in_place: dict[int, list[int]] = {}
     for path, part in written:
         below: list[object] = [part.get(key) for key in ("not", "if", "then", "else")]
@@ -227,14 +227,14 @@ def _reference_findings(schema: dict[str, Any], written: list[tuple[Path, dict[s
             except (Unresolvable, ValueError, LookupError, RecursionError, AttributeError, TypeError):
                 yield _bad_reference((*path, keyword), ref)
                 continue
-            # A pointer may lead anywhere; only what stands where schemas stand has been checked to be one.
+            # A pointer may lead anywhere; only the parts where a schema is expected have been checked to be schemas.
             if id(target) in places:
                 below.append(target)
             elif not isinstance(target, bool) and not ref.startswith("https://json-schema.org/"):
                 yield Finding(
                     code="unresolved_reference",
                     path=(*path, keyword),
-                    message=f"The reference {quoted(ref)} leads to a place that is no schema.",
+                    message=f"The reference {quoted(ref)} leads to a place that is not a schema.",
                     hint="Write it like #/$defs/name, and define that name.",
                 )
         in_place[id(part)] = [id(entry) for entry in below if id(entry) in places]
@@ -243,7 +243,7 @@ def _reference_findings(schema: dict[str, Any], written: list[tuple[Path, dict[s
         for part in TopologicalSorter(in_place).static_order():
             depths[part] = 1 + max((depths[below] for below in in_place[part]), default=0)
             if depths[part] > _MAX_IN_PLACE:
-                message = f"More than {_MAX_IN_PLACE} schemas inside each other ask for something of the same value."
+                message = f"More than {_MAX_IN_PLACE} nested schemas apply to the same value."
                 yield Finding(code="schema_too_costly", path=places[part], message=message, hint="Write fewer.")
                 return
     except CycleError as error:
@@ -266,8 +266,9 @@ def _pattern_findings(written: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fi
             if room < 0:
                 problem = "all of the schema's patterns together are too long"
             elif at_key and unevaluated:
-                # The library matches these again with its own engine, which may take exponential time.
-                problem = "beside unevaluatedProperties no patternProperties are"
+                # For unevaluatedProperties, the library matches these again with Python's engine, which may take
+                # exponential time.
+                problem = "patternProperties cannot be combined with unevaluatedProperties"
             else:
                 problem = pattern_problem(pattern)
             if problem is not None:
@@ -303,7 +304,7 @@ def _lookup(schema: dict[str, Any]) -> Callable[[Path, str], object]:
     resolvers: dict[Path, Any] = {(): root}
 
     def resolver_at(path: Path) -> Any:
-        # An $id below changes what references are relative to, so each is looked up from where it stands.
+        # An $id changes what the references inside it are relative to, so each is looked up from its own place.
         if path not in resolvers:
             place: Any = schema
             here = root
@@ -323,7 +324,7 @@ def _against_metaschema(schema: dict[str, Any]) -> Iterator[Finding]:
         with budget():
             for error in metaschema().iter_errors(schema):
                 path = tuple(error.absolute_path)
-                # Patterns have their own check, which gives the reason.
+                # Patterns have their own check, which reports the reason.
                 if path not in found and not (error.validator == "format" and error.validator_value == "regex"):
                     found[path] = _schema_error(path, error)
                 if len(found) >= _MAX_ERRORS:
@@ -356,7 +357,7 @@ def _validated(validator: Validator, value: object, code: str, secret: Callable[
             for error in islice(cast("Any", validator).iter_errors(value), _MAX_ERRORS):
                 causes.extend(worded(error, tuple(error.absolute_path), code, secret))
     except Endless:
-        # Earlier findings may be a product of the loop.
+        # Earlier findings may be artefacts of the loop.
         message = "There is too much to validate here; the schema may refer to itself over and over."
         hint = "Look for $ref that lead back to themselves."
         return (Finding(code="schema_too_costly", path=(), message=message, hint=hint),)

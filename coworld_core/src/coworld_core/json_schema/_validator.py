@@ -1,4 +1,4 @@
-"""The ``jsonschema`` library's validator with a budget, patterns in linear time, and nothing to fetch from."""
+"""The ``jsonschema`` library's validator, with a cost budget, linear-time patterns and no remote references."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["Endless", "budget", "metaschema", "pattern_length", "pattern_problem
 
 
 _MAX_STEPS = 1_000_000
-"""Keywords evaluated in one validation, some more than once for what they cost: some seconds of work."""
+"""Maximum steps of one validation, a few seconds of work: one per evaluated keyword, more for expensive ones."""
 
 _FRAMES_KEPT = 200
-"""Python frames left free below each reference: the library's own code there does not survive a ``RecursionError``."""
+"""Stack frames kept free at each reference: the library's code there does not handle a ``RecursionError``."""
 
 
 class Endless(Exception):
-    """The step budget of one validation is used up, or the stack."""
+    """A validation has used up its step budget or the stack."""
 
 
 _steps: ContextVar[list[int]] = ContextVar("_steps")
@@ -40,10 +40,10 @@ _steps: ContextVar[list[int]] = ContextVar("_steps")
 
 @contextmanager
 def budget() -> Generator[None]:
-    """What one validation may cost.
+    """Limit the cost of one validation, which runs in the context.
 
     Raises:
-        Endless: It costs more.
+        Endless: The validation costs more.
     """
     token = _steps.set([0])
     try:
@@ -58,14 +58,14 @@ def budget() -> Generator[None]:
 def _matcher(pattern: str) -> Callable[[str], bool]:
     from pydantic_core import SchemaValidator, core_schema
 
-    # Paid once for each pattern, unless a schema has more of them than the cache holds.
+    # The cost of compiling, counted once for each pattern unless the cache overflows.
     _count(100 * pattern_length(pattern))
-    # Rust's engine takes linear time for any pattern, and limits the memory of a compiled one.
+    # Rust's engine takes linear time for any pattern, and limits the memory of a compiled pattern.
     return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Why the engine that takes linear time cannot run a pattern, in its own words."""
+    """Why the linear-time engine refuses a pattern, in the engine's words; None if it accepts it."""
     from pydantic_core import SchemaError
 
     try:
@@ -76,7 +76,7 @@ def pattern_problem(pattern: str) -> str | None:
 
 
 def pattern_length(pattern: str) -> int:
-    """How long a pattern is with its counted repetitions written out, which is what the time of a match goes with."""
+    """The length of a pattern with its counted repetitions written out; the time of a match grows with it."""
     length, factor = len(pattern), 1
     for before, counts in re.findall(r"(?<=(.))\{([\d,\s]*)\}", pattern, re.DOTALL):
         times = max([1, *(int(count[:6]) for count in re.findall(r"\d+", counts))])
@@ -106,8 +106,8 @@ def _published() -> Registry[Any]:
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012
 
-    # The published meta-schemas, and no way to retrieve anything else. Each names its dialect, at which the library
-    # would leave the class made here for its own.
+    # The published meta-schemas, and no way to retrieve anything else. Their "$schema" is removed, because it would
+    # make the library switch from the validator class defined here to its own.
     registry = cast("Any", Registry)()
     for uri in REGISTRY:
         if uri.startswith("https://json-schema.org/draft/2020-12/"):
@@ -117,20 +117,20 @@ def _published() -> Registry[Any]:
 
 
 def resolver(schema: dict[str, Any]) -> Resolver[Any]:
-    """What follows the references of a schema: into itself and to the published meta-schemas."""
+    """A resolver for the references of a schema, to itself and to the published meta-schemas."""
     from referencing.jsonschema import DRAFT202012
 
     return _published().resolver_with_root(DRAFT202012.create_resource(schema))
 
 
 def validator(schema: dict[str, Any]) -> Validator:
-    """What validates with a schema, inside a ``budget``."""
+    """A validator for a schema; use it inside a ``budget``."""
     return _validator_class()(schema, format_checker=_format_checker(), _resolver=resolver(schema))
 
 
 @cache
 def metaschema() -> Validator:
-    """What validates schemas."""
+    """A validator for schemas themselves."""
     return validator({"$ref": "https://json-schema.org/draft/2020-12/schema"})
 
 
@@ -154,12 +154,12 @@ def _validator_class() -> Callable[..., Validator]:
                 _leave_stack()
             elif keyword.startswith("unevaluated") and isinstance(instance, dict | list):
                 _count(len(cast("list[Any]", instance)) ** 2 // 100)
-            # Not a generator, which would add a stack frame for each level of nesting.
+            # not a generator, which would add a stack frame for each level of nesting
             return map(weighed, evaluate(validator, value, instance, schema))
 
         return run
 
-    # The library compares every pair.
+    # The library's own version compares every pair.
     def unique(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if (
             value
@@ -168,7 +168,7 @@ def _validator_class() -> Callable[..., Validator]:
         ):
             yield ValidationError("uniqueItems")
 
-    # The library's own three match with Python's engine, which may take for ever.
+    # The library's own versions of the next three match with Python's engine, which may take exponential time.
     def pattern(validator: Any, value: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if validator.is_type(instance, "string") and not _matches(value, instance):
             yield ValidationError("pattern")
@@ -212,7 +212,7 @@ def _leave_stack() -> None:
 
 
 def _hashable(value: Any) -> object:
-    """A value to compare by: equal when JSON Schema calls two values equal."""
+    """A hashable form of a value: equal for values that JSON Schema considers equal."""
     if isinstance(value, dict):
         return frozenset((key, _hashable(item)) for key, item in cast("dict[str, Any]", value).items())
     if isinstance(value, list):
@@ -223,7 +223,7 @@ def _hashable(value: Any) -> object:
 
 @cache
 def _format_checker() -> FormatChecker:
-    """Formats this package vouches for, without the library's optional helpers: one grammar compiler costs a second."""
+    """The formats that are checked, without the library's optional helpers, one of which takes a second to load."""
     from jsonschema import FormatChecker
 
     checker = FormatChecker(formats=())

@@ -1,4 +1,4 @@
-"""Errors of the ``jsonschema`` library in a person's words."""
+"""Turn errors of the ``jsonschema`` library into readable findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["worded"]
 
 
 def worded(error: Any, path: Path, code: str, secret: Callable[[Path], bool]) -> list[Cause]:
-    """One error of the library as findings. Values are quoted short, never dumped."""
+    """Turn one error of the library into findings. Values are quoted in shortened form."""
     keyword, limit, value = error.validator, error.validator_value, error.instance
     where = quoted(path[-1]) if path and isinstance(path[-1], str) else f"Element {path[-1]}" if path else "The value"
     shown = "it" if secret(path) else quoted(value)
@@ -23,7 +23,7 @@ def worded(error: Any, path: Path, code: str, secret: Callable[[Path], bool]) ->
     if keyword in ("anyOf", "oneOf"):
         return _worded_choice(error, path, code, secret, where)
     if keyword == "required":
-        # One error of the library's names one key, and only in its text; the same words twice are one finding.
+        # The library reports each key separately, and names it only in its text; duplicates are removed later.
         return [
             Cause(finding=Finding(code=code, path=path, message=f"{quoted(name)} is missing."), missing=name)
             for name in limit
@@ -35,7 +35,7 @@ def worded(error: Any, path: Path, code: str, secret: Callable[[Path], bool]) ->
         finding = Finding(code=code, path=(*path, name), message=message, at_key=True)
         return [Cause(finding=finding, known=known)]
     if keyword == "unevaluatedProperties" and limit is False and isinstance(value, dict):
-        # The library gives one error for all such keys, and names them only in its text.
+        # The library reports one error for all such keys, and names them only in its text.
         names = [name for name in cast("dict[str, Any]", value) if repr(name) in error.message]
         message = "The key {} is not known here."
         return [
@@ -85,7 +85,7 @@ _SENTENCES = {
 
 
 def _worded_choice(error: Any, path: Path, code: str, secret: Callable[[Path], bool], where: str) -> list[Cause]:
-    """Several shapes are allowed and none (or two) fits: follow the one that was probably meant."""
+    """The findings when a value fits none, or more than one, of several shapes: those of the one probably meant."""
     branches: dict[object, list[Any]] = {}
     for below in error.context or ():
         branches.setdefault(below.relative_schema_path[0], []).append(below)
@@ -100,8 +100,8 @@ def _worded_choice(error: Any, path: Path, code: str, secret: Callable[[Path], b
         return below.validator in ("const", "enum") and len(below.relative_path) <= 1
 
     def strangeness(branch: list[Any]) -> tuple[int, int]:
-        # A branch that refuses the whole value by its type, or by the const or enum that tells shapes apart, was not
-        # meant; among the others the one with the fewest complaints was.
+        # A branch that refuses the type of the whole value, or the const or enum that tells the shapes apart, was not
+        # meant. Among the others, assume the one with the fewest errors.
         return sum(1 for below in branch if refuses_type(below) or is_tag(below)), len(branch)
 
     ordered = sorted(branches.values(), key=strangeness)

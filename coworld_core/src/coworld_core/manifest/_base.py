@@ -1,4 +1,4 @@
-"""What the models of a manifest are made of: their base class, and types for text that has to be checked."""
+"""Building blocks of the manifest models: their base class, and string types with validation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 JsonObject: TypeAlias = Mapping[str, Any]
-"""A JSON object whose shape somebody else defines: a game config, a JSON Schema, results."""
+"""A JSON object whose shape is defined elsewhere: a game config, a JSON Schema, results."""
 
 
 def absent(value: object) -> bool:
@@ -68,11 +68,11 @@ def _check_image(value: str) -> str:
 
 
 def fitting(pattern: str, words: str, *, hint: str | None = None, longest: int = 500) -> AfterValidator:
-    """A rule that the whole of a text matches a pattern.
+    """A validator that requires the whole text to match a pattern.
 
     Args:
         pattern: Regular expression.
-        words: The end of a sentence that says what is wrong.
+        words: The end of the sentence that says what is wrong.
         hint: What to write.
         longest: Maximum number of characters.
     """

@@ -184,7 +184,7 @@ def optional_field(path: Path) -> Path | None:
 
 
 def _without_effect(lifted: Lifted) -> None:
-    """Report, in a single remark, all fields that only hosting platforms read."""
+    """Report all fields that only hosting platforms read, in a single finding."""
     newer = [path for path, _ in newer_fields(lifted.document) if optional_field(path) == path]
     found = [path for path in newer if path[2:] not in _HEEDED]
     found = [path for path in found if _value(lifted.document, path) not in (None, {}, [])]

@@ -29,8 +29,8 @@ def manifest_rules(document: Mapping[str, Any], *, strict: bool, template: bool)
 
     Args:
         document: Plain JSON.
-        strict: Whether what is only unwise is an error.
-        template: Whether placeholders may stand for images.
+        strict: Whether to apply the strict rules, which turn some warnings into errors.
+        template: Whether placeholders are allowed for images.
     """
     findings = Findings()
     game = _object(document.get("game"))
@@ -67,8 +67,8 @@ def request_player_rules(players: object, *, strict: bool, template: bool) -> Fi
 
     Args:
         players: Plain JSON.
-        strict: Whether what is only unwise is an error.
-        template: Whether placeholders may stand for images.
+        strict: Whether to apply the strict rules, which turn some warnings into errors.
+        template: Whether placeholders are allowed for images.
     """
     findings = Findings()
     for index, player in _objects(players):
@@ -101,7 +101,7 @@ def _objects(value: object) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _runnables(document: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The game's program and every entry of every role section, with their places."""
+    """The game's program and every entry of every role section, with their paths."""
     yield ("game", "runnable"), _object(_object(document.get("game")).get("runnable"))
     for section in ROLE_SECTIONS:
         for index, entry in _objects(document.get(section)):
@@ -240,7 +240,7 @@ def _pages(game: Mapping[str, Any]) -> Iterator[Finding]:
     path: Path = ("game", "docs", "pages")
     pages = _object(game.get("docs")).get("pages")
     for finding in _duplicates("game.docs.pages", pages, path):
-        # The contract allows it, but readers are not served by it.
+        # The contract allows it, but it is of no use to readers.
         yield Finding(
             code="duplicate_page_id", path=finding.path, message=finding.message, hint=finding.hint, severity="warning"
         )

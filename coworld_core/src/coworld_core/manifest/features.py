@@ -1,4 +1,4 @@
-"""What manifests have gained since 0.1.26, one model each. Most of it is for platforms that host Coworlds.
+"""Manifest features added since 0.1.26, one model each. Most are for platforms that host Coworlds.
 
 Source: "Current generation" of the contract.
 """

@@ -49,7 +49,7 @@ TEMPLATE_NAME = "coworld_manifest_template.json"
 """File name of a template, from which ``coworld build`` makes a manifest."""
 
 Mode = Literal["read", "strict"]
-"""``read``: lenient, to run it; ``strict``: only the written form, to certify, build or upload it."""
+"""``read``: lenient, to run a manifest; ``strict``: only the written form, to certify, build or upload it."""
 
 Source: TypeAlias = Path | str | bytes | Mapping[str, Any]
 """A path (of a file, or of a directory that holds one), the content as bytes, or the JSON as a Python value."""
@@ -153,10 +153,10 @@ def load_manifest(
 def check_manifest(
     source: Source, *, mode: Mode = "read", template: bool = False, published: Published | None = None
 ) -> Report:
-    """Like ``load_manifest``, but returns only the report; the content of the document never makes it raise.
+    """Like ``load_manifest``, but returns only the report. Invalid content never raises.
 
     Raises:
-        UsageError: When the path itself is wrong.
+        UsageError: The path itself is wrong.
     """
     _, document, _, findings = _examine(source, mode=mode, template=template, published=published)
     return json_report(document, findings.items, dropped=findings.dropped)
@@ -244,10 +244,10 @@ def manifest_sha256(manifest: Manifest) -> str:
 
 
 def read_document(source: Source, *, template: bool = False) -> tuple[JsonDocument, Path | None]:
-    """A source as a JSON document, and the file it was read from.
+    """Read a source as a JSON document; return it with the file it was read from, if any.
 
     Raises:
-        UsageError: When the path itself is wrong.
+        UsageError: The path itself is wrong.
     """
     if isinstance(source, bytes | bytearray):
         return parse_json(source, source="manifest"), None

@@ -146,7 +146,7 @@ class ProtocolDocs(Model):
     player: Doc = Field(description="The protocol of `/player`: what a player receives and sends.")
     global_: Doc = Field(alias="global", description="The protocol of `/global`: what a viewer receives.")
     engine_runtime: Literal["mettagrid", "cogweb", "bitworld", "nimgrid"] | None = Field(
-        default=None, exclude_if=absent, description="Label for what the game is made with."
+        default=None, exclude_if=absent, description="Label of the engine that the game is made with."
     )
 
 
@@ -214,8 +214,8 @@ class Runnable(Model):
     image: Image
     run: Run = ()
     env: Env = Field(default_factory=dict)
-    source_url: str | None = Field(default=None, description="Where a person finds its source.")
-    resources: Resources | None = Field(default=None, description="What it asks for; null: the role's defaults.")
+    source_url: str | None = Field(default=None, description="URL of its source code, for people.")
+    resources: Resources | None = Field(default=None, description="Its resources; null: the role's defaults.")
 
     def __repr__(self) -> str:
         return f"<Runnable {self.type}: {self.image}>"
@@ -231,9 +231,9 @@ class RoleRunnable(Model):
     image: Image
     run: Run = ()
     env: Env = Field(default_factory=dict)
-    source_url: str | None = Field(default=None, description="Where a person finds its source.")
+    source_url: str | None = Field(default=None, description="URL of its source code, for people.")
     repository_url: str | None = Field(default=None, description="Git repository for `coworld optimize`.")
-    resources: Resources | None = Field(default=None, description="What it asks for; null: the role's defaults.")
+    resources: Resources | None = Field(default=None, description="Its resources; null: the role's defaults.")
     file: Place | None = Field(
         default=None,
         exclude_if=absent,
@@ -247,7 +247,7 @@ class RoleRunnable(Model):
     @model_validator(mode="before")
     @classmethod
     def _stand_in(cls, value: object) -> object:
-        """Give a player that is a file an image that no engine has, so that asking for its image fails clearly."""
+        """Give a file player a placeholder image that no engine has, so that using it fails with a clear error."""
         if not isinstance(value, dict) or "image" in value or value.get("file") is None:  # pyright: ignore[reportUnknownMemberType]
             return cast("object", value)
         entry = cast("dict[str, Any]", value)
@@ -263,7 +263,7 @@ class RoleRunnable(Model):
         return entry
 
     def as_runnable(self) -> Runnable:
-        """The same without id, name, description and repository."""
+        """The runnable, without id, name, description, repository, file and startup."""
         return Runnable(
             type=self.type,
             image=self.image,

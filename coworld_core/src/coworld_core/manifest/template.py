@@ -44,20 +44,20 @@ def hydrate(
     version: str,
     file: PurePath | str | None = None,
 ) -> dict[str, Any]:
-    """Fill a template in: the version, and the images of Compose services.
+    """Fill in a template: the version, and the images of Compose services.
 
     Args:
-        template: The template, as JSON or as a document that was read (then issues have lines).
+        template: The template, as a mapping or as a parsed document (whose issues have line numbers).
         images: Image by Compose service.
         version: The version, PEP 440.
-        file: The template's file; only one called ``coworld_manifest.json`` may have a version already.
+        file: The template's file; only one named ``coworld_manifest.json`` may already have a version.
 
     Returns:
         A manifest as JSON, not yet checked.
 
     Raises:
-        ManifestError: Codes of its issues: ``version_in_template``, ``unknown_placeholder``, ``not_an_object``.
-        UsageError: Code ``bad_version``, when ``version`` is none.
+        ManifestError: With issues such as ``version_in_template``, ``unknown_placeholder`` or ``not_an_object``.
+        UsageError: ``version`` is not a PEP 440 version (``bad_version``).
     """
     from packaging.version import InvalidVersion, Version
 
@@ -76,7 +76,7 @@ def hydrate(
     manifest = copy.deepcopy(cast("dict[str, Any]", document.value))
     game = cast("dict[str, Any]", manifest["game"])
     if "version" in game and (file is None or PurePath(file).name != "coworld_manifest.json"):
-        message = "templates must not set game.version; the build is told it."
+        message = "templates must not set game.version; it is given to the build."
         findings.add("version_in_template", ("game", "version"), message, "Remove it.", at_key=True)
     known = {placeholder(service): image for service, image in images.items()}
     findings.extend(_unknown(_images(manifest), known, images))
@@ -85,7 +85,7 @@ def hydrate(
     for _, runnable in _runnables(manifest):
         if (image := runnable.get("image")) in known:
             runnable["image"] = known[cast("str", image)]
-    # Put back with the version in its usual place, second after the name.
+    # Rebuild the object, so that the version follows the name.
     manifest["game"] = {
         **{key: value for key, value in game.items() if key == "name"},
         "version": version,
