@@ -19,7 +19,7 @@ often on a busy node, so they import as little as possible; the code that serves
 ``PUT /files/NAME``             a file of the unit's directory, before the unit starts
 ``PUT /inputs/PATH``            a file that the unit may only read, before the unit starts
 ``POST /go``                    the unit may start
-``GET /ready?port=&path=&…``    polls the unit: a line of JSON for each change of the result, until ``{"status": 200}``
+``GET /ready?port=&path=&…``    polls a port: a line of JSON for each change, until ``{"status": 200}``
 ``POST /signal?name=TERM``      signals the unit's first process; ``KILL`` goes to all its processes
 ``GET /used``                   bytes and files in the directory, and the disk limit for which the unit was killed
 ==============================  =====================================================================================
