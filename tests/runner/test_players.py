@@ -234,7 +234,7 @@ def test_a_directory_is_run_as_it_says(here: Path) -> None:
             "Dockerfile:3: There is no instruction RNU. Did you mean RUN?",
         ),
         ("dir/Dockerfile", "# nothing\n", 0o644, "dockerfile_invalid", "Dockerfile:1: There is no FROM"),
-        ("dir/Dockerfile", "COPY . .\nFROM a\n", 0o644, "dockerfile_invalid", "Dockerfile:1: COPY stands before"),
+        ("dir/Dockerfile", "COPY . .\nFROM a\n", 0o644, "dockerfile_invalid", "Dockerfile:1: COPY comes before"),
         ("dir/pyproject.toml", "[project\n", 0o644, "pyproject_invalid", "line 1"),
         ("dir/pyproject.toml", "[project]\nname = 'x'\n", 0o644, "player_not_runnable", "[project.scripts]"),
     ],

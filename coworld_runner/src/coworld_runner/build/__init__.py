@@ -1,4 +1,4 @@
-"""Images of a package, and the manifest that names them by their content."""
+"""Builds the images of a package, and the manifest that names them by content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of services, built in the order they need each other, and their names by content."""
+"""Builds the images of services in the order of their dependencies, and names them by content."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ __all__ = ["Builder", "BuiltImage", "check_platform", "jobs_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltImage:
-    """What became of one image of the manifest."""
+    """The result for one image of the manifest."""
 
     image: str
     """Its name in the compose file or the template."""
     reference: str
     """Its name in the manifest: by content tag or digest."""
     digest: str
-    """The engine's id of it; empty for one that was named by digest already and is not here."""
+    """The engine's id for it; empty for an image that the template already names by digest."""
     platform: str
-    """os/architecture; empty where the id is."""
+    """os/architecture; empty if ``digest`` is empty."""
     service: str | None = None
-    """The service it was built for; None when it was only found or fetched."""
+    """The service it was built for; None if it was not built but found or pulled."""
     seconds: float = 0.0
-    """How long building it took."""
+    """How long the build took."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One image to have: built once, however many services ask for the same."""
+    """One image to build or find; services that build the same image share a job."""
 
     service: Service
     build: Build | None
@@ -54,9 +54,9 @@ class Job:
     aliases: tuple[str, ...]
     """Other names for the same image."""
     bases: tuple[str, ...]
-    """Images from elsewhere that it is built from."""
+    """External images that it is built from."""
     after: tuple[str, ...]
-    """Services that must be built before."""
+    """Services that must be built first."""
     buildkit: str = ""
 
 
@@ -129,10 +129,10 @@ class Builder:
         self._no_cache = no_cache
         self._platform = platform
         self._built: dict[str, BuiltImage] = {}
-        """What was built or found for services, by canonical name."""
+        """Images that were built or found, by canonical name."""
 
     async def build(self, jobs: Iterable[Job], parallel: int) -> None:
-        """Have the images of all jobs, those that others start from first."""
+        """Build or find the images of all jobs; images that others are built from come first."""
         limiter = anyio.CapacityLimiter(parallel)
         done = {job.service.name: anyio.Event() for job in jobs}
 
@@ -169,7 +169,7 @@ class Builder:
         )
         for alias in job.aliases:
             await self._tag(digest, alias)
-        # by its id: somebody else may meanwhile build an image of the same name
+        # by id: someone else may meanwhile build an image with the same name
         info = await self._images.ensure(digest, platform=None, publish=None)
         self._publish(ImageReady(image=service.image, digest=digest, platform=info.platform))
         for image in (service.image, *job.aliases):
@@ -183,16 +183,16 @@ class Builder:
             )
 
     def _choice(self, platforms: tuple[str, ...]) -> str | None:
-        """One of the platforms a compose file lists: the engine's own, else the first."""
+        """Choose one of the platforms that a compose file lists: the engine's own, else the first."""
         own = Platform.parse(self._engine.platform)
         return next((text for text in platforms if Platform.parse(text) == own), platforms[0] if platforms else None)
 
     async def _base(self, service: Service, base: str, platform: str | None) -> None:
-        """Have what an image starts from: local ones as they are, others pulled."""
+        """Make sure that the engine has a base image: one that is present is used as it is, others are pulled."""
         try:
             ImageRef.parse(base)
         except ImageError:
-            # what cannot be told here, the build will
+            # the build will report an invalid reference
             return
         try:
             await self._images.ensure(base, platform=platform, publish=self._publish)
@@ -205,7 +205,7 @@ class Builder:
             ) from error
 
     async def _found(self, image: str, platform: str | None) -> BuiltImage:
-        """An image that is not built here: as it is, or pulled when absent."""
+        """Return an image that is not built here, pulling it if it is absent."""
         key = canonical(image)
         if key in self._built:
             return self._built[key]
@@ -229,10 +229,10 @@ class Builder:
                 f"The image {reference!r} could not be tagged: {error.words}.", context={"image": reference}
             ) from error
 
-    # --- what the manifest calls them
+    # --- names in the manifest
 
     async def references(self, plan: BuildPlan, *, resolve_mutable: bool) -> dict[str, BuiltImage]:
-        """What the manifest calls each of its images, content tags made."""
+        """Create the content tags, and return the result for each image of the manifest."""
         images: dict[str, BuiltImage] = {}
 
         async def settle(image: str) -> None:
@@ -251,13 +251,13 @@ class Builder:
         if reference.kind == "registry" and resolve_mutable and (here is None or here.service is None):
             return await self._resolved(reference)
         found = here or await self._found(image, self._platform)
-        # under the name the manifest has, whose spelling may differ from the service's
+        # use the manifest's spelling of the name, which may differ from the service's
         tag = content_tag(image, found.digest)
         await self._tag(found.digest, tag)
         return replace(found, image=image, reference=tag)
 
     async def _resolved(self, reference: ImageRef) -> BuiltImage:
-        """The image a registry has under a tag now, by digest, and present here."""
+        """Pin a tag to the digest that its registry has now, and make sure that the engine has that image."""
         headers = await registry_headers(reference.name)
         tagged = f"{reference.name}:{reference.tag or 'latest'}"
         try:
@@ -266,7 +266,7 @@ class Builder:
             digest = json.loads(content)["Descriptor"]["digest"]
         except (EngineRefused, EngineGone) as error:
             raise ImageError(
-                f"The digest of {tagged!r} could not be had from its registry: {error.words}.",
+                f"The digest of {tagged!r} could not be read from its registry: {error.words}.",
                 code="image_unresolved",
                 hint="Is it pushed? Does its registry want a login? Use: docker login.",
                 context={"image": reference.text},

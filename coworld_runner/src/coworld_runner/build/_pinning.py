@@ -1,4 +1,4 @@
-"""Sources of programs pinned to a commit: what a manifest links to is what its images were built from, tomorrow too."""
+"""Pins links to sources to a commit, so that a manifest keeps naming the sources that its images were built from."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _SECONDS = 10
 
 
 def pinned(manifest: Manifest, directory: Path) -> tuple[Manifest, tuple[Issue, ...]]:
-    """A manifest whose links into the repository that a directory belongs to name a commit.
+    """Return a manifest whose links into the repository of a directory name a commit, with warnings.
 
-    A link to a branch or a tag of ``origin`` becomes one to ``HEAD``, or to that branch where it is ahead. It stays as
-    it is, with a warning, where the commit is not pushed, or the directory has changes that are in none. Links to other
-    repositories, and directories outside any, are left alone.
+    A link to a branch or a tag of ``origin`` becomes a link to ``HEAD``, or to the branch's or tag's own commit if
+    ``HEAD`` does not include that. A link is left alone, with a warning, if the branch is unknown, if ``HEAD`` is not
+    pushed, or if tracked files have uncommitted changes. Links to other repositories are left alone, and so are all
+    links if the directory is not in a repository.
 
     Args:
         manifest: The manifest.
-        directory: Where it is built.
+        directory: The directory that the package is built from.
     """
     urls = [(f"{kind}", url) for kind, url in _links(manifest) if url is not None and _names_no_commit(url)]
     if not urls:
@@ -68,7 +69,7 @@ def _names_no_commit(url: str) -> bool:
 
 
 class _Repository:
-    """The repository that a directory belongs to, as far as it is one, and has an origin at GitHub."""
+    """The repository of a directory, if there is one and its origin is on GitHub."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -78,7 +79,7 @@ class _Repository:
         self._trouble = self._looked_at() if self._head else None
 
     def pin(self, url: str) -> str | Issue | None:
-        """A link with a commit, why it cannot have one, or None for one to somewhere else."""
+        """Return the link with a commit, an issue if that is not possible, or None for a link to elsewhere."""
         link = _LINK.fullmatch(url)
         if link is None or not self._head or link["name"].removesuffix(".git").casefold() != self._name:
             return None
@@ -94,7 +95,7 @@ class _Repository:
 
     def _looked_at(self) -> Issue | None:
         if self._git("status", "--porcelain", "--untracked-files=no"):
-            message = "what is built has changes that are in no commit, so its source_url is not pinned."
+            message = "the sources have changes that are in no commit, so source_url is not pinned."
             return _unpinned(message, "Commit and push them before you build what you publish.")
         if not self._git("branch", "--remotes", "--list", "origin/*", "--contains", self._head):
             message = f"the commit {self._head[:12]} is not pushed, so source_url is not pinned to it."
@@ -102,7 +103,7 @@ class _Repository:
         return None
 
     def _ref(self, parts: list[str]) -> tuple[str, str]:
-        """The longest beginning of a path that is a branch of origin or a tag, with its commit."""
+        """Return the longest prefix of a path that is a branch of origin or a tag, and its commit; else empty texts."""
         for length in range(len(parts), 0, -1):
             ref = "/".join(parts[:length])
             for full in (f"refs/remotes/origin/{ref}", f"refs/tags/{ref}"):
@@ -111,7 +112,7 @@ class _Repository:
         return "", ""
 
     def _git(self, *words: str, ok: str = "") -> str:
-        """What git says, or ``ok`` where it says nothing and agrees; empty where it cannot."""
+        """Return git's output, or ``ok`` if git succeeds without output; empty if it fails."""
         try:
             done = subprocess.run(
                 ["git", "-C", str(self._directory), *words],

@@ -1,4 +1,4 @@
-"""What a build reads and writes, found and checked before anything is built."""
+"""Finds and checks everything that a build reads and writes, before anything is built."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ __all__ = ["DEFAULT_VERSION", "BuildPlan", "canonical", "dockerfile_for", "plan_
 
 
 DEFAULT_VERSION = "0.1.0"
-"""Version of the first manifest of a package when none is given."""
+"""Version of a package's first manifest, if none is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPlan:
-    """What a build reads and writes, checked; nothing has been built."""
+    """The checked inputs and outputs of a build; nothing has been built yet."""
 
     compose: ComposeFile
     template: Path
     output: Path
     version: str
     manifest: Manifest
-    """The manifest with the images as the compose file names them; valid but for their content."""
+    """The manifest with the compose file's names for images, which are not content tags yet; otherwise valid."""
     services: tuple[Service, ...]
-    """The services whose images the manifest needs, and those they are built from."""
+    """The services whose images the manifest needs, and the services those are built from."""
     skipped: tuple[str, ...]
     """Names of the other services that could be built."""
     report: Report
-    """What is worth saying about compose file and template; no errors."""
+    """Warnings and remarks about the compose file and the template; no errors."""
 
 
 def plan_build(
@@ -67,24 +67,24 @@ def plan_build(
     service: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> BuildPlan:
-    """Find and check everything a build needs, without an engine.
+    """Find and check everything that a build needs, without an engine.
 
     Args:
-        project: The package's directory; where what is not named otherwise is looked for. A file is the template.
-        compose: The compose file; by default the one in the project, or in the directory above it. Without any, the
-            Dockerfile there is the one service.
+        project: The package's directory, which is searched for the files not given; or the template's file.
+        compose: The compose file; by default the one in the project, or in the directory above it. If there is none,
+            the Dockerfile there is the only service.
         template: The template (or a manifest); by default ``coworld_manifest_template.json`` in the project, else the
-            one JSON file there with placeholders for images.
+            only JSON file there with placeholders for images.
         version: PEP 440 version; by default that of the manifest built before, else 0.1.0.
-        output: The manifest to write; by default ``coworld_manifest.json`` in the project, or in ``dist`` there when
-            that is the template.
+        output: The manifest to write; by default ``coworld_manifest.json`` in the project, or in ``dist`` there if
+            that file is the template.
         service: The only service to build; the images of others are used as they are. Without a compose file, the name
-            of the one service; by default the template's only placeholder says it.
-        environment: What variables of the compose file stand for; None: this process's environment.
+            of the only service; by default it comes from the template's only placeholder or local image.
+        environment: Values for variables of the compose file; None: this process's environment.
 
     Raises:
-        UsageError: Something named is not there, or something needed is neither named nor found.
-        ManifestError: The compose file or the template has errors, or they do not fit; all are listed.
+        UsageError: A file that was given does not exist, or a required one was neither given nor found.
+        ManifestError: The compose file or the template has errors, or they do not match; all errors are listed.
         WorkspaceError: The output cannot be written.
         BuildError: A build context or a Dockerfile is missing or unreadable.
     """
@@ -192,7 +192,7 @@ def _template_path(project: Path | None, template: Path | None) -> Path:
 
 
 def _is_template(path: Path) -> bool:
-    """Whether a file is JSON in which placeholders stand for images."""
+    """Whether a file is JSON with placeholders for images."""
     try:
         document: object = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -201,7 +201,7 @@ def _is_template(path: Path) -> bool:
 
 
 def _only_service(dockerfile: Path, template: Path, name: str | None) -> ComposeFile:
-    """The one service of a package that has a Dockerfile and no compose file."""
+    """Return the only service of a package that has a Dockerfile and no compose file, as a compose file."""
     if name is not None:
         return without_compose(dockerfile, name)
     document, _ = read_document(template)
@@ -231,7 +231,7 @@ def _may_be_built(image: str) -> bool:
 
 
 def _with_one_built(read: ComposeFile, name: str | None) -> ComposeFile:
-    """A compose file of which only one service is built; all of it when none is named."""
+    """Return a compose file in which only the named service is built; unchanged if no name is given."""
     if name is None:
         return read
     if name not in (names := [service.name for service in read.services]):
@@ -247,7 +247,7 @@ def _with_one_built(read: ComposeFile, name: str | None) -> ComposeFile:
 
 
 def _default_version(output: Path, template: Path, said: list[Issue]) -> str:
-    """The version of the manifest that was built before, or the first one."""
+    """Return the version of the manifest that was built before, or the default version."""
     for path in dict.fromkeys((output, template) if template.name == MANIFEST_NAME else (output,)):
         try:
             version = json.loads(path.read_bytes())["game"]["version"]
@@ -263,9 +263,9 @@ def _default_version(output: Path, template: Path, said: list[Issue]) -> str:
 
 
 def _checked_template(path: Path, compose: ComposeFile, version: str) -> tuple[Manifest, Report]:
-    """The manifest as it will be, apart from what images are called; all that is wrong with either is said at once."""
+    """Return the manifest as it will be apart from the names of images; all errors are reported at once."""
     report = check_manifest(path, mode="strict", template=True)
-    # that a template has no version is no news here
+    # a missing version in a template needs no remark here
     report = report.model_copy(update={"issues": tuple(i for i in report.issues if i.code != "lifted_version")})
     document, _ = read_document(path)
     named = {service.name: service.image for service in compose.services}
@@ -277,7 +277,7 @@ def _checked_template(path: Path, compose: ComposeFile, version: str) -> tuple[M
         raise ManifestError(report, hint=error.hint) from None
     if not report.ok:
         raise ManifestError(report)
-    # nothing new can be wrong with it now but the names of images
+    # only the names of images can still be wrong
     manifest = load_manifest(filled, mode="strict").manifest
     issues = report.issues
     used = placeholders(document.value)
@@ -322,10 +322,10 @@ def _check_output(output: Path, template: Path, compose: Path) -> None:
 
 
 def _needed(compose: ComposeFile, manifest: Manifest) -> tuple[tuple[Service, ...], tuple[str, ...]]:
-    """The services whose images the manifest names, with those that these are built from; and the rest."""
+    """Return the services whose images the manifest needs, bases included, and the names of the others with a build."""
     by_image: dict[str, Service] = {}
     for service in compose.services:
-        # a service that only uses an image stands back behind the one that builds it
+        # a service that builds an image takes precedence over one that only uses it
         key = canonical(service.image)
         if key not in by_image or (by_image[key].build is None and service.build is not None):
             by_image[key] = service
@@ -373,7 +373,7 @@ def _refuse_clashes(compose: ComposeFile, needed: Mapping[str, Service]) -> None
 
 
 def canonical(image: str) -> str:
-    """A reference such that the same image has the same one: without the public registry's host, with a tag."""
+    """Return the same reference for all spellings of an image: without Docker Hub's host, with a tag or digest."""
     try:
         reference = ImageRef.parse(image)
     except ImageError:
@@ -388,7 +388,7 @@ def canonical(image: str) -> str:
 def dockerfile_for(service: Service, build: Build, args: Mapping[str, str]) -> Dockerfile:
     try:
         text, _, path = dockerfile_of(build)
-        # looked at now, so that a malformed pattern does not wait behind the build of another image
+        # read now, so that a malformed pattern is reported before any image is built
         ignore_of(build, path)
     except ContextError as error:
         raise BuildError(

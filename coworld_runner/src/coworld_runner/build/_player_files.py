@@ -1,4 +1,4 @@
-"""Players that are files: beside the template they are written, beside the built manifest they are looked for."""
+"""Players that are files: copies them from the template's directory to that of the built manifest."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["check_player_files", "copy_player_files"]
 
 
 def check_player_files(plan: BuildPlan) -> None:
-    """See that they are there, and can be handed to the game.
+    """Check that the files exist and can be handed to the game.
 
     Raises:
-        UsageError: One is not.
+        UsageError: A file is missing or cannot be handed to the game.
     """
     for source, _ in _places(plan):
         read_hosted(source)
 
 
 def copy_player_files(plan: BuildPlan) -> None:
-    """Put them where the built manifest says they are."""
+    """Copy the files to where the built manifest expects them."""
     for source, target in _places(plan):
         if target.resolve() == source.resolve():
             continue

@@ -1,4 +1,4 @@
-"""The replay viewer of a package: made by the package's own hook, looked at, and put where the manifest names it."""
+"""Builds the replay viewer of a package with the package's own hook, checks it, and puts it where the manifest says."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ from ._plan import BuildPlan
 __all__ = ["ViewerPlan", "build_viewer", "plan_viewer"]
 
 HOOK: Final = "tools/build_replay_viewer.sh"
-"""Beside the template."""
+"""The script that builds the viewer, relative to the template's directory."""
 _TAIL: Final = 20
-"""Lines of its output that an error has."""
+"""How many of the last lines of its output an error includes."""
 
 
 class ViewerPlan:
-    """A viewer that is to be made.
+    """A viewer to build.
 
     Args:
-        hook: What makes it.
-        target: Where it is to be.
-        plan: Of the package.
+        hook: The script that builds it.
+        target: The directory to put it in.
+        plan: The plan for building its package.
     """
 
     def __init__(self, hook: Path, target: Path, plan: BuildPlan) -> None:
         self.hook = hook
         self.target = target
         self.kept = tuple(path for path in (plan.template, plan.compose.path, plan.output, hook) if path.is_file())
-        """What a hook has no business to change."""
+        """Files that the hook must not change."""
 
 
 def plan_viewer(plan: BuildPlan) -> ViewerPlan | None:
-    """What there is to do for a viewer; checked before anything is built.
+    """Return the plan for building a viewer, checked before anything is built; None if there is nothing to do.
 
     Raises:
-        BuildError: There is no hook and no viewer, the hook cannot be run, or the viewer would take the place of
+        BuildError: There is neither a hook nor a viewer, the hook is not executable, or the viewer would replace
             something else.
     """
     viewer = plan.manifest.game.replay_viewer
@@ -72,7 +72,7 @@ def plan_viewer(plan: BuildPlan) -> ViewerPlan | None:
     if not os.access(hook, os.X_OK):
         raise BuildError(f"{hook} is not executable.", code="viewer_hook", hint=f"chmod +x {hook}")
     inside = any(path.resolve().is_relative_to(target.resolve()) for path in (plan.template, hook, plan.output))
-    # what was made before may go; anything else is somebody's work
+    # an older viewer may be replaced; anything else may be somebody's work
     foreign = target.exists() and not (target / "index.html").is_file() and [*target.glob("*")] != []
     if inside or foreign or target.is_file() or not target.resolve().is_relative_to(root):
         raise BuildError(
@@ -85,10 +85,10 @@ def plan_viewer(plan: BuildPlan) -> ViewerPlan | None:
 
 
 async def build_viewer(plan: ViewerPlan, publish: Publish) -> None:
-    """Have the hook make the viewer, and put it into its place when it is one; until then an older one stays.
+    """Run the hook, and put the viewer in its place once it passes the checks; until then an older one stays.
 
     Raises:
-        BuildError: The hook cannot be run or fails, changes what is not its own, or leaves no viewer.
+        BuildError: The hook cannot be run or fails, changes files of the package, or does not produce a valid viewer.
     """
     before = {path: path.read_bytes() for path in plan.kept}
     staging = plan.target.parent / f".viewer-{secrets.token_hex(4)}"
@@ -103,13 +103,13 @@ async def build_viewer(plan: ViewerPlan, publish: Publish) -> None:
             raise BuildError(
                 f"{plan.hook} changed {changed[0]}, which was put back.",
                 code="viewer_hook",
-                hint="It may write to the directory alone that it is given as its first argument.",
+                hint="It may write only to the directory given as its first argument.",
             )
         await anyio.to_thread.run_sync(read_bundle, made)
         await anyio.to_thread.run_sync(_put, made, plan.target, staging)
     except UsageError as error:
         message = error.message.replace(str(made), str(plan.target))
-        hint = f"{plan.hook} must write the viewer to the directory that it is given as its first argument."
+        hint = f"{plan.hook} must write the viewer to the directory given as its first argument."
         raise BuildError(message, code=error.code, hint=hint, context={"hook": str(plan.hook)}) from None
     except OSError as error:
         raise BuildError(
@@ -140,13 +140,13 @@ async def _run(hook: Path, made: Path, publish: Publish) -> None:
         raise BuildError(
             f"{hook} cannot be run: {error.strerror}.",
             code="viewer_hook",
-            hint="Its first line must name an interpreter that is there, such as #!/bin/sh.",
+            hint="Its first line must name an interpreter that exists, such as #!/bin/sh.",
         ) from error
     try:
         await _tell(process, tail, publish)
         status = await process.wait()
     finally:
-        # it, and whatever it has started
+        # kill the hook and everything it started
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with anyio.CancelScope(shield=True):

@@ -1,4 +1,4 @@
-"""Builds a package that was found, so that what runs is what its sources say now."""
+"""Rebuilds a package, so that the current state of its sources runs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["build_again"]
 
 
 async def build_again(package: Package, *, platform: str | None = None, publish: Publish | None = None) -> Package:
-    """Build the images of a package, and its manifest again where it was.
+    """Rebuild a package's images, and write its manifest to the same place.
 
     Steps whose inputs have not changed come from the engine's cache.
 
     Args:
         package: A template, or a package that was built on this machine.
         platform: os/architecture to build for; None: as the compose file says.
-        publish: Where events go.
+        publish: Receives events.
 
     Returns:
-        The package as it is after the build.
+        The package after the build.
 
     Raises:
         UsageError: It was fetched from elsewhere, so there are no sources to build it from.
@@ -37,7 +37,7 @@ async def build_again(package: Package, *, platform: str | None = None, publish:
     if package.is_template:
         built = await build_coworld(package.path, platform=platform, publish=publish)
     else:
-        # where a build puts the manifest when the template takes its name
+        # a build writes the manifest to dist/ if the template itself has the manifest's name
         below = package.directory.name == "dist"
         project = package.directory.parent if below else package.directory
         built = await build_coworld(project, output=package.path, platform=platform, publish=publish)

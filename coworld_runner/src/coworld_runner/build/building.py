@@ -1,8 +1,8 @@
-"""From a compose file and a template to a manifest whose images exist and are named by their content.
+"""Builds a manifest from a compose file and a template; its images exist and are named by content.
 
-Everything that can be known beforehand is checked before the first image is built; the manifest is checked again
-before it is written, and written whole or not at all. Images are built through the engine's own API: no compose
-plugin and no docker command is needed. A base image that is on this machine is never asked of a registry.
+Everything that can be checked beforehand is checked before the first image is built; the manifest is checked again
+before it is written, atomically. Images are built through the engine's own API: no compose plugin and no docker command
+is needed. A base image that the engine already has is never looked up in a registry.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class BuildResult:
     manifest: Manifest
     version: str
     images: Mapping[str, BuiltImage]
-    """What became of each image, by its name in the compose file or the template."""
+    """The result for each image, by its name in the compose file or the template."""
     report: Report
-    """What is worth saying; no errors."""
+    """Warnings and remarks; no errors."""
     seconds: float
 
 
@@ -70,12 +70,12 @@ async def build_coworld(
 ) -> BuildResult:
     """Build a package's images and write its manifest.
 
-    Only images that the manifest names are built, and those that they are built from; independent ones at once.
-    Services without ``build`` and images that no service has are used as they are, and pulled when absent. Images
-    named by digest stay; all others get a content tag ``NAME:coworld-<12 hex of the image id>``. Links to the sources
-    in the package's own repository name the commit that is built, where it is pushed. Where the manifest names a
-    directory with a replay viewer, ``tools/build_replay_viewer.sh`` beside the template makes it: it is run there, with
-    the directory to write to as its one argument.
+    Only the images that the manifest names and the images they are built from are built; independent images are built
+    concurrently. Services without ``build`` and images without a service are used as they are, and pulled if absent.
+    Images named by digest keep their names; all others get a content tag ``NAME:coworld-<12 hex of the image id>``.
+    Links to sources in the package's own repository are pinned to the commit that is built, if it is pushed. If the
+    manifest names a directory for a replay viewer, ``tools/build_replay_viewer.sh`` beside the template builds it; the
+    script runs in the template's directory, with the directory to write to as its only argument.
 
     Args:
         project: See ``plan_build``, like ``compose``, ``template``, ``version``, ``output`` and ``service``.
@@ -84,25 +84,25 @@ async def build_coworld(
         version: The version.
         output: The manifest to write.
         service: The one service to build.
-        resolve_mutable: Pin images of a registry that are not built here to the digest they have there now.
+        resolve_mutable: Pin registry images that are not built here to the digest that the registry has now.
         platform: os/architecture to build for; None: as each service says, else the engine's own.
-        build_args: Build arguments that go before those of the compose file.
-        no_cache: Do every step again.
-        parallel: How many images are built at once; None: one for each processor, four at most.
+        build_args: Build arguments, which override those of the compose file.
+        no_cache: Run every step again.
+        parallel: How many images to build at once; None: one for each processor, at most four.
         host: Address of the engine; None: as the docker command finds it.
-        publish: Where events go.
+        publish: Receives events.
 
     Returns:
-        What was built. Until then an older output is untouched, whatever fails.
+        The finished build. If anything fails, an older output is left untouched.
 
     Raises:
         UsageError: See ``plan_build``.
         ManifestError: See ``plan_build``.
         WorkspaceError: The output cannot be written.
-        BuildError: An image could not be built; the message names service and step. Or the replay viewer was not made.
-        BackendUnavailable: No engine answers.
-        ImageError: An image is not here and cannot be pulled, or is for another platform.
-        EnvironmentFault: There is no room.
+        BuildError: An image could not be built (the message names service and step), or the replay viewer could not.
+        BackendUnavailable: No engine responds.
+        ImageError: An image is absent and cannot be pulled, or is for another platform.
+        EnvironmentFault: There is no disk space left.
     """
     begun = time.monotonic()
     publish = publish or _ignored
@@ -177,7 +177,7 @@ class _Phase:
 
 
 def _write(output: Path, text: str) -> None:
-    # a link is written through, so that it stays one
+    # write to the target of a symbolic link, so that the link stays
     target = output.resolve() if output.is_symlink() else output
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -196,6 +196,6 @@ def _platform_remarks(images: Iterable[BuiltImage]) -> tuple[Issue, ...]:
     )
     if not other:
         return ()
-    message = f"{listed(other)}: not for {HOSTED_PLATFORM}, which uploads must be for."
+    message = f"{listed(other)}: not built for {HOSTED_PLATFORM}, which uploads require."
     hint = f"Build with --platform {HOSTED_PLATFORM} before you upload."
     return (Issue(code="platform_not_hosted", severity="info", message=message, hint=hint),)

@@ -6,20 +6,21 @@ loopback only, so it can be reached only by the unit, which does not know the to
 of the pod.
 
 ``start`` is the program; the pod waits for ``waiting``, which ends when the unit may start. Every pod waits for both,
-often on a busy node, so they load what they need first, and what serves requests afterwards.
+often on a busy node, so they import as little as possible; the code that serves requests is imported afterwards.
 
 ==============================  =====================================================================================
 ``GET /hello``                  whether the unit runs
 ``GET /written?since=N``        a line of JSON for each file that a writer closed, then ``{"end": true}``
-``POST /ended``                 the unit has ended: what is pending is told, then ``/written`` ends
-``GET /files/NAME``             a regular file's bytes, from ``Range`` on; its state is the ``ETag``
+``POST /ended``                 the unit has ended: ``/written`` sends what is pending, then ends
+``GET /left``                   names of the files that can be downloaded
+``GET /files/NAME``             a regular file's bytes, from the start of ``Range``; its state is the ``ETag``
 ``GET /size/NAME``              its size
 ``GET /digest/NAME``            its size, SHA-256 and state
 ``PUT /files/NAME``             a file of the unit's directory, before the unit starts
-``PUT /inputs/PATH``            one of what it may only read
+``PUT /inputs/PATH``            a file that the unit may only read, before the unit starts
 ``POST /go``                    the unit may start
-``GET /ready?port=&path=&…``    a line of JSON for each change of what is seen, until ``{"status": 200}``
-``POST /signal?name=TERM``      to the unit's first process; ``KILL`` goes to all
-``GET /used``                   bytes and files in the directory, and in what way the unit was ended for them
+``GET /ready?port=&path=&…``    polls a port: a line of JSON for each change, until ``{"status": 200}``
+``POST /signal?name=TERM``      signals the unit's first process; ``KILL`` goes to all its processes
+``GET /used``                   bytes and files in the directory, and the disk limit for which the unit was killed
 ==============================  =====================================================================================
 """

@@ -106,7 +106,7 @@ class Collector:
             with connection:
                 while not (may := self.go.wait(1.0)):
                     if time.monotonic() - self.heard > _HELD_SECONDS:
-                        sys.stderr.write(f"collector: nobody said for {_HELD_SECONDS:g} s that the unit may start\n")
+                        sys.stderr.write(f"collector: no request for {_HELD_SECONDS:g} s: the unit does not start\n")
                         break
                 try:
                     connection.sendall(GO if may else b"")

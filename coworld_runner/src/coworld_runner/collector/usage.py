@@ -20,7 +20,7 @@ _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLL
 _LONGEST = 1000
 """Bytes of a path below an open directory; deeper entries are reached from another one, so that depth hides nothing."""
 _MOST_OPEN = 100
-"""Directories kept open for that; a unit with more deep trees side by side is trying to hide something."""
+"""The most directories kept open for that; a unit with more deep trees side by side is trying to hide something."""
 _ANY_LIMIT = 1 << 62
 
 
@@ -33,7 +33,7 @@ def disk_usage(
 ) -> tuple[int, int]:
     """Count the bytes, and the files and directories, below some directories. Blocks.
 
-    Each counts with its length or its blocks, whichever is more; one with several names counts once. Entries that
+    Each counts with its length or its blocks, whichever is more; a file with several names counts once. Entries that
     vanish or cannot be read are skipped.
 
     Args:
@@ -61,7 +61,7 @@ def too_much(used: tuple[int, int], most_bytes: float | None, most_entries: floa
 
 
 class FreeRoom:
-    """Free space on the disks that a unit writes to; cheap to read, to tell when the unit must be counted at once.
+    """Free space on the disks that a unit writes to: cheap to read, and shows when the unit must be counted at once.
 
     Space can be reserved far faster than it is written: a whole disk between two counts of a directory.
 

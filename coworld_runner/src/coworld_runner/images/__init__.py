@@ -1,4 +1,4 @@
-"""What images are built from: compose files, Dockerfiles and build contexts; and building one image on an engine.
+"""Compose files, Dockerfiles and build contexts, and building one image on an engine.
 
-Backends, packages and builds stand on this room; it knows none of them.
+Backends, packages and builds use this package; it uses none of them.
 """

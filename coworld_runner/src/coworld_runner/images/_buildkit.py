@@ -1,8 +1,8 @@
-"""Reading the progress of a BuildKit build.
+"""Reads the progress of a BuildKit build.
 
-The engine wraps it as base64 of a protobuf message, ``moby.buildkit.v1.StatusResponse``. Four of its fields are wanted,
-which is too little to depend on generated code for: vertexes (1: digest 1, name 3, started 5, error 7) and logs
-(3: vertex 1, message 4).
+The engine sends it as base64 of a protobuf message, ``moby.buildkit.v1.StatusResponse``. Only a few of its fields are
+needed, too few to depend on generated code: vertexes (1: digest 1, name 3, started 5, error 7) and logs (3: vertex 1,
+message 4).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["BuildkitTrace"]
 
 @dataclass
 class BuildkitTrace:
-    """Follows a trace and says what is new in it."""
+    """Follows a trace and returns its new lines."""
 
     failed: str = ""
-    """Digest of the step that failed, once one has."""
+    """Digest of the step that failed; empty if none has."""
     names: dict[str, str] = field(default_factory=dict[str, str])
-    """What steps do, by digest."""
+    """Names of the steps, by digest."""
     _rest: dict[str, str] = field(default_factory=dict[str, str])
 
     def take(self, aux: str) -> list[tuple[str, str]]:
@@ -32,8 +32,8 @@ class BuildkitTrace:
             aux: Base64 of a status response.
 
         Returns:
-            New lines, each with the digest of its step: first the step's own name, then what it prints. Empty when
-            the message cannot be read: progress is for display, and the outcome comes by another way.
+            New lines, each with the digest of its step: first the step's own name, then its output. Empty if the
+            message cannot be read: progress is only displayed, and the outcome is reported separately.
         """
         try:
             return list(self._lines(base64.b64decode(aux, validate=True)))
@@ -67,7 +67,7 @@ def _texts(data: int | bytes) -> dict[int, str]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protobuf message, by number."""
+    """Yield the fields of a protobuf message with their numbers."""
     index = 0
     while index < len(data):
         key, index = _varint(data, index)

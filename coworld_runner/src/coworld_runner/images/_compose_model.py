@@ -1,4 +1,4 @@
-"""What a compose file says about images: pydantic reads it from places in the file (``read_services``)."""
+"""The parts of a compose file that describe images; pydantic reads them from places in the file (``read_services``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Build", "ComposeFile", "Contexts", "Service", "read_services"]
 
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _UNREAD_BUILD_KEYS = frozenset({"additional_contexts", "secrets", "ssh", "entitlements", "privileged"})
-"""Keys of ``build`` that change what is built and that are not handed to the engine."""
+"""Keys of ``build`` that change the resulting image but are not passed to the engine."""
 
 
 def _optional(place: Place) -> str | None:
@@ -68,7 +68,7 @@ def _context(place: Place) -> Path:
 
 
 def _args(place: Place) -> dict[str, Place | str]:
-    """Build arguments from a mapping or a list of ``KEY=VALUE``; without a value, from the environment."""
+    """Return build arguments from a mapping or a list of ``KEY=VALUE``; missing values come from the environment."""
     args: dict[str, Place | str | None] = {}
     if place.node.id == "sequence":
         for item in place.items():
@@ -97,7 +97,7 @@ class Build:
     args: Annotated[Mapping[str, Annotated[str, BeforeValidator(_arg)]], BeforeValidator(_args)] = field(
         default_factory=dict[str, str], repr=False
     )
-    """Build arguments, variables filled in. Never shown: people do put secrets there."""
+    """Build arguments, variables expanded. Never shown: people do put secrets there."""
     target: Annotated[str | None, BeforeValidator(_optional)] = None
     """Stage to build, or None for the last."""
     platforms: Annotated[
@@ -105,11 +105,11 @@ class Build:
         BeforeValidator(Place.items),
         AfterValidator(_given),
     ] = ()
-    """Platforms the file asks for, in its order."""
+    """Platforms that the file asks for, in its order."""
 
 
 def _build(place: Place) -> dict[str, Place]:
-    """What ``build`` says, by the names of ``Build``."""
+    """Return the fields of ``Build`` from the key ``build``."""
     if place.node.id == "scalar":
         return {"context": place}
     service = place.pointer.split("/")[2]
@@ -124,11 +124,11 @@ def _build(place: Place) -> dict[str, Place]:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """One service, as far as building is concerned."""
+    """The parts of a service that matter for building."""
 
     name: str
     image: Annotated[str, BeforeValidator(_image)]
-    """The image's reference; without one in the file, ``<project>-<service>`` as compose names it."""
+    """The image's reference; by default ``<project>-<service>``, as compose names it."""
     build: Annotated[Build, BeforeValidator(_build)] | None = None
     platform: Annotated[str | None, BeforeValidator(_platform), AfterValidator(lambda text: text or None)] = None
     line: int | None = None
@@ -136,12 +136,12 @@ class Service:
 
     @property
     def placeholder(self) -> str:
-        """What stands for its image in a manifest template."""
+        """The placeholder for its image in a manifest template."""
         return placeholder(self.name)
 
 
 def _service(place: Place) -> dict[str, Any]:
-    """What a service says, by the names of ``Service``."""
+    """Return the fields of ``Service`` from a service's entry."""
     name = place.name
     if not _SERVICE_NAME.fullmatch(name):
         message = f"{name!r} is not a service name: letters, digits, dots, hyphens and underscores only."
@@ -176,18 +176,18 @@ def _project(root: Place, top: Mapping[str, Place]) -> str:
 
 
 def project_name(text: str) -> str:
-    """A name as compose makes one for a project."""
+    """Turn a text into a project name, as compose does."""
     return re.sub(r"[^a-z0-9_-]", "", text.lower()).lstrip("_-") or "coworld"
 
 
 def read_services(root: Place) -> tuple[Service, ...]:
-    """The services of a compose file.
+    """Return the services of a compose file.
 
     Args:
-        root: What the file holds.
+        root: The file's top-level mapping.
 
     Raises:
-        ValueError: Something is wrong; the report says what.
+        ValueError: The file has an error, which is in the report.
     """
     top = root.entries("The file")
     root.reading.project = _project(root, top)
@@ -210,19 +210,19 @@ def read_services(root: Place) -> tuple[Service, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeFile:
-    """What a compose file says about images."""
+    """The parts of a compose file that describe images."""
 
     path: Path
     project: str
     services: tuple[Service, ...]
     report: Report
-    """What is worth knowing about the file and stops nothing."""
+    """Warnings and remarks about the file; no errors."""
 
     def service(self, name: str) -> Service:
-        """The service of that name.
+        """Return the service with a name.
 
         Raises:
-            KeyError: There is none.
+            KeyError: There is no such service.
         """
         for service in self.services:
             if service.name == name:
@@ -230,19 +230,19 @@ class ComposeFile:
         raise KeyError(name)
 
     def placeholders(self) -> dict[str, str]:
-        """The image each placeholder stands for."""
+        """Return the image of each placeholder."""
         return {service.placeholder: service.image for service in self.services}
 
     def contexts(self) -> Contexts:
-        """The build context of each image that is built here."""
+        """Return the build context of each image that is built here."""
         return Contexts(self.services)
 
 
 class Contexts(Mapping[str, Path]):
     """Build contexts by placeholder or image.
 
-    Looking up an image finds the service of exactly that image first, else the one of the same repository under
-    another tag or digest, since a built manifest names images by content tag. Services that share a repository but
+    Looking up an image finds the service with exactly that image, or else the one with the same repository under
+    another tag or digest, because a built manifest names images by content tag. Services that share a repository but
     not a context are found by their exact images only. Iterating yields placeholders and images as written.
     """
 
@@ -257,7 +257,7 @@ class Contexts(Mapping[str, Path]):
 
     @classmethod
     def all_from(cls, context: Path, images: Iterable[str]) -> Contexts:
-        """One context for several images, by exactly these names."""
+        """Map several images, by exactly these names, to one context."""
         contexts = cls()
         contexts._exact.update(dict.fromkeys(images, Build(context=context)))
         return contexts
@@ -269,7 +269,7 @@ class Contexts(Mapping[str, Path]):
         return found.pop()
 
     def build(self, image: str) -> Build | None:
-        """How an image is built; None where it is not built here, or several ways come into question."""
+        """Return how an image is built; None if it is not built here, or if several different builds match."""
         first, *others = [*self._builds(image), None]
         return first if all(other in (first, None) for other in others) else None
 

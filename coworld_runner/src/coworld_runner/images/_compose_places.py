@@ -1,4 +1,4 @@
-"""The YAML of a compose file as places: what stands there, in which line, and everything that is wrong with it."""
+"""Places in the YAML of a compose file: their values and lines, and the errors found there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["COMPOSE_NAMES", "Place", "Reading"]
 
 
 COMPOSE_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
-"""File names that count as a compose file, the first one found winning."""
+"""Names of compose files; the first one that exists is used."""
 
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 64
@@ -31,11 +31,11 @@ _NULL = "tag:yaml.org,2002:null"
 
 
 class Reading:
-    """One reading of a compose file: what was found, and what variables stand for.
+    """One reading of a compose file: the issues found, and the values of variables.
 
     Args:
         path: The file.
-        environment: What variables stand for, before what the ``.env`` file beside it says.
+        environment: Values of variables, which take precedence over the ``.env`` file beside the compose file.
 
     Attributes:
         project: The project's name, once it is known.
@@ -48,13 +48,13 @@ class Reading:
         self._issues: list[Issue] = []
         self._told: set[str] = set()
         self._flat: dict[int, dict[str, tuple[Node, Node]]] = {}
-        """Mappings by node, merged once: aliases in merge keys could otherwise ask for the same work without end."""
+        """Merged mappings by node. Each is merged once: aliases in merge keys could otherwise repeat work endlessly."""
         self._open: set[int] = set()
         self._add_env_file(path.parent / ".env")
 
     @property
     def report(self) -> Report:
-        """What was found, errors first."""
+        """The issues found, errors first."""
         order = {"error": 0, "warning": 1, "info": 2}
         issues = sorted(self._issues, key=lambda issue: (order[issue.severity], issue.line or 0, issue.column or 0))
         return Report(source=str(self.path), issues=tuple(issues))
@@ -71,7 +71,7 @@ class Reading:
         hint: str | None = None,
         severity: Severity = "error",
     ) -> ValueError:
-        """Take note of something; returns what to raise where it cannot be gone on from."""
+        """Record an issue; returns the error to raise if reading cannot continue."""
         if node is not None:
             line, column = node.start_mark.line + 1, node.start_mark.column + 1
         self._issues.append(
@@ -80,11 +80,11 @@ class Reading:
         return ValueError(message)
 
     def root(self) -> Place:
-        """The mapping that the file holds: as nodes, so that aliases stay shared and nothing is blown up by them.
+        """Return the file's top-level mapping, as nodes, so that aliases stay shared and cannot expand without limit.
 
         Raises:
-            UsageError: There is no such file, or it cannot be read.
-            ValueError: It is no mapping; the report says why.
+            UsageError: The file does not exist or cannot be read.
+            ValueError: The file does not hold a mapping; the report has the reason.
         """
         import yaml
 
@@ -157,7 +157,7 @@ class Reading:
             self.variables = WatchedVariables({**found, **self.variables})
 
     def filled(self, place: Place) -> str:
-        """A place's text, its variables filled in; those that nobody has set are said once each."""
+        """Return a place's text with variables expanded; each unset variable is reported once."""
         try:
             text = interpolate(place.node.value, self.variables)
         except ValueError as error:
@@ -173,7 +173,7 @@ class Reading:
         return text
 
     def flat(self, node: Node, pointer: str) -> dict[str, tuple[Node, Node]]:
-        """Keys with their nodes; merge keys (``<<``) are followed, what the mapping says itself wins."""
+        """Return the keys with their nodes; merge keys (``<<``) are followed, and the mapping's own keys win."""
         if id(node) in self._flat:
             return self._flat[id(node)]
         self._open.add(id(node))
@@ -191,7 +191,7 @@ class Reading:
                 self.wrong("bad_key", f"A key is {_kind(key)}, not text.", node=key, pointer=pointer)
             elif key.value in own:
                 first = own[key.value][0].start_mark.line + 1
-                message = f"The key {key.value!r} stands here a second time (first in line {first})."
+                message = f"The key {key.value!r} is given a second time (first in line {first})."
                 where = f"{pointer}/{_escaped(key.value)}"
                 self.wrong("duplicate_key", message, node=key, pointer=where, hint="Keep one of them.")
             else:
@@ -203,40 +203,40 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A place in a compose file. What is asked of it and is not so is reported, and a ``ValueError``."""
+    """A place in a compose file. A value of the wrong type is reported and raises ``ValueError``."""
 
     reading: Reading = field(repr=False)
     name: str
-    """The key under which it stands; empty for others."""
+    """The key of the value; empty for list items and the top level."""
     key: Node
-    """That key, or the value itself."""
+    """The node of that key, or else of the value itself."""
     node: Node
     pointer: str
 
     @property
     def kind(self) -> str:
-        """What stands here, in words."""
+        """The kind of the value, in words."""
         return _kind(self.node)
 
     @property
     def is_null(self) -> bool:
-        """Whether nothing stands here."""
+        """Whether the value is null."""
         return self.node.tag == _NULL
 
     @property
     def line(self) -> int:
-        """Line of its key, from 1."""
+        """Line of the key, counting from 1."""
         return self.key.start_mark.line + 1
 
     def wrong(
         self, code: str, message: str, *, at_key: bool = False, hint: str | None = None, severity: Severity = "error"
     ) -> ValueError:
-        """As ``Reading.wrong``, of this place."""
+        """Record an issue at this place, as ``Reading.wrong`` does."""
         node = self.key if at_key else self.node
         return self.reading.wrong(code, message, node=node, pointer=self.pointer, hint=hint, severity=severity)
 
     def entries(self, what: str) -> dict[str, Place]:
-        """What a mapping holds, by key; ``what`` it should be is for the message."""
+        """Return the entries of a mapping by key; ``what`` names the mapping in the error message."""
         if self.node.id != "mapping":
             raise self.wrong("wrong_type", f"{what} is {self.kind}, not a mapping.")
         return {
@@ -245,7 +245,7 @@ class Place:
         }
 
     def items(self) -> list[Place]:
-        """What a list holds."""
+        """Return the items of a list."""
         if self.node.id != "sequence":
             raise self.wrong("wrong_type", f"This must be a list, not {self.kind}.")
         return [
@@ -254,13 +254,13 @@ class Place:
         ]
 
     def text(self) -> str:
-        """Its text, variables filled in. Numbers and truth values are the text that was written."""
+        """Return the text with variables expanded. Numbers and booleans are returned as written."""
         if self.node.id != "scalar" or self.is_null:
             raise self.wrong("wrong_type", f"This must be text, not {self.kind}.")
         return self.reading.filled(self)
 
     def implied(self, name: str, text: str) -> Place:
-        """A text that counts as if it stood in here."""
+        """Return a place for a text that counts as an entry of this place, although the file does not contain it."""
         import yaml
 
         node = yaml.ScalarNode("tag:yaml.org,2002:str", text, self.key.start_mark)

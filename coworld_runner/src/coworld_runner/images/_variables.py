@@ -9,7 +9,7 @@ __all__ = ["WatchedVariables", "interpolate", "read_env_file", "shown"]
 
 
 class WatchedVariables(dict[str, str]):
-    """Variables that know which were asked for, not set, and so counted as empty."""
+    """Variables that record in ``missed`` which names were looked up but not set, and so counted as empty."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         super().__init__(known)
@@ -17,8 +17,8 @@ class WatchedVariables(dict[str, str]):
 
 
 def shown(text: str) -> str:
-    """An excerpt of a text, for a message."""
-    # an address may carry a password
+    """Return an excerpt of a text for a message."""
+    # an address may contain a password
     return re.sub(r"//[^/@]*@", "//", text)[:80]
 
 
@@ -28,18 +28,18 @@ _MAX_NESTING = 16
 
 
 def interpolate(text: str, variables: Mapping[str, str]) -> str:
-    """Fill in variables as compose files write them.
+    """Expand variables with the syntax of compose files.
 
-    ``$VAR`` and ``${VAR}``; ``${VAR:-word}`` and ``${VAR-word}`` (a default for empty or unset, or for unset only);
-    ``${VAR:+word}`` and ``${VAR+word}`` (instead of a value); ``${VAR:?word}`` and ``${VAR?word}`` (an error when
-    there is none); ``$$`` is a dollar sign. A word may hold variables itself. Unset variables count as empty.
+    ``$VAR`` and ``${VAR}``; ``${VAR-word}`` (a default if unset); ``${VAR+word}`` (a replacement if set);
+    ``${VAR?word}`` (an error if unset); with a colon, as in ``${VAR:-word}``, an empty variable counts as unset; ``$$``
+    is a dollar sign. A word may contain variables itself. Unset variables without an operator count as empty.
 
     Args:
         text: The text.
-        variables: What variables stand for.
+        variables: Values of variables.
 
     Raises:
-        ValueError: The text is not written like that, or a required variable is missing; the message says which.
+        ValueError: The syntax is invalid, or a required variable is missing; the message gives details.
     """
     return _interpolate(text, variables, 0)
 
@@ -54,7 +54,7 @@ def _interpolate(text: str, variables: Mapping[str, str], depth: int) -> str:
         match = _VARIABLE.match(text, start)
         if match is None or match.end() == start + 1:
             raise ValueError(
-                f"After the dollar sign in {shown(text)!r} comes neither a variable nor a second dollar sign. "
+                f"The dollar sign in {shown(text)!r} is followed by neither a variable nor a second dollar sign. "
                 "Write $$ for a dollar sign."
             )
         if match["dollar"]:
@@ -72,7 +72,7 @@ def _interpolate(text: str, variables: Mapping[str, str], depth: int) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the brace that was opened before ``start`` is closed."""
+    """Return the position of the brace that closes the one opened before ``start``."""
     open_braces = 1
     for index in range(start, len(text)):
         if text.startswith("${", index):
@@ -117,17 +117,17 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 def read_env_file(text: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
     r"""Read a ``.env`` file.
 
-    One ``KEY=VALUE`` a line, optionally after ``export``; empty lines and lines from ``#`` do not count. A value in
-    single quotes is taken as it is; in double quotes ``\n``, ``\t``, ``\"``, ``\\`` and ``\$`` are translated;
-    quoted values may span lines. Otherwise the value ends before `` #`` and is stripped. Variables are filled in except
-    in single quotes, from ``environment`` and the lines above.
+    Each line holds ``KEY=VALUE``, optionally after ``export``; empty lines and lines that begin with ``#`` are ignored.
+    A value in single quotes is taken literally; in double quotes ``\n``, ``\r``, ``\t``, ``\"``, ``\\`` and ``\$`` are
+    translated; quoted values may span lines. Otherwise the value ends before `` #`` and is stripped. Variables are
+    expanded except in single quotes, from ``environment`` and the lines above.
 
     Args:
         text: The file's text.
-        environment: What variables stand for, before the file's own.
+        environment: Values of variables, which take precedence over those in the file.
 
     Raises:
-        ValueError: A line is none of these; the message says which line.
+        ValueError: A line is malformed; the message names the line.
     """
     values: dict[str, str] = {}
     known = dict(environment or {})
@@ -143,7 +143,7 @@ def read_env_file(text: str, environment: Mapping[str, str] | None = None) -> di
         if match is None:
             raise ValueError(f"Line {first}: This is not KEY=VALUE.")
         if not match["equals"]:
-            # a bare name asks for the environment's own value, which is there already
+            # a bare name asks for the environment's own value, which is already known
             continue
         rest = line[match.end() :]
         quote = rest[:1]
@@ -156,7 +156,7 @@ def read_env_file(text: str, environment: Mapping[str, str] | None = None) -> di
                     number += 1
                 value = rest[1:end]
                 if quote == '"':
-                    # an escaped dollar sign must survive the filling-in
+                    # an escaped dollar sign must survive the expansion
                     value = re.sub(r"\\(.)", lambda found: _unescaped(found[1]), value, flags=re.DOTALL)
                     value = interpolate(value, {**values, **known})
             else:

@@ -1,4 +1,4 @@
-"""Building one image on an engine: send the context, follow the steps, say which one failed and what it printed."""
+"""Builds one image on an engine: sends the context, follows the steps, reports which step failed and its output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHUNK = 1 << 18
 _TAIL_LINES = 40
 _LINE_LENGTH = 500
 _MAX_LINES = 5000
-"""Of one build's output that become events; a run's events are kept in memory."""
+"""How many lines of one build's output become events; a run's events are kept in memory."""
 _LARGE_CONTEXT = 256 << 20
 _REPORT_SECONDS = 0.2
 
@@ -37,7 +37,7 @@ _REPORT_SECONDS = 0.2
 class BuildError(CoworldError):
     """An image could not be built from its Dockerfile, or its context could not be sent.
 
-    ``context`` names the ``service``, the ``step`` that failed, and has its last lines in ``log_tail``.
+    ``context`` holds the ``service``, the ``step`` that failed, and the last lines of its output as ``log_tail``.
     """
 
     kind = "answer"
@@ -45,17 +45,17 @@ class BuildError(CoworldError):
 
 
 class _Log(Protocol):
-    """Reads an engine's stream of progress."""
+    """Reads an engine's progress stream."""
 
     image_id: str
     failure: str
 
     def take(self, item: Mapping[str, Any]) -> Iterator[str]:
-        """Lines to show for one item of the stream."""
+        """Yield the lines to show for one item of the stream."""
         ...
 
     def failed_step(self) -> tuple[str, list[str]]:
-        """What failed, and the last lines it printed."""
+        """Return the step that failed, and the last lines it printed."""
         ...
 
 
@@ -76,22 +76,22 @@ async def build_image(
 
     Args:
         engine: The engine that builds.
-        service: The service it is for, for messages.
+        service: The name of the service, for messages.
         build: What to build.
-        image: Its tag.
+        image: The image's tag.
         args: Build arguments.
         platform: os/architecture, or None for the engine's own.
         no_cache: Run every step again.
-        buildkit: What in the Dockerfile needs BuildKit; empty: the classic builder does it.
-        publish: Where progress goes.
-        labels: What it is labelled with besides what its Dockerfile says.
+        buildkit: The feature of the Dockerfile that needs BuildKit; empty: use the classic builder.
+        publish: Receives progress events.
+        labels: Labels to add to those of the Dockerfile.
 
     Returns:
         The image's id, ``sha256:…``.
 
     Raises:
         BuildError: A step failed, or the context cannot be sent.
-        EnvironmentFault: There is no room, here or where the engine keeps its images.
+        EnvironmentFault: There is no disk space left, on this machine or where the engine keeps its images.
         BackendError: The engine stopped answering.
     """
     log: _Log = _BuildkitLog() if buildkit else _ClassicLog()
@@ -176,7 +176,7 @@ def _failed(service: str, image: str, buildkit: str, refused: str, log: _Log) ->
         hint = "Correct the Dockerfile."
     at = f" at {_shortened(step)}" if step else ""
     if status := _STATUS.search(words):
-        # the command itself is part of the step
+        # the step already contains the command
         words = f"it ended with status {status[1]}"
     context |= {"step": step, "log_tail": "\n".join(tail)}
     return BuildError(f"The image of service {service!r} could not be built{at}: {words}.", hint=hint, context=context)
@@ -194,7 +194,7 @@ def _shortened(text: str) -> str:
 
 def _spool() -> IO[bytes]:
     try:
-        # has no name, so nothing can be left of it
+        # has no name, so it cannot be left behind
         return tempfile.TemporaryFile()
     except OSError as error:
         raise _no_room(error) from error
@@ -226,7 +226,7 @@ def _pack(build: Build, file: IO[bytes], buildkit: bool) -> SentContext:
 
 
 class _Upload:
-    """Yield the archive in chunks."""
+    """Yields the archive in chunks and publishes the progress."""
 
     def __init__(self, file: IO[bytes], size: int, image: str, publish: Publish) -> None:
         self._file = file
@@ -252,7 +252,7 @@ class _Upload:
 
 
 def _proxies() -> dict[str, str]:
-    """Proxies of the docker command's configuration, which its own builds are given as arguments, too."""
+    """Return the proxies of the docker command's configuration, which that command also passes to its builds."""
     _, config = docker_config()
     try:
         kept = config["proxies"]["default"]
@@ -263,13 +263,13 @@ def _proxies() -> dict[str, str]:
     return found | {name.upper(): value for name, value in found.items()}
 
 
-# --- what the engine says ----------------------------------------------------------------------------------------
+# --- the engine's output -----------------------------------------------------------------------------------------
 
 _STEP = re.compile(r"Step (?P<step>\d+/\d+) : (?P<what>.*)")
 
 
 _ENGINE_WORDS = ("Step ", " ---> ", "Removing intermediate container ", "Successfully ")
-"""How the lines begin that the engine adds to what steps print."""
+"""How lines begin that the engine adds to the output of the steps."""
 
 
 class _ClassicLog:
@@ -287,7 +287,7 @@ class _ClassicLog:
                 yield from self._line(self._rest)
         elif "stream" in item:
             if self._rest and str(item["stream"]).startswith(_ENGINE_WORDS):
-                # a step need not end its last line
+                # the last line of a step may lack a line break
                 yield from self._line(self._rest)
                 self._rest = ""
             *lines, self._rest = strip_controls(self._rest + str(item["stream"])).split("\n")

@@ -1,8 +1,8 @@
-"""Reading ``compose.yaml``: which image is built from which directory, and nothing else of it.
+"""Reads from ``compose.yaml`` which image is built from which directory, and nothing else.
 
-A package names its images by the services of a compose file (contract of the manifest, build). Only what building
-needs is read: ``image``, ``build`` and ``platform`` of each service, with variables filled in from the environment and
-the ``.env`` file beside it. Everything else a compose file may say is left alone. No compose plugin is asked.
+A package names its images by the services of a compose file (contract of the manifest, build). Only the keys that
+builds need are read: ``image``, ``build`` and ``platform`` of each service, with variables expanded from the
+environment and from the ``.env`` file beside it. Everything else in the file is ignored. No compose plugin is needed.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ __all__ = [
 
 
 def find_compose(directory: Path) -> Path | None:
-    """The compose file in a directory, else in the one above it, else None."""
+    """Find the compose file in a directory, or else in its parent; None if there is none."""
     return _found(directory, COMPOSE_NAMES)
 
 
 def find_dockerfile(directory: Path) -> Path | None:
-    """The Dockerfile of a package without a compose file: in a directory, else in the one above it, else None."""
+    """Find the Dockerfile of a package without a compose file, in a directory or else in its parent, or None."""
     return _found(directory, ("Dockerfile",))
 
 
@@ -55,12 +55,12 @@ def _found(directory: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def without_compose(dockerfile: Path, service: str, *, image: str | None = None) -> ComposeFile:
-    """What a compose file would say that has one service, built from a Dockerfile.
+    """Return the equivalent of a compose file with one service, built from a Dockerfile.
 
     Args:
-        dockerfile: The Dockerfile; the directory that it is in is sent to the engine.
+        dockerfile: The Dockerfile; its directory is the build context.
         service: The service's name.
-        image: What its image is called; None: ``<project>-<service>``, as compose names it.
+        image: The image's name; None: ``<project>-<service>``, as compose names it.
     """
     project = project_name(dockerfile.parent.name)
     build = Build(context=dockerfile.parent, dockerfile=dockerfile.name)
@@ -69,15 +69,15 @@ def without_compose(dockerfile: Path, service: str, *, image: str | None = None)
 
 
 def contexts_for(package: Path, images: Iterable[str] = ()) -> Contexts:
-    """The build contexts of a package's images.
+    """Return the build contexts of a package's images.
 
     Args:
         package: The package's directory, or its manifest.
-        images: The package's images: without a compose file, those that are made here are the Dockerfile's; a single
-            image is, whatever it is called.
+        images: The package's images. Without a compose file, those with a local name, a placeholder or a content tag
+            are built from the Dockerfile; a single image is, whatever its name.
 
     Returns:
-        Contexts by image; empty when neither a compose file nor a Dockerfile belongs to the package.
+        Contexts by image; empty if the package has neither a compose file nor a Dockerfile.
 
     Raises:
         ManifestError: The compose file has errors.
@@ -106,12 +106,12 @@ def load_compose(path: Path, *, environment: Mapping[str, str] | None = None) ->
 
     Args:
         path: The file.
-        environment: What variables stand for; None: this process's environment. Variables that are not in it are
-            looked for in the ``.env`` file beside the compose file.
+        environment: Values of variables; None: this process's environment. Variables that are not in it are looked up
+            in the ``.env`` file beside the compose file.
 
     Raises:
-        UsageError: There is no such file, or it cannot be read.
-        ManifestError: It has errors; the report lists all of them with their lines.
+        UsageError: The file does not exist or cannot be read.
+        ManifestError: The file has errors; the report lists all of them with their lines.
     """
     path = path.expanduser().absolute()
     reading = Reading(path, os.environ if environment is None else environment)
@@ -119,7 +119,7 @@ def load_compose(path: Path, *, environment: Mapping[str, str] | None = None) ->
     try:
         services = read_services(reading.root())
     except ValueError:
-        # what is wrong is in the report by now
+        # the error is already in the report
         if reading.report.ok:
             raise
     if not reading.report.ok:

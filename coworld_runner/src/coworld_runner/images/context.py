@@ -1,4 +1,4 @@
-"""The directory that a build sends to the engine: what ``.dockerignore`` leaves of it, as a tar archive on disk."""
+"""The build context as it is sent to the engine: a tar archive of a directory, filtered by ``.dockerignore``."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .dockerfile import without_frontend
 __all__ = ["ContextError", "Ignore", "SentContext", "dockerfile_of", "ignore_of", "write_context"]
 
 _INLINE = ".coworld.Dockerfile"
-"""Name in the archive for a Dockerfile that is not in the context as it is sent."""
+"""Name in the archive for a Dockerfile that is inline, outside the context, or changed before it is sent."""
 
 
 class ContextError(Exception):
-    """A build context cannot be sent: the message says why, as the end of a sentence about the service."""
+    """A build context cannot be sent; the message completes a sentence that begins with the service."""
 
 
 class Ignore:
     """The patterns of a ``.dockerignore`` file, as the engine's own client reads them.
 
-    The last pattern that matches a path, or a directory above it, decides; ``!`` takes a path back in. ``*`` and ``?``
+    The last pattern that matches a path, or a directory above it, decides; ``!`` includes a path again. ``*`` and ``?``
     do not match a slash, ``**`` does.
 
     Args:
@@ -59,17 +59,17 @@ class Ignore:
                 raise ContextError(f"has a .dockerignore whose line {number} is malformed: {error}") from None
 
     def match(self, path: str, above: Sequence[bool]) -> tuple[bool, tuple[bool, ...]]:
-        """Whether a path is left out, and which patterns it matched, for what is below it.
+        """Return whether a path is excluded, and which patterns it matched, for the entries below it.
 
         Args:
             path: The path, relative to the context and with forward slashes.
-            above: Which patterns the directory above it matched; empty for an entry of the context itself.
+            above: Which patterns the parent directory matched; empty for an entry at the top of the context.
         """
         ignored = False
         matched: list[bool] = []
         for index, (keeps, expression, _) in enumerate(self._patterns):
-            # a pattern that could change nothing is not looked at, and then counts as unmatched for what is below;
-            # that is what the engine's own client does, and packages rely on it
+            # a pattern that cannot change the result is skipped and counts as unmatched for the entries below;
+            # the engine's own client does the same, and packages rely on it
             hit = bool(above and above[index]) or (keeps == ignored and expression.fullmatch(path) is not None)
             matched.append(hit)
             if hit:
@@ -77,7 +77,7 @@ class Ignore:
         return ignored, tuple(matched)
 
     def ignores(self, path: str) -> bool:
-        """Whether a path is left out, the directories above it taken into account."""
+        """Whether a path is excluded, by itself or with a directory above it."""
         ignored, matched = False, ()
         parts = path.split("/")
         for count in range(1, len(parts) + 1):
@@ -85,7 +85,7 @@ class Ignore:
         return ignored
 
     def hides(self, directory: str) -> bool:
-        """Whether nothing below an ignored directory is taken back in."""
+        """Whether no pattern can include anything below an ignored directory again."""
         inside = directory.split("/")
         for keeps, _, parts in self._patterns:
             if not keeps:
@@ -132,21 +132,21 @@ def _expression(pattern: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SentContext:
-    """What ``write_context`` wrote."""
+    """The archive that ``write_context`` wrote."""
 
     dockerfile: str
     """Path of the Dockerfile in the archive."""
     size: int
-    """Bytes of the archive."""
+    """Size of the archive in bytes."""
     files: int
-    """How many files it holds."""
+    """Number of files in the archive."""
 
 
 def dockerfile_of(build: Build) -> tuple[str, str, Path | None]:
-    """The Dockerfile of a build: its text, its path in the archive, and its file unless it is inline.
+    """Return the Dockerfile of a build: its text, its path in the archive, and its file (None if it is inline).
 
     Raises:
-        ContextError: The context is no directory, or the Dockerfile is missing or unreadable.
+        ContextError: The context is not a directory, or the Dockerfile is missing or unreadable.
     """
     if not build.context.is_dir():
         problem = "is not a directory" if build.context.exists() else "does not exist"
@@ -173,12 +173,12 @@ def write_context(build: Build, sink: IO[bytes], *, buildkit: bool = False) -> S
     """Write the build context as a tar archive. Runs in a worker thread and stops when its task is cancelled.
 
     Owners and their names are left out, so that the same files give the same image for every user.
-    ``<Dockerfile>.dockerignore`` beside the Dockerfile goes before ``.dockerignore`` of the context.
+    ``<Dockerfile>.dockerignore`` beside the Dockerfile takes precedence over ``.dockerignore`` in the context.
 
     Args:
         build: What to build.
         sink: The file to write the archive to.
-        buildkit: Whether it is for BuildKit, which is then told to use the frontend it has.
+        buildkit: Whether the archive is for BuildKit, which should then use its own frontend.
 
     Raises:
         ContextError: Something in the context cannot be read.
@@ -196,7 +196,7 @@ def write_context(build: Build, sink: IO[bytes], *, buildkit: bool = False) -> S
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
             files += 1
-        # always sent, whatever is ignored; the engine itself removes them again before it builds
+        # always sent, even if ignored; the engine itself removes ignored ones before it builds
         for relative, entry in _walk(build.context, ignore, always=(name, ".dockerignore")):
             anyio.from_thread.check_cancelled()
             files += _add(archive, relative, entry)
@@ -204,11 +204,11 @@ def write_context(build: Build, sink: IO[bytes], *, buildkit: bool = False) -> S
 
 
 def ignore_of(build: Build, dockerfile: Path | None) -> Ignore:
-    """What is left out of a build context.
+    """Return the ignore patterns of a build context.
 
     Args:
         build: What to build.
-        dockerfile: Its Dockerfile, unless it is inline.
+        dockerfile: Its Dockerfile; None if it is inline.
 
     Raises:
         ContextError: The file with the patterns cannot be read, or a pattern is malformed.
@@ -229,7 +229,7 @@ def ignore_of(build: Build, dockerfile: Path | None) -> Ignore:
 
 
 def _walk(root: Path, ignore: Ignore, *, always: Sequence[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """All entries to send, directories before their contents, in a fixed order."""
+    """Yield all entries to send, directories before their contents, in a fixed order."""
 
     def below(directory: Path, prefix: str, above: Sequence[bool]) -> Iterator[tuple[str, os.DirEntry[str]]]:
         anyio.from_thread.check_cancelled()

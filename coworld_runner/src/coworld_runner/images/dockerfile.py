@@ -1,4 +1,4 @@
-"""What must be known of a Dockerfile before it is built: its stages, the images it starts from, and what it needs."""
+"""Reads what a build must know about a Dockerfile beforehand: its stages, its base images and the features it uses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUILDKIT_FLAGS = {
     "COPY": {"link", "chmod", "parents", "exclude"},
     "ADD": {"link", "chmod", "checksum", "keep-git-dir", "exclude", "unpack"},
 }
-"""Flags that only BuildKit knows; the engine's classic builder stops at them."""
+"""Flags that only BuildKit supports; the engine's classic builder rejects them."""
 
 _INSTRUCTIONS = (
     *("FROM", "ARG", "RUN", "COPY", "ADD", "CMD", "ENTRYPOINT", "ENV", "WORKDIR", "USER", "EXPOSE", "LABEL"),
@@ -36,24 +36,24 @@ _INSTRUCTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Dockerfile:
-    """A Dockerfile as far as planning a build is concerned."""
+    """The parts of a Dockerfile that matter for planning a build."""
 
     stages: tuple[str, ...]
-    """Names of the stages, in order; empty for a stage without one."""
+    """Names of the stages, in order; empty for a stage without a name."""
     images: tuple[str, ...]
-    """Images from elsewhere that the wanted stages start from or copy from, each once, variables filled in."""
+    """External images that the wanted stages start from or copy from, without duplicates, variables expanded."""
     buildkit: str
-    """The first thing in it that only BuildKit can do, or empty."""
+    """The first feature it uses that only BuildKit supports, or empty."""
     command: tuple[str, ...] = ()
-    """What a container of the last wanted stage runs: ENTRYPOINT and CMD; empty where the stage says neither."""
+    """The command of the last wanted stage: ENTRYPOINT and CMD; empty if the stage sets neither."""
     workdir: str = "/"
-    """Where that runs: WORKDIR."""
+    """The command's working directory: WORKDIR."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Variables of that stage: ENV, filled in."""
+    """Environment variables of that stage: ENV, variables expanded."""
     copies: tuple[tuple[tuple[str, ...], str], ...] = ()
-    """What is copied into that stage from the build's context: sources, and an absolute target."""
+    """Files copied into that stage from the build context, even through other stages: sources and absolute target."""
     mistake: tuple[int, str] | None = None
-    """The line of the first thing that no engine understands, from 1, and what is wrong with it."""
+    """The first error that any engine would report: its line, counting from 1, and a description."""
 
 
 def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target: str | None = None) -> Dockerfile:
@@ -61,11 +61,12 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
 
     Args:
         text: The file's text.
-        args: Build arguments, which stand for ``ARG`` before the first ``FROM``.
-        target: The last stage that counts, by name or number; None: all.
+        args: Build arguments, which override the defaults of ``ARG``.
+        target: The last stage to read, by name or number; None: all stages.
 
     Returns:
-        What was found. A reference that cannot be told beforehand is left out: the engine will say.
+        The parsed Dockerfile. References that cannot be resolved beforehand are left out; the engine reports their
+        errors.
     """
     args = args or {}
     known: dict[str, str] = {}
@@ -120,7 +121,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
             for source in re.findall(r"(?:^|,)from=([^,\s]+)", flags.get("mount", "")):
                 _add(_filled(source, known), stages, images)
     if not stages and mistake is None:
-        mistake = (1, "There is no FROM, which says what image it starts from.")
+        mistake = (1, "There is no FROM, which names the base image.")
     command = (*started.get("ENTRYPOINT", ()), *started.get("CMD", ()))
     return Dockerfile(
         stages=tuple(stages),
@@ -136,7 +137,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
 
 @dataclass
 class _Files:
-    """What is known of one stage's files and variables."""
+    """The known files and variables of one stage."""
 
     workdir: str = "/"
     env: dict[str, str] = field(default_factory=dict[str, str])
@@ -151,7 +152,7 @@ class _Files:
         return _filled(text, {**self.known, **self.env})
 
     def at(self, place: str) -> str:
-        """A place in the image, absolute."""
+        """Return an absolute path in the image, resolved against the working directory."""
         words = self.filled(place.strip().strip("\"'"))
         return _normal(posixpath.join(self.workdir, words)) if words else self.workdir
 
@@ -163,7 +164,7 @@ class _Files:
     def set(self, rest: str) -> None:
         name, _, value = rest.partition(" ")
         if "=" not in name:
-            # the form of old, of one variable: ENV NAME the value
+            # the old form, for a single variable: ENV NAME value
             self.env[name] = self.filled(value.strip())
             return
         try:
@@ -183,7 +184,7 @@ class _Files:
                 self.copies.append((local, self._target(target)))
 
     def take(self, stage: _Files, rest: str) -> None:
-        """What another stage has copied from the context, copied on from there."""
+        """Record files that another stage copied from the context and that this stage copies from there."""
         if (words := self._words(rest)) is None:
             return
         *sources, target = words
@@ -217,14 +218,14 @@ def _mistake(number: int, instruction: str, rest: str, stages: list[str]) -> tup
         near = closest(instruction, _INSTRUCTIONS)
         return number, f"There is no instruction {instruction}." + (f" Did you mean {near}?" if near else "")
     if not rest:
-        return number, f"{instruction} says nothing."
+        return number, f"{instruction} has no arguments."
     if not stages and instruction not in {"FROM", "ARG"}:
-        return number, f"{instruction} stands before the first FROM."
+        return number, f"{instruction} comes before the first FROM."
     return None
 
 
 def _started(rest: str) -> tuple[str, ...]:
-    """The words of a CMD or an ENTRYPOINT, in either of its forms."""
+    """Return the words of a CMD or an ENTRYPOINT, in either of its forms."""
     if rest.startswith("["):
         try:
             words: object = json.loads(rest)
@@ -236,14 +237,14 @@ def _started(rest: str) -> tuple[str, ...]:
         simple = shlex.split(rest)
     except ValueError:
         return ("/bin/sh", "-c", rest)
-    # what only a shell understands is left to one
+    # shell syntax needs a shell
     return ("/bin/sh", "-c", rest) if set(rest) & set("$&|;<>*?`(") else tuple(simple)
 
 
 def without_frontend(text: str) -> str:
-    """A Dockerfile without the directive that asks for Docker's own frontend in some version.
+    """Return a Dockerfile without the directive that asks for a version of Docker's own frontend.
 
-    BuildKit would fetch that image for every build, though it holds one of its own. Frontends of others stay.
+    BuildKit would fetch that image for every build, although it contains the frontend. Other frontends are kept.
     """
     lines = text.split("\n")
     for number, line in enumerate(lines):
@@ -263,12 +264,12 @@ def _is_stage(name: str, stages: list[str]) -> bool:
 
 
 def _normal(place: str) -> str:
-    """An absolute place without . and .. in it."""
+    """Return an absolute path without ``.`` and ``..``."""
     return "/" + posixpath.normpath(place).lstrip("/")
 
 
 def _stage_number(name: str, stages: list[str]) -> int | None:
-    """Which stage a name or a number means; None for an image from elsewhere."""
+    """Return the index of the stage that a name or number refers to; None for an external image."""
     folded = [stage.lower() for stage in stages]
     if name and name.lower() in folded:
         return folded.index(name.lower())
@@ -288,7 +289,7 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str, str, bool]]:
-    """Each instruction with its line, what follows it on its (continued) line, and whether here-documents follow."""
+    """Yield each instruction: line, name, arguments (continued lines joined), and whether here-documents follow."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     escape = "\\"
     number = 0
@@ -325,5 +326,5 @@ def _instructions(text: str) -> Iterator[tuple[int, str, str, bool]]:
 
 
 def _ends(lines: list[str], mark: re.Match[str]) -> bool:
-    """Whether a here-document that seems to begin here ends somewhere; else it was something of the shell's."""
+    """Whether a here-document that seems to begin here ends somewhere; otherwise it is shell syntax."""
     return any((line.lstrip("\t") if mark["dash"] else line) == mark["mark"] for line in lines)

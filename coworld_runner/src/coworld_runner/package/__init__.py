@@ -1,1 +1,1 @@
-"""From what a person types to a package: its manifest, its sources."""
+"""Finds a package and reads its manifest, its sources and its replay viewer."""

@@ -1,4 +1,4 @@
-"""Where a manifest or a replay comes from: telling paths from addresses, and fetching from the latter."""
+"""Sources of manifests and replays: tells paths from addresses, and downloads from addresses."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
-"""At least two letters, so that a drive (``C:/game``) is not taken for one."""
+"""At least two characters, so that a drive letter (``C:/game``) is not taken for a scheme."""
 
 FETCH_SECONDS = 60.0
-"""For a connection, or for the next bytes, unless the caller says."""
+"""Default timeout for a connection, or for the next bytes."""
 _MAX_REDIRECTS = 10
 _TRIES = 3
 _BACKOFF = Backoff()
@@ -47,13 +47,13 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What an argument names."""
+    """The path or address that an argument names."""
 
     kind: Literal["path", "http", "s3"]
     path: Path | None = None
-    """Absolute path, for ``path``."""
+    """Absolute path, for the kind ``path``."""
     url: str = ""
-    """The address as given, for the others."""
+    """The address as given, for the other kinds."""
 
 
 def read_source(argument: str | os.PathLike[str], *, what: str) -> Source:
@@ -61,10 +61,10 @@ def read_source(argument: str | os.PathLike[str], *, what: str) -> Source:
 
     Args:
         argument: A path (``~`` is expanded), or an address with the scheme file, http, https or s3.
-        what: What is looked for, for messages: "manifest", "replay".
+        what: The kind of document, for messages: "manifest", "replay".
 
     Raises:
-        UsageError: The argument is empty, or an address of another scheme.
+        UsageError: The argument is empty, not a valid path, or an address with another scheme.
     """
     if isinstance(argument, os.PathLike):
         return Source(kind="path", path=expand(os.fspath(argument)))
@@ -89,7 +89,7 @@ def read_source(argument: str | os.PathLike[str], *, what: str) -> Source:
 
 
 def expand(text: str) -> Path:
-    """An absolute path; ``~`` stands for the home directory, where there is one."""
+    """Return an absolute path; ``~`` is replaced by the home directory, if there is one."""
     path = Path(text)
     with contextlib.suppress(RuntimeError):
         path = path.expanduser()
@@ -116,13 +116,13 @@ def _file_path(text: str, what: str) -> Path:
 
 
 def missing(path: Path, *, what: str) -> UsageError:
-    """The error for a path where nothing is, with the nearest name that exists."""
+    """Return the error for a path that does not exist, with the most similar name that does."""
     parent = path.parent
     while not parent.is_dir() and parent != parent.parent:
         parent = parent.parent
     wanted = path.relative_to(parent).parts[0] if path != parent else path.name
     try:
-        # below what is looked for there would be more, so it is a directory
+        # the missing part of the path has parts below it, so only directories match
         names = sorted(entry.name for entry in parent.iterdir() if parent == path.parent or entry.is_dir())
     except OSError:
         names = []
@@ -139,14 +139,14 @@ def missing(path: Path, *, what: str) -> UsageError:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """What came back from an address."""
+    """The result of a download."""
 
     url: str
-    """The address that answered, after redirects; may hold secrets in its query."""
+    """The address that responded, after redirects; its query may contain secrets."""
     size: int
-    """Bytes of the body as they came over the wire."""
+    """Size of the body in bytes, as transferred."""
     encoding: str
-    """The body's Content-Encoding, lower case; empty for none. It has not been undone."""
+    """The body's Content-Encoding in lower case; empty for none. The body has not been decoded."""
 
 
 async def fetch(
@@ -161,26 +161,26 @@ async def fetch(
     patience: float | None = None,
     on_retry: Callable[[RemoteError], object] | None = None,
 ) -> Fetched:
-    """GET an address into an open file.
+    """Download an address into an open file.
 
-    Redirects are followed, to http and https only. What fails for a reason that may pass (no connection, a broken
-    one, 429, 5xx) is tried again, as late as the server asks for when that is within a minute.
+    Redirects to http and https are followed. Transient failures (no connection, a broken connection, 429, most 5xx) are
+    retried; a ``Retry-After`` of up to a minute is respected.
 
     Args:
         url: An http(s) address.
-        target: Where the body goes; emptied first.
-        what: What is fetched, for messages.
-        limit: How many bytes it may have.
+        target: The file for the body; emptied first.
+        what: The kind of document, for messages.
+        limit: The most bytes the body may have.
         timeout: Seconds to wait for a connection, or for the next bytes.
-        deadline: Seconds for everything, tries included; None: any time.
+        deadline: Seconds for everything, retries included; None: no limit.
         token: Bearer token; sent to this address's own origin only, never along a redirect to another.
-        patience: Seconds in which it is tried again; None: it is tried three times in all.
-        on_retry: Told what failed before it is tried again.
+        patience: Seconds for which failures are retried; None: three tries in all.
+        on_retry: Called with the error before each retry.
 
     Raises:
-        UsageError: The address is none, or a token would go to another machine over plain http.
-        RemoteError: The host cannot be reached, refused, or answered more than ``limit`` bytes; the message names it.
-        EnvironmentFault: There is no room for it.
+        UsageError: The address is invalid, or a token would be sent to another machine over plain http.
+        RemoteError: The host cannot be reached, refused, or sent more than ``limit`` bytes; the message names it.
+        EnvironmentFault: There is no disk space left for the body.
     """
     from httpx2 import AsyncClient, InvalidURL, Timeout
 
@@ -198,7 +198,7 @@ async def fetch(
     with _past(deadline, what, start.host):
         async with AsyncClient(headers=headers, timeout=Timeout(timeout), follow_redirects=False) as client:
             most = _TRIES if patience is None else None
-            # asked to come back after the deadline, nobody need wait for it
+            # do not wait for a Retry-After beyond the deadline
             tries = Tries(_BACKOFF, most=most, patience=deadline if patience is None else patience)
             while True:
                 try:
@@ -219,7 +219,7 @@ def _past(deadline: float | None, what: str, host: str) -> Generator[None]:
             yield
     except TimeoutError:
         raise RemoteError(
-            f"{host} did not hand over the {what} within {deadline:g} s.",
+            f"{host} did not send the {what} within {deadline:g} s.",
             code="remote_timeout",
             hint="Try again, or allow more time.",
             context={"host": host},
@@ -227,7 +227,7 @@ def _past(deadline: float | None, what: str, host: str) -> Generator[None]:
 
 
 class _Retry(Exception):
-    """A failure that may pass."""
+    """A transient failure."""
 
     def __init__(self, error: RemoteError, after: float | None = None) -> None:
         super().__init__(error.message)
@@ -319,7 +319,7 @@ async def _receive(response: Response, target: IO[bytes], *, what: str, limit: i
     url = response.url
     if not response.is_success:
         words = f"{response.status_code} {response.reason_phrase}".strip()
-        via = f" (asked by way of {given.host})" if given.host != url.host else ""
+        via = f" (redirected from {given.host})" if given.host != url.host else ""
         error = _remote(
             f"{url.host} answered {words} when asked for the {what} at {shown_url(str(url))}{via}.",
             "remote_status",
@@ -355,7 +355,7 @@ async def _receive(response: Response, target: IO[bytes], *, what: str, limit: i
 
 def _oversize(url: URL, what: str, limit: int) -> RemoteError:
     return _remote(
-        f"{url.host} answered more than the {shown_size(limit)} a {what} may have.",
+        f"{url.host} sent more than the {shown_size(limit)} that a {what} may have.",
         "remote_too_large",
         url,
         hint=f"Check that the address is that of a {what}.",
@@ -363,14 +363,14 @@ def _oversize(url: URL, what: str, limit: int) -> RemoteError:
 
 
 def s3_address(url: str, endpoint: str | None) -> str:
-    """The public http(s) address of ``s3://bucket/key``.
+    """Return the public http(s) address of ``s3://bucket/key``.
 
     Args:
-        url: The s3 address; the key is taken as it stands, not percent-decoded.
+        url: The s3 address; the key is taken literally, not percent-decoded.
         endpoint: Address of an S3 service, or None for Amazon's.
 
     Raises:
-        UsageError: There is no bucket or no key, or the bucket's name is none.
+        UsageError: There is no key, the bucket's name is missing or invalid, or the endpoint is not an http(s) address.
     """
     from urllib.parse import quote
 

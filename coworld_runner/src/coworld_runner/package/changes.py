@@ -1,4 +1,4 @@
-"""Whether the sources of a package have changed since its images were built from them."""
+"""Detects whether the sources of a package have changed since its images were built."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["changed_since_build"]
 _LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
-"""What tools write beside sources."""
+"""Directories that tools write beside the sources."""
 
 
 def changed_since_build(package: Package) -> str:
-    """A source that is newer than the manifest, which the build writes last. Blocks.
+    """Find a source file that is newer than the manifest, which the build writes last. Blocks.
 
-    What ``.dockerignore`` leaves out does not count, nor do results, nor a replay viewer that was built.
+    Files excluded by ``.dockerignore``, results and a built replay viewer do not count.
 
     Returns:
-        Its path, relative to the directory that an image is built from; empty when there is none, or the images are
-        none that ``coworld build`` has made.
+        The file's path, relative to the build context; empty if there is none, or if ``coworld build`` did not make
+        the game's image.
     """
     if package.path is None or ImageRef.parse(package.manifest.game.runnable.image).kind != "content":
         return ""

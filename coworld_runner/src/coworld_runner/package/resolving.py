@@ -1,4 +1,4 @@
-"""From a MANIFEST argument to a package: a checked manifest, where it came from, and what may be run of it."""
+"""Resolves a MANIFEST argument to a package: a checked manifest, its origin, and the related files on this machine."""
 
 from __future__ import annotations
 
@@ -46,54 +46,54 @@ __all__ = [
 ]
 
 MANIFEST_LIMIT = 16 << 20
-"""How many bytes a manifest may have."""
+"""The most bytes a manifest may have."""
 
 Preference = Literal["newer", "manifest", "template"]
-"""Which file of a directory is meant when it holds both: the built manifest unless the template is newer, or one of
-them in any case."""
+"""Which file is used if a directory contains a built manifest and a template: the manifest unless the template is
+newer, always the manifest, or always the template."""
 
 _COW_ID = re.compile(r"cow_[A-Za-z0-9_-]{1,120}")
 _API_PATH = re.compile(r"/v2/coworlds/(?P<id>[A-Za-z0-9_-][A-Za-z0-9._-]{0,127})/?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _IMAGES_NAME = "coworld_images.json"
-"""Stands beside the manifest of a downloaded package."""
+"""A file beside the manifest of a downloaded package."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A Coworld as it was found: what it is, where it came from, and what belongs to it on this machine."""
+    """A Coworld that was found: its manifest, its origin, and the related files on this machine."""
 
     manifest: Manifest
     report: Report
-    """What there is to say about the manifest; no errors."""
+    """Warnings and remarks about the manifest; no errors."""
     source: str
     """Where it was read from: a path, or an address without passwords and queries."""
     path: Path | None = None
-    """The manifest's file; None when it was fetched and not kept."""
+    """The manifest's file; None if it was fetched and not stored."""
     directory: Path | None = None
     """The directory of that file."""
     fetched: bool = False
-    """Whether it came from elsewhere: not code that the user wrote or checked out, so never run without containers
-    unless asked for by name."""
+    """Whether it came from elsewhere. The user did not write its code or check it out, so it never runs without
+    containers unless that is asked for by name."""
     coworld_id: str | None = None
-    """Its id on the platform, where the argument was one."""
+    """Its id on the platform, if the argument was an id."""
     contexts: Mapping[str, Path] = field(default_factory=Contexts)
     """The directory each image is built from, by image or placeholder; empty for a fetched package."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Variables that its game and whoever plays it are given besides what the manifest says."""
+    """Environment variables for its game and its players, in addition to those of the manifest."""
 
     def with_environment(self, variables: Mapping[str, str]) -> Package:
-        """The package with variables that its game and its players are given, over those of the manifest.
+        """Return the package with environment variables for its game and players, which override the manifest's.
 
         Raises:
-            UsageError: The runner sets one of them itself, or it is no variable's name.
+            UsageError: The runner sets one of them itself, or a name or value is invalid.
         """
         for name, value in variables.items():
             if not _VARIABLE.fullmatch(name) or "\0" in value:
                 raise UsageError(f"{name!r} cannot be set as an environment variable.", code="bad_env")
             if is_reserved_env(name):
                 raise UsageError(
-                    f"{name} is set by the runner itself, so it cannot be set besides.",
+                    f"{name} is set by the runner itself and cannot be overridden.",
                     code="reserved_env_name",
                     context={"name": name},
                 )
@@ -110,15 +110,15 @@ class Package:
 
     @property
     def sha256(self) -> str:
-        """Digest of the manifest's content."""
+        """SHA-256 digest of the manifest's content."""
         return manifest_sha256(self.manifest)
 
     def to_records(self) -> list[TableRow]:
-        """Its programs as flat rows, for a data frame.
+        """Return its programs as flat rows, for a data frame.
 
         Returns:
             Rows with the keys ``coworld``, ``version``, ``role`` (``game``, ``player``, ``grader``, …), ``id``,
-            ``name``, ``description``, ``image``, ``run`` (the command, as a shell has it; empty for the image's own)
+            ``name``, ``description``, ``image``, ``run`` (the command, quoted for a shell; empty for the image's own)
             and ``context`` (the directory that the image is built from, or None); the game first, under its own name.
         """
         game = self.manifest.game
@@ -157,10 +157,10 @@ class Package:
         return html_table(str(self), rows, notes=[f"Variants: {variants}", *map(str, self.report.issues)])
 
     def default_results_dir(self) -> Path:
-        """Where results go when the user does not say.
+        """Return the default directory for results.
 
-        ``results/`` beside the manifest; else, in the current directory, ``coworld/<id>/results`` for an id and
-        ``coworld-results`` for an address.
+        It is ``results/`` beside the manifest; without a file, it is in the current directory: ``coworld/<id>/results``
+        for an id, ``coworld-results`` for an address.
         """
         if self.directory is not None:
             return self.directory / "results"
@@ -171,14 +171,14 @@ class Package:
 
 @dataclass(frozen=True)
 class _Rules:
-    """By which rules a manifest is read."""
+    """The rules by which a manifest is checked."""
 
     mode: Mode
     published: Published | None
 
 
 def coworld_id(argument: str) -> str | None:
-    """The id in an argument that names a Coworld of a platform: ``cow_…`` or ``/v2/coworlds/<id>``; None otherwise."""
+    """Return the id in an argument that names a Coworld on a platform, ``cow_…`` or ``/v2/coworlds/<id>``, or None."""
     text = argument.strip()
     if match := _API_PATH.fullmatch(text):
         return match["id"]
@@ -186,7 +186,10 @@ def coworld_id(argument: str) -> str | None:
 
 
 def default_results_dir(argument: str) -> Path:
-    """Where results about an argument go that could not be read as a package: as ``Package.default_results_dir``."""
+    """Return the default directory for results if the argument could not be read as a package.
+
+    It follows ``Package.default_results_dir``.
+    """
     given = Path(argument).expanduser().absolute()
     beside = given if given.is_dir() else given.parent if given.is_file() else None
     return beside / "results" if beside is not None else Path.cwd() / "coworld-results"
@@ -207,22 +210,23 @@ async def resolve_package(
     """Find and read the package that an argument names.
 
     Args:
-        argument: A path of a manifest or of a directory that holds one (``~`` is expanded), ``file://…``,
+        argument: The path of a manifest or of a directory that contains one (``~`` is expanded), ``file://…``,
             ``http(s)://…`` (a manifest, or an object of the API with one under ``manifest``), ``/v2/coworlds/<id>``, or
             a bare ``cow_…`` id.
-        mode: How strictly the manifest is read.
-        prefer: Which file of a directory is meant when it holds both a manifest and a template.
-        template: Whether a template will do.
+        mode: How strictly the manifest is checked.
+        prefer: Which file to use if a directory contains both a manifest and a template.
+        template: Whether a template is accepted.
         server: Base address of the API; needed for ids that are not in ``cache``.
         token: Bearer token, sent to the server of an id or an address, never along a redirect to another origin.
-        cache: Where downloaded packages are, each in a directory of its id; None: ``coworld`` in the current directory.
-        timeout: Seconds for fetching, everything included.
-        published: A published version; whatever that one would refuse is an error, too.
+        cache: The directory with downloaded packages, each in a subdirectory named by its id; None: ``coworld`` in the
+            current directory.
+        timeout: Seconds for the whole download.
+        published: A published version of the software; anything that it refuses is an error, too.
 
     Raises:
         UsageError: The path is wrong, or a server is needed and was not given.
         ManifestError: The manifest has errors; the report lists all of them.
-        RemoteError: The host cannot be reached, refused, or answered something else; the message names it.
+        RemoteError: The host cannot be reached, refused, or sent something else; the message names it.
     """
     rules = _Rules(mode, published)
     text = None if isinstance(argument, os.PathLike) else argument.strip()
@@ -244,7 +248,7 @@ async def resolve_package(
         return await _fetched(source.url, rules, token, timeout, None)
     if source.kind == "s3":
         raise UsageError(
-            f"{shown_url(source.url)} is an s3 address, which a manifest is not read from.",
+            f"{shown_url(source.url)} is an s3 address, and manifests cannot be read from s3.",
             code="bad_scheme",
             hint="Use the https address of the object, or fetch it first.",
         )
@@ -257,14 +261,15 @@ async def resolve_package(
 def find_in_directory(
     directory: Path, *, prefer: Preference = "newer", template: bool = True
 ) -> tuple[Path, tuple[Issue, ...]]:
-    """The manifest or template that a directory means, and what is worth saying about the choice.
+    """Find the manifest or template of a directory; returns it with remarks about the choice.
 
-    Looked for are ``coworld_manifest.json``, ``dist/coworld_manifest.json`` and ``coworld_manifest_template.json``.
+    The candidates are ``coworld_manifest.json``, ``dist/coworld_manifest.json`` and
+    ``coworld_manifest_template.json``.
 
     Args:
         directory: An existing directory.
-        prefer: Which is meant when there are both.
-        template: Whether a template will do.
+        prefer: Which to use if there are both.
+        template: Whether a template is accepted.
 
     Raises:
         UsageError: There is none (code ``manifest_not_found``).
@@ -292,7 +297,7 @@ def find_in_directory(
         message = f"The template is newer than {built.name}, so the template is used."
         return authored, (Issue(code="template_newer", severity="info", message=message, hint=rebuild),)
     if newer:
-        message = f"The template is newer than {built.name}: what runs is what was built before."
+        message = f"The template is newer than {built.name}, and the older build is used."
         return built, (Issue(code="manifest_older", severity="info", message=message, hint=rebuild),)
     return built, ()
 
@@ -332,7 +337,7 @@ def _local(source: Source, rules: _Rules, prefer: Preference, template: bool) ->
             raise UsageError(f"{path} is not a regular file, so it is no manifest.", code="bad_path")
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be looked at: {error.strerror}.",
+            f"{path} cannot be read: {error.strerror}.",
             code="path_unreadable",
             hint="Check the path, and that you may read it.",
             context={"path": str(path)},
@@ -374,7 +379,7 @@ def _was_downloaded(directory: Path) -> bool:
 
 
 def _compose_trouble(error: ManifestError | UsageError) -> tuple[Issue, ...]:
-    """A broken compose file as remarks: a built package runs on an engine without it."""
+    """Return the errors of a compose file as warnings: a built package runs on an engine without the file."""
     if isinstance(error, UsageError):
         return (Issue(code=error.code, severity="warning", message=error.message, hint=error.hint),)
     name = Path(error.report.source).name
@@ -383,7 +388,7 @@ def _compose_trouble(error: ManifestError | UsageError) -> tuple[Issue, ...]:
             code=issue.code,
             severity="warning",
             message=f"{name}{f':{issue.line}' if issue.line else ''}: {issue.message}",
-            hint=issue.hint or "Until it is corrected, nothing is known of where images are built.",
+            hint=issue.hint or "Until it is corrected, the directories that images are built from are unknown.",
         )
         for issue in error.report.errors
     )
@@ -402,7 +407,7 @@ def _api_base(server: str | None, identifier: str) -> str:
     base = server.rstrip("/")
     if not re.match(r"https?://[^/]", base, re.IGNORECASE):
         raise UsageError(f"The server {server!r} is not an http(s) address.", code="bad_url")
-    # what serves Coworlds lies one level below the API's front door
+    # the service for Coworlds is mounted one level below the API's base address
     return f"{base}/observatory" if base.endswith("/api") else base
 
 
@@ -457,7 +462,7 @@ def _parsed(data: bytes, rules: _Rules, host: str, shown: str) -> LoadedManifest
     try:
         return load_manifest(content, mode=rules.mode, published=rules.published)
     except ManifestError as error:
-        # the text has no file whose name could stand in front of the issues
+        # the text has no file name to show before the issues, so show the address
         raise ManifestError(
             error.report.model_copy(update={"source": shown}), code=error.code, hint=error.hint
         ) from None

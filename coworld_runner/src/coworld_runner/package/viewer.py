@@ -1,4 +1,4 @@
-"""The static replay viewer of a package: a directory with a page, as a manifest names it and platforms take it."""
+"""The static replay viewer of a package: a directory with a page, named by the manifest and hosted by platforms."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ __all__ = ["VIEWER_PAGE", "ViewerBundle", "bundle_in", "bundle_name", "find_bund
 
 MOST_FILES: Final = 4096
 MOST_BYTES: Final = 512 << 20
-"""What platforms take of a bundle, unpacked."""
+"""The most files and bytes that platforms accept in an unpacked bundle."""
 VIEWER_PAGE: Final = "index.html"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViewerBundle:
-    """A viewer's files, which were looked at."""
+    """A viewer's files, checked."""
 
     directory: Path
     files: Mapping[str, Path]
-    """By path within the directory, with forward slashes."""
+    """Files by path within the directory, with forward slashes."""
 
 
 def is_uploaded(bundle: str) -> bool:
-    """Whether a manifest names a viewer that a platform has, by its digest, rather than a directory."""
+    """Whether a manifest names an uploaded viewer by its digest, rather than a directory."""
     return re.fullmatch(r"sha256:[0-9a-fA-F]{64}", bundle) is not None
 
 
 def bundle_name(bundle: str) -> PurePosixPath:
-    """The directory that a manifest names, relative to the manifest.
+    """Return the directory that a manifest names, relative to the manifest.
 
     Raises:
-        UsageError: It is not a directory of its own below the manifest's.
+        UsageError: The path does not lead to a subdirectory of the manifest's directory.
     """
     path = PurePosixPath(bundle)
     if path.is_absolute() or not path.parts or ".." in path.parts or "\\" in bundle or "\0" in bundle:
         raise UsageError(
-            f"game.replay_viewer.bundle is {bundle!r}, which is no directory of its own below the manifest's.",
+            f"game.replay_viewer.bundle is {bundle!r}, which is not a subdirectory of the manifest's directory.",
             code="viewer_place",
             hint="Name a directory that holds nothing else, such as build/viewer.",
             context={"bundle": bundle},
@@ -55,19 +55,19 @@ def bundle_name(bundle: str) -> PurePosixPath:
 
 
 def find_bundle(package: Package) -> Path | None:
-    """Where the viewer of a package is; None where it has none on this machine.
+    """Return the directory of a package's viewer; None if there is none on this machine.
 
     Raises:
-        UsageError: The manifest names no directory of its own for it.
+        UsageError: The manifest does not name a subdirectory of its own directory.
     """
     return bundle_in(package.directory, package.manifest.game.replay_viewer)
 
 
 def bundle_in(directory: Path | None, viewer: ReplayViewer | None) -> Path | None:
-    """Where a viewer is in the directory of its package; None if it is not on this machine.
+    """Return the directory of a viewer, given its package's directory; None if it is not on this machine.
 
     Raises:
-        UsageError: The manifest names no directory of its own for it.
+        UsageError: The manifest does not name a subdirectory of its own directory.
     """
     if viewer is None or is_uploaded(viewer.bundle) or directory is None:
         return None
@@ -75,10 +75,11 @@ def bundle_in(directory: Path | None, viewer: ReplayViewer | None) -> Path | Non
 
 
 def read_bundle(directory: Path) -> ViewerBundle:
-    """Look at a viewer's files. Blocks.
+    """List and check a viewer's files. Blocks.
 
     Raises:
-        UsageError: There is no page, a link, or more than platforms take; or it cannot be read.
+        UsageError: The directory is missing or cannot be read, has no page or an empty one, contains a symbolic link,
+            or exceeds the limits of platforms.
     """
     files: dict[str, Path] = {}
     size = 0
@@ -108,7 +109,7 @@ def read_bundle(directory: Path) -> ViewerBundle:
         if not files[VIEWER_PAGE].stat().st_size:
             raise _wrong("viewer_without_page", directory, f"has an empty {VIEWER_PAGE}", "It shows nothing.")
     except OSError as error:
-        raise _wrong("viewer_unreadable", directory, f"cannot be read: {error.strerror}", "May you read it?") from error
+        raise _wrong("viewer_unreadable", directory, f"cannot be read: {error.strerror}", "Fix permissions.") from error
     return ViewerBundle(directory=directory, files=files)
 
 

@@ -18,7 +18,7 @@ _log = logging.getLogger("coworld.worker")
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the worker and return its exit status: 0 when all went well, 1 when not, 2 for a wrong command line.
+    """Run the worker and return its exit status: 0 for success, 1 for a failure, 2 for a wrong command line.
 
     Args:
         args: The arguments without the program's name; None: this process's.
@@ -26,11 +26,11 @@ def main(args: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="coworld-worker",
         description="One episode on Kubernetes, run inside the Job that a platform made for it.",
-        epilog="What it is to do stands in its environment; docs/worker.md lists the variables.",
+        epilog="Environment variables configure it; docs/worker.md lists them.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("init-config", help="write the game's config before the game starts")
-    commands.add_parser("run", help="play the episode beside the game, and hand over what came of it")
+    commands.add_parser("run", help="play the episode beside the game, and upload its outputs")
     try:
         chosen = parser.parse_args(args)
     except SystemExit as leave:

@@ -145,12 +145,12 @@ class JobBackend(BaseBackend):
                 context={"backend": self.name, "unit": spec.name, "asked": "inputs"},
             )
         if spec.component == "game":
-            # the game's files are on the volume that it shares with this worker; its two streams come as one
+            # the game's files are on the volume that it shares with this worker; its two streams are merged
             spec = dataclasses.replace(spec, directory=self._settings.workdir, stderr=None)
             return GameUnit(spec, place, backend=self, publish=publish)
         return PlayerUnit(spec, place, backend=self, publish=publish)
 
-    # --- the name of the game
+    # --- the game's Service
 
     async def _make_service(self) -> None:
         """Make the Service, replacing one that this worker may have left before it was restarted."""
@@ -215,7 +215,7 @@ class JobBackend(BaseBackend):
         except BackendError as error:
             publish(LeakFound(what=f"service {self._settings.service}", reason=error.message))
 
-    # --- what the cluster says
+    # --- beside the units
 
     async def _beside(self, scope: anyio.CancelScope, units: Sequence[JobUnit], publish: Publish) -> None:
         """Watch the units' pods, and pull the players' images while the game boots."""
@@ -228,7 +228,7 @@ class JobBackend(BaseBackend):
         def refused(error: ClusterRefused) -> None:
             if error.status == 403 and not self._unwatched:
                 self._unwatched = True
-                words = "The worker's service account may not watch pods, so they are looked at every second."
+                words = "The worker's service account may not watch pods, so they are polled every second."
                 publish(Notice(level="warning", message=words))
 
         with scope:
@@ -240,7 +240,7 @@ class JobBackend(BaseBackend):
                     images = [image for image in self._images if image != games[0].spec.image]
                     tasks.start_soon(pull_images, self.cluster, self._settings, self._attempt, images)
 
-    # --- what was left
+    # --- leftovers
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
         """Pods and the Service of this job, including those from before a restart of its worker."""

@@ -45,7 +45,7 @@ class Stopwatch:
             case PhaseFinished(phase="ready"):
                 self._marks.setdefault("booted", event.time)
             case UnitStarted(slot=int()):
-                # the last one counts
+                # the last player to start counts
                 self._marks["launched"] = event.time
             case ProbeFinished(probe="global_message", ok=True):
                 self._marks.setdefault("stepped", event.time)

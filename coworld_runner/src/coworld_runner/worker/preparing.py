@@ -24,14 +24,13 @@ __all__ = ["STATE", "init_config", "read_plan", "read_tokens"]
 _log = logging.getLogger("coworld.worker")
 
 STATE = "state.json"
-"""What ``init-config`` leaves for ``run``."""
+"""The file that ``init-config`` leaves for ``run``."""
 
 
 async def init_config(environ: Mapping[str, str]) -> None:
     """Read the job spec, make a token for each slot, and write the game's config.
 
-    Files of an earlier attempt in the same pod are reused, so that a game that was started with them goes on with
-    them.
+    Tokens of an earlier attempt in the same pod are reused, because the game may have started with them.
 
     Args:
         environ: The environment: ``JOB_SPEC_URI``, ``COGAME_CONFIG_URI``, ``COWORLD_WORKDIR``.

@@ -49,7 +49,7 @@ _UPLOAD_SECONDS = 300.0
 _MARGIN_SHARE, _LEAST_MARGIN, _MOST_MARGIN = 0.15, 15.0, 120.0
 """The part of the Job's time that is reserved for collecting and uploading."""
 _LAST_SECONDS = 2.0
-"""Everything is over this long before the Job's deadline, or before the grace after TERM ends."""
+"""How long before the Job's deadline, or before the end of the grace after TERM, the worker finishes."""
 _STOPPING_SHARE = 0.25
 """The share of the grace after TERM that players have for their own shutdown."""
 _READY_SHARE, _LEAST_READY = 0.5, 180.0
@@ -92,11 +92,11 @@ class _Worker:
             layout = EpisodeLayout(Path(directory) / "episode")
             async with nursery() as tasks, AsyncExitStack() as stack, Transfers() as transfers:
                 tasks.start_soon(self._watch_signals, tasks)
-                # meanwhile the first documents are read over the network
+                # imports while the first documents are read over the network
                 tasks.start_soon(anyio.to_thread.run_sync, _import_library)
                 verdict = await self._played(stack, layout)
                 if not verdict.counts:
-                    _log.error("the episode counts for nothing: %s: %s", verdict.error_type, verdict.message)
+                    _log.error("the episode does not count: %s: %s", verdict.error_type, verdict.message)
                 self._delivery_until = min(self._over_at, anyio.current_time() + _UPLOAD_SECONDS)
                 delivery = Delivery(
                     self._outputs, layout, Path(directory), transfers, until=lambda: self._delivery_until
@@ -111,7 +111,7 @@ class _Worker:
                     if self._backend is not None:
                         self._backend.hurry()
                     continue
-                _log.warning("told to stop: collecting what there is")
+                _log.warning("told to stop: collecting the outputs so far")
                 self._told_to_stop = True
                 self._over_at = min(self._over_at, anyio.current_time() + self._grace - _LAST_SECONDS)
                 self._delivery_until = min(self._delivery_until, self._over_at)

@@ -26,7 +26,7 @@ GAME = "game"
 """Name of the game's container in the Job's pod."""
 
 _NODE_SECONDS = 1.0
-"""How late the node may be with a kill that it was told to carry out."""
+"""How many seconds late the node may carry out a kill that it was told to."""
 _CALL_PATIENCE = 20.0
 _REPLACE_PAUSE = 0.5
 _LONGEST_LIFE = 24 * 3600.0
@@ -67,7 +67,7 @@ class JobUnit(WatchedUnit):
         self._place = place
 
     def explain(self, trouble: Trouble) -> tuple[str, str]:
-        """Whatever keeps it from starting is due to what it is."""
+        """Attribute any trouble in starting to the unit's own image or command."""
         code = "image_unusable" if trouble.code == "image_unreachable" else "command_failed"
         return code, "Correct its image and command in the manifest."
 
@@ -84,7 +84,7 @@ class GameUnit(JobUnit):
         self._uid = place.settings.pod_uid
 
     def endpoint(self, port: str = "http") -> Endpoint:
-        """Within the pod from here, by the Service's name from the players."""
+        """Return the addresses: within the pod for the worker, by the Service's name for the players."""
         if port != "http":
             raise KeyError(port)
         settings = self._place.settings
@@ -119,7 +119,7 @@ class PlayerUnit(JobUnit):
         return f"pod {self.pod}"
 
     def endpoint(self, port: str = "http") -> Endpoint:
-        """It has no port."""
+        """Raise ``KeyError``: a player has no port."""
         raise KeyError(port)
 
     # --- made
@@ -198,7 +198,7 @@ class PlayerUnit(JobUnit):
         await self._end(int(grace) or 1)
 
     async def kill(self) -> None:
-        """Delete its pod at once, unless the node has killed it as it was told to."""
+        """Delete its pod at once; a node that was told to kill it gets a second to do so first."""
         if self._killed_by_node:
             with anyio.move_on_after(_NODE_SECONDS):
                 await self.wait()
