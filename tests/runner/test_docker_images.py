@@ -206,4 +206,5 @@ def test_a_reference_is_taken_apart(image: str, name: str, tag: str) -> None:
 
 def test_a_full_disk_is_known_by_the_engines_words() -> None:
     assert is_full("write /var/lib/docker/tmp/x: no space left on device")
+    assert is_full("failed to solve: No space left on device")
     assert not is_full("manifest unknown")

@@ -634,6 +634,7 @@ def _words(content: bytes) -> str:
 
 def is_full(words: str) -> bool:
     """Whether the message reports a full disk."""
+    words = words.lower()
     return "no space left on device" in words or "disk quota exceeded" in words
 
 

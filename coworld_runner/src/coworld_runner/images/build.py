@@ -159,7 +159,7 @@ def _failed(service: str, image: str, buildkit: str, refused: str, log: _Log) ->
     step, tail = log.failed_step()
     words = " ".join(strip_controls(refused or log.failure).split()).rstrip(".")
     context: dict[str, object] = {"service": service, "image": image}
-    if is_full(words) or any(is_full(line.lower()) for line in tail[-3:]):
+    if any(is_full(line) for line in (words, *tail[-3:])):
         return EnvironmentFault(
             f"There is no room left to build the image of service {service!r}: {words}.",
             code="disk_full",
