@@ -188,6 +188,9 @@ async def test_a_round_by_four_workers_of_which_two_are_killed(tmp_path: Path, u
         with anyio.fail_after(60):
             while (played := await rounds(services))[0].status == "running":  # noqa: ASYNC110 - in another process
                 await anyio.sleep(0.1)
+            # What the killed workers left is removed by the others.
+            while [*(settings.data / "work").iterdir()]:  # noqa: ASYNC110 - in another process
+                await anyio.sleep(0.1)
         async with services.database.reading() as session:
             rows = (await session.scalars(sa.select(EpisodeRequest))).all()
     [this] = played
