@@ -127,7 +127,7 @@ def platform() -> Generator[Platform]:
 
 @contextmanager
 def observatory(directory: Path, **options: Any) -> Generator[tuple[Observatory, Callable[[str], str]]]:
-    """Run an Observatory for synchronous tests; yields it and a function that creates an account and returns its token."""
+    """Run an Observatory for synchronous tests; yields it and a function that creates accounts and returns tokens."""
     from anyio.from_thread import start_blocking_portal
 
     from .observatory import running_observatory
