@@ -1,4 +1,4 @@
-"""Board and card games as a Coworld: the rules are OpenSpiel's."""
+"""Board and card games as a Coworld, with the rules of OpenSpiel."""
 
 from pydantic import Field
 
@@ -8,18 +8,18 @@ GAMES = ("connect_four", "chess", "backgammon", "hanabi", "leduc_poker", "goofsp
 
 
 class Board(OpenSpiel):
-    """Connect four, chess, backgammon, Hanabi, Leduc poker and Goofspiel, as OpenSpiel plays them.
+    """Connect four, chess, backgammon, Hanabi, Leduc poker and Goofspiel, with the rules of OpenSpiel.
 
-    A seat sees a text, and its moves have names. Which game it is stands in the config.
+    A seat sees the game as text, and moves by name. The config says which game is played.
     """
 
     class Config(OpenSpielConfig):
-        """Which game, with the parameters that OpenSpiel has for it."""
+        """The game, with its OpenSpiel parameters."""
 
         game: str = Field(
             default="connect_four",
             pattern=rf"^({'|'.join(GAMES)})(\(|$)",
-            description=f"One of {', '.join(GAMES)}, with parameters if there are any: hanabi(colors=3).",
+            description=f"One of {', '.join(GAMES)}, optionally with parameters: hanabi(colors=3).",
         )
 
     seats = 2
@@ -27,7 +27,7 @@ class Board(OpenSpiel):
     version = "open_spiel==2.0.2"
 
     def draw(self) -> str:
-        """The board; of chess a diagram, where OpenSpiel has a line."""
+        """The board; for chess, a diagram instead of OpenSpiel's one line."""
         drawn = super().draw()
         if not self.config.game.startswith("chess"):
             return drawn

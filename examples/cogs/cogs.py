@@ -1,4 +1,4 @@
-"""Two teams dig for ore and carry it home: a Coworld whose grid is simulated by mettagrid."""
+"""Two teams dig for ore and carry it home: a Coworld on a grid that mettagrid simulates."""
 
 from collections import deque
 from typing import Literal
@@ -26,7 +26,7 @@ from coworld_core.rules import Rules, RulesConfig, Ticks
 TEAMS = ("red", "blue")
 WIDTH, HEIGHT, SIGHT = 26, 15, 11
 LATE = 20
-"""Ticks by which spectators see the field late, since players could be among them."""
+"""Delay in ticks with which spectators see the field, since players could be among them."""
 CELLS = {"#": "wall", ".": "empty", "o": "mine", "R": "hub_red", "B": "hub_blue", "r": "agent.red", "b": "agent.blue"}
 LETTERS = {
     "type:wall": "#",
@@ -37,19 +37,19 @@ LETTERS = {
     "team:blue": "b",
 }
 MOVES = ("stay", "north", "south", "west", "east")
-"""In the order in which the simulation numbers them."""
+"""All moves, in the order of their numbers in the simulation."""
 
 
 class Cogs(Rules):
     """Two teams of four to eight dig for ore in the dark, carry it home, and steal it from each other.
 
-    Seats 0, 2, 4 … are red, the others blue. Walking into a mine takes one ore, three at most; walking into the own hub
-    leaves them there, and into the other's takes one. A seat sees what is near, and nothing else. The score of a seat
-    is what is in the hub of its team.
+    Seats 0, 2, 4 … are red, the others blue. A seat takes one ore by walking into a mine and carries three at most. It
+    unloads all its ore by walking into its own hub, and steals one by walking into the other hub. A seat sees only the
+    part of the field around it. The score of a seat is the ore in the hub of its team.
     """
 
     class Config(RulesConfig):
-        """How long, and how much there is."""
+        """The length of the game, and the number of mines and walls."""
 
         ticks: int = Field(default=300, ge=1, le=10_000, description="Ticks to play.")
         mines: int = Field(default=8, ge=1, le=30, description="Mines on each side; each has four ore.")
@@ -63,15 +63,15 @@ class Cogs(Rules):
         tick: int
         ticks_left: int
         team: Literal["red", "blue"]
-        at: tuple[int, int] = Field(description="Own column and row; east and south count up.")
-        home: tuple[int, int] = Field(description="Column and row of the own hub.")
-        ore: int = Field(description="Carried, three at most.")
+        at: tuple[int, int] = Field(description="The seat's column and row, counted from the north-west corner.")
+        home: tuple[int, int] = Field(description="Column and row of the team's hub.")
+        ore: int = Field(description="Ore that the seat carries, three at most.")
         view: list[str] = Field(
-            description="Rows of what is near, the seat in the middle: # wall, o mine, R and B hubs, r and b seats."
+            description="Rows of the field around the seat (@): # wall, o mine, R and B hubs, r and b other seats."
         )
 
     class Results(BaseModel):
-        """How much each team has."""
+        """The ore in each team's hub."""
 
         red: int
         blue: int
@@ -90,12 +90,12 @@ class Cogs(Rules):
         game, field = _game(self.seats), self._map()
         config, renamed = convert_to_cpp_game_config(game)
         cells = rename_map_agents([[CELLS[cell] for cell in row] for row in field], renamed)
-        # The simulation itself, not the library's `Simulation` around it, which reads clocks.
+        # Use the simulation itself, because the library's `Simulation` wrapper reads clocks.
         self._sim = MettaGrid(config, cells, self.rng.getrandbits(31))
         ids = game.id_map()
         self._tags, self._feature = ids.tag_names(), ids.feature_id("tag")
         self._walls = [(x, y) for y, row in enumerate(field) for x, cell in enumerate(row) if cell == "#"]
-        # It numbers bodies as it finds them on the map.
+        # The simulation numbers bodies in the order in which it finds them on the map.
         bodies = [one for one in self._sim.grid_objects(-1, -1, -1, -1, ["wall"]).values() if "agent_id" in one]
         of_team = {team: sorted(one["agent_id"] for one in bodies if one["group_name"] == team) for team in TEAMS}
         self._body = [of_team[TEAMS[seat % 2]][seat // 2] for seat in range(self.seats)]
@@ -104,19 +104,19 @@ class Cogs(Rules):
         self._past = deque([self._field()], maxlen=LATE + 1)
 
     def to_act(self) -> range:
-        """All, until time is up."""
+        """All seats, until time is up."""
         return range(self.seats if self.tick < self.config.ticks else 0)
 
     def legal(self, seat: int) -> list[str]:
-        """Any move; one into something that is in the way does nothing."""
+        """All moves; a move into an obstacle does nothing."""
         return list(MOVES)
 
     def default(self, seat: int) -> str:
-        """Who says nothing stays."""
+        """A seat that sends nothing stays where it is."""
         return "stay"
 
     def observe(self, seat: int) -> Observation:
-        """What is near."""
+        """The part of the field around the seat."""
         middle = SIGHT // 2
         view = [["."] * SIGHT for _ in range(SIGHT)]
         for packed, feature, value in self._sim.observations()[self._body[seat]].tolist():
@@ -136,7 +136,7 @@ class Cogs(Rules):
         )
 
     def step(self, actions: dict[int, str]) -> None:
-        """Everybody moves; whose move is first where two want one place is chance."""
+        """Move all seats; if two want the same place, the order of their moves is random."""
         for seat, action in actions.items():
             self._sim.actions()[self._body[seat]] = MOVES.index(action)
         self._sim.step()
@@ -145,25 +145,25 @@ class Cogs(Rules):
         self._past.append(self._field())
 
     def scores(self) -> list[float]:
-        """What the hub of the team has."""
+        """The ore in the hub of each seat's team."""
         return [float(self._stock(TEAMS[seat % 2])) for seat in range(self.seats)]
 
     def results(self) -> Results:
-        """The same by team."""
+        """The ore in each team's hub."""
         return self.Results(red=self._stock("red"), blue=self._stock("blue"))
 
     def draw(self) -> str:
-        """The field, late while it is played."""
+        """The field, delayed by `LATE` ticks until the game is over."""
         return self._past[0] if self.to_act() else self._past[-1]
 
     def text(self, seat: int) -> str:
-        """What the seat sees."""
+        """The seat's view, position and load as text."""
         seen = self.observe(seat)
         rows = "\n".join(seen.view)
         return f"{rows}\nYou are {seen.team}, at {seen.at}, home at {seen.home}, with {seen.ore} ore."
 
     def _map(self) -> list[str]:
-        """Walls around, hubs left and right, and each half the other turned around."""
+        """A field walled in, with a hub left and right; each half is the other rotated by 180 degrees."""
         rows = [
             ["#" if x in (0, WIDTH - 1) or y in (0, HEIGHT - 1) else "." for x in range(WIDTH)] for y in range(HEIGHT)
         ]
@@ -201,7 +201,7 @@ class Cogs(Rules):
 
 
 def _game(seats: int) -> GameConfig:
-    """What can be walked into, and what comes of it."""
+    """Define the objects, and what happens when a seat walks into them."""
     pockets = InventoryConfig(limits={"ore": ResourceLimitsConfig(base=3, max=3, resources=["ore"])})
     return GameConfig(
         resource_names=["ore"],
@@ -229,7 +229,7 @@ def _game(seats: int) -> GameConfig:
 
 
 def _hub(team: str) -> GridObjectConfig:
-    """Keeps what its own bring, and loses one to each other who walks into it."""
+    """Define a hub, where its own team unloads all ore and any other seat takes one ore."""
     own = Handler(filters=[actorHasTag(f"team:{team}")], mutations=[deposit({"ore": -1})])
     return GridObjectConfig(
         name=f"hub_{team}", on_use_handler=FirstMatch(handlers=[own, Handler(mutations=[withdraw({"ore": 1})])])

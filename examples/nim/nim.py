@@ -1,4 +1,4 @@
-"""Nim, the game of the tutorial: the whole of it."""
+"""Nim, the complete game of the tutorial."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,14 +9,14 @@ from coworld_core.rules import Rules, RulesConfig
 
 
 class Nim(Rules):
-    """Two players take one to three sticks in turn; who takes the last one wins.
+    """Two players take one to three sticks in turn; whoever takes the last one wins.
 
-    Who loses needs not have played badly: with four, eight, twelve … sticks left, whoever is to take is lost against a
-    player who knows it.
+    A player can lose without making a mistake: with four, eight, twelve … sticks left, the player whose turn it is
+    loses if the other player plays well.
     """
 
     class Config(RulesConfig):
-        """The config."""
+        """The length of the game."""
 
         sticks: int = Field(default=21, ge=1, le=1000, description="Sticks at the start.")
 
@@ -33,11 +33,11 @@ class Nim(Rules):
         self.left, self.turn = self.config.sticks, 0
 
     def to_act(self) -> list[int]:
-        """Whose turn it is."""
+        """The seat whose turn it is."""
         return [self.turn] if self.left else []
 
     def legal(self, seat: int) -> list[Action]:
-        """One to three, as long as there are so many."""
+        """One to three sticks, as far as there are enough."""
         return [self.Action(take=n) for n in range(1, min(3, self.left) + 1)]
 
     def observe(self, seat: int) -> dict[str, int]:
@@ -45,13 +45,13 @@ class Nim(Rules):
         return {"left": self.left}
 
     def step(self, actions: Mapping[int, Any]) -> None:
-        """Take sticks; who lets time pass takes one."""
+        """Take the sticks; a player that runs out of time takes one."""
         action = actions[self.turn]
         self.left -= action.take if action else 1
         self.turn = 1 - self.turn
 
     def scores(self) -> list[float]:
-        """Who is to act and finds nothing has lost."""
+        """The player who finds no sticks on its turn has lost."""
         return [float(seat != self.turn) for seat in range(2)]
 
     def draw(self) -> str:

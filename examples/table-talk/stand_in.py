@@ -1,6 +1,6 @@
-"""Answers as a language model's server does, with what it is told to say, in turn: to try things without a key.
+"""Stands in for a language model's server, to try things without a key: gives the answers on its command line in turn.
 
-`python stand_in.py ANSWER …` says at which address it listens, and writes it into the file `address` beside you.
+`python stand_in.py ANSWER …` prints the address at which it listens, and writes it to `address` in the current folder.
 """
 
 import contextlib
@@ -14,10 +14,10 @@ ANSWERS = itertools.cycle(sys.argv[1:] or ["."])
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One answer to each request, whatever is asked."""
+    """Gives the next answer to each request, whatever the question."""
 
     def do_POST(self):
-        """Answer."""
+        """Send the next answer."""
         self.rfile.read(int(self.headers["Content-Length"]))
         message = {"role": "assistant", "content": next(ANSWERS)}
         usage = {"prompt_tokens": 90, "completion_tokens": 9}

@@ -1,4 +1,4 @@
-"""Games that are talked as a Coworld: the rules are TextArena's."""
+"""Games played in free text as a Coworld, with the rules of TextArena."""
 
 from pydantic import Field
 
@@ -8,19 +8,18 @@ GAMES = ("IteratedPrisonersDilemma-v0", "SimpleNegotiation-v0", "LiarsDice-v0")
 
 
 class TableTalk(TextArena):
-    """Promises, trades and bluffs in words of one's own, as TextArena plays them.
+    """Promises, trades and bluffs in free text, with the rules of TextArena.
 
-    A seat reads a text, and answers with any text; what counts as a move stands in brackets. Which game it is stands in
-    the config.
+    A seat reads a text and answers with any text; moves are written in brackets. The config says which game is played.
     """
 
     class Config(TextArenaConfig):
-        """Which game, with the arguments that TextArena has for it."""
+        """The game, with its TextArena arguments."""
 
         game: str = Field(
             default="IteratedPrisonersDilemma-v0",
             pattern=rf"^({'|'.join(GAMES)})(-[a-z]+)?(\(|$)",
-            description=f"One of {', '.join(GAMES)}, with arguments if there are any: {GAMES[0]}(num_rounds=3).",
+            description=f"One of {', '.join(GAMES)}, optionally with arguments: {GAMES[0]}(num_rounds=3).",
         )
 
     seats = 2

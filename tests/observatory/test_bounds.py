@@ -74,7 +74,7 @@ async def test_episodes_that_wait_are_counted(tmp_path: Path, database: str | No
             made = (await client.post(place, json=body | {"num_episodes": 2})).json()
             refused = await client.post(place, json=body | {"num_episodes": 2})
             assert (refused.status_code, refused.json()["type"]) == (429, "quota_exceeded")
-            assert "2 of yours wait or are played, and 3 may" in refused.json()["detail"]
+            assert "2 of 3 are pending or running" in refused.json()["detail"]
             assert refused.headers["Retry-After"] == "60"
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 200
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 429

@@ -155,7 +155,7 @@ async def test_what_was_pushed_as_a_player_and_is_none_runs_nowhere(tmp_path: Pa
                 RegistryManifest(repository=image.repository, digest=image.digest, media_type=PLAYER_MEDIA, size=1)
             )
             await session.flush()
-            with pytest.raises(ImageError, match="is no player"):
+            with pytest.raises(ImageError, match="is not a player"):
                 await read_player(blobs, session, image)
 
 

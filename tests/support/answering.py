@@ -1,4 +1,4 @@
-"""A server that says what it was told to say, HTTP or not."""
+"""A server that sends prepared bytes, whether or not they are valid HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["answering"]
 async def answering(
     path: Path | anyio.abc.Listener[anyio.abc.ByteStream], *answers: bytes
 ) -> AsyncGenerator[list[bytes], None]:
-    """A server that answers each connection with the next of these bytes, or never when there are none."""
+    """Serve each connection the next of ``answers``, or nothing once there are none left; yields the requests."""
     asked: list[bytes] = []
     left = list(answers)
 

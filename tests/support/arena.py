@@ -1,4 +1,4 @@
-"""An arena for misbehaviour: plays a plan, reads the evidence, and looks for leftovers afterwards."""
+"""An arena for misbehaving programs: plays a plan, reads the evidence, and looks for leftovers afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Arena", "make_backend", "open_arena"]
 
 @dataclass
 class Arena:
-    """A backend with the misfits package, and everything it was made to run."""
+    """A backend with the misfits package, and the ids of all its runs."""
 
     backend: Backend
     image: str
@@ -37,15 +37,15 @@ class Arena:
         return self.backend.name
 
     def plan(self, game: str = "well", *players: Any, **more: Any) -> EpisodePlan:
-        """A plan whose processes can be found again."""
+        """A plan whose processes carry a mark, so that leftovers can be found."""
         return misfit_plan(game, *players, image=self.image, mark=self.mark, **more)
 
     def workspace(self) -> Path:
-        """A new directory for evidence; not made yet."""
+        """The path of a new directory for evidence, which does not exist yet."""
         return self.directory / f"run-{len(self.run_ids)}"
 
     def new_run(self) -> str:
-        """A run id whose leftovers will be looked for."""
+        """A new run id, included in the search for leftovers."""
         self.run_ids.append(new_run_id())
         return self.run_ids[-1]
 
@@ -58,7 +58,7 @@ class Arena:
         workspace: Path | None = None,
         on_ready: OnReady | None = None,
     ) -> Evidence:
-        """Run an episode and read back what it left."""
+        """Run an episode and read its evidence."""
         workspace = workspace or self.workspace()
         record = await run_episode(
             plan,
@@ -74,7 +74,7 @@ class Arena:
         return found
 
     def leftovers(self) -> list[str]:
-        """What is still there of all that was run."""
+        """What is left of all runs."""
         left = leftovers(mark=self.mark, run_ids=self.run_ids, docker=self.name == "docker")
         if self.name == "kubernetes":
             from .kube import labelled
@@ -99,12 +99,12 @@ def make_backend(name: str) -> Backend:
 
 
 async def open_arena(name: str, directory: Path) -> AsyncGenerator[Arena]:
-    """An arena on a backend; in the end it fails when something of its runs is left. For fixtures to hand on."""
+    """Open an arena on a backend; fails at the end if a run left anything behind. For use in fixtures."""
     if name != "process":
         need_docker()
     async with make_backend(name) as backend:
         arena = Arena(backend, PLACEHOLDER if name == "process" else ensure_image(), directory)
         yield arena
         assert arena.leftovers() == []
-        # what `coworld clean` would list
+        # The items that `coworld clean` would list.
         assert [item for run_id in arena.run_ids for item in await backend.find(run_id)] == []

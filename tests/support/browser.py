@@ -1,4 +1,4 @@
-"""Pages in a real browser: opened in windows of their own, and held to complain about nothing."""
+"""Pages in a real browser, each in its own window; any error or warning fails the test."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _ARGUMENTS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
 _PATIENCE = 20_000
-"""Milliseconds that a page may take for anything."""
+"""Time limit in milliseconds for any action on a page."""
 
 
 _MOVED = "net::ERR_NETWORK_CHANGED"
-"""Whatever is being loaded when a network comes or goes on this machine, as those of Docker do all the time."""
+"""Error of a page that is loading while a network is added or removed on this machine, as Docker often does."""
 _LOOKED_AT = "willReadFrequently"
-"""A test that waits for a picture reads its pixels again and again; no page of ours does."""
+"""A warning caused by tests that wait for a picture by reading its pixels repeatedly; our pages never do."""
 _NO_FAULT = ("WebSocket connection to", _MOVED, _LOOKED_AT)
 
 
 def visit(page: Page, url: str | None = None) -> None:
-    """Open an address, or the present one anew; try again when a network came or went meanwhile.
+    """Open an address, or reload the current page; try again if a network was added or removed meanwhile.
 
-    The browser then shows a page of its own and soon loads the address again by itself. Each gets in the way of
-    whoever asks for it in that moment.
+    In that case the browser shows an error page and soon reloads the address by itself; each can interrupt another
+    navigation at that moment.
     """
     for last in (*[False] * 9, True):
         try:
@@ -53,7 +53,7 @@ def visit(page: Page, url: str | None = None) -> None:
 
 
 def note_statuses(page: Page) -> None:
-    """Have a game's page keep every status it shows from now on."""
+    """Make a game's page record every status that it shows from now on."""
     page.evaluate("""() => {
         const status = document.getElementById("status");
         window.statuses = [];
@@ -62,16 +62,16 @@ def note_statuses(page: Page) -> None:
 
 
 def counted_down(page: Page) -> bool:
-    """Whether the noted statuses have counted down to the start of the game, in order."""
+    """Whether the recorded statuses include a countdown to the start of the game, in order."""
     shown: list[str] = page.evaluate("statuses.filter(text => text.startsWith('Starts in '))")
     return bool(shown) and shown == sorted(shown, reverse=True)
 
 
 class Pages(Protocol):
-    """Opens an address in a window of its own.
+    """Opens an address in its own window.
 
-    ``alone`` pages may load nothing but themselves, and write nothing on the console; of others only errors and
-    warnings count.
+    ``alone`` pages may load nothing but themselves and may not write to the console; on other pages, only errors and
+    warnings on the console count.
     """
 
     def __call__(self, url: str, *, size: Size = DESK, dark: bool = False, alone: bool = False) -> Page: ...
@@ -79,8 +79,8 @@ class Pages(Protocol):
 
 @contextmanager
 def browsing() -> Generator[Browser]:
-    """Debian's chromium, started; the test is skipped without it, and in CI fails."""
-    # without the windows around its pages, a page takes a third of the time
+    """Start Debian's chromium; if it is not installed, the test is skipped, or fails in CI."""
+    # The headless shell takes a third of the time per page.
     program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if program is None:
         if os.environ.get("CI") == "true":
@@ -96,13 +96,13 @@ def browsing() -> Generator[Browser]:
 
 @contextmanager
 def opening(browser: Browser) -> Generator[Pages]:
-    """Opens pages; afterwards none of them may have complained, opened a dialog or window, or strayed."""
+    """Open pages; fails at the end if a page logged an error, opened a dialog or window, or made a stray request."""
     complaints: list[str] = []
     contexts: list[Any] = []
 
     def open_page(url: str, *, size: Size = DESK, dark: bool = False, alone: bool = False) -> Page:
         def note(message: ConsoleMessage) -> None:
-            # a refused or lost socket is always reported; whether it should have been is the test's business
+            # The browser reports every refused or lost socket; tests check for themselves whether that is right.
             serious = message.type in ("error", "warning") and not any(text in message.text for text in _NO_FAULT)
             if alone or serious:
                 complaints.append(f"console: {message.text}")
@@ -117,7 +117,7 @@ def opening(browser: Browser) -> Generator[Pages]:
         page.on("popup", lambda popup: complaints.append(f"popup: {popup.url}"))
 
         def note_request(asked: Request) -> None:
-            # what a page made itself comes from nowhere else
+            # Data and blob URLs are made by the page itself.
             if asked.url != url and not asked.url.startswith(("data:", "blob:")):
                 complaints.append(f"request: {asked.url}")
 

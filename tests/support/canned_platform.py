@@ -1,4 +1,4 @@
-"""A platform of few words: one answer in contract shape for every route, and a memory of what was asked."""
+"""A platform with one canned answer, valid by the contract, for every route; it records all requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW = "2026-11-01T12:00:00Z"
 
 
 def uid(number: int) -> str:
-    """A UUID that can be told from others."""
+    """A UUID made from a number, easy to recognise."""
     return f"00000000-0000-4000-8000-{number:012d}"
 
 
@@ -203,19 +203,19 @@ ROUTES: list[tuple[str, str, Any]] = [
 
 
 def emptied(page: Any) -> Any:
-    """What comes after the last page."""
+    """An empty page, as returned after the last one."""
     return {**cast("dict[str, Any]", page), "entries": ()} if isinstance(page, dict) else ()
 
 
 class CannedPlatform:
-    """Where it is, what it was asked, and what was done (a repeated idempotency key does nothing again)."""
+    """The address, the requests, and the writes that took effect (a repeated idempotency key has none)."""
 
     def __init__(self, server: HostileServer) -> None:
         self.server = server.url
         self.asked = server.asked
         self.done: list[str] = []
         self.replace: dict[str, Callable[[Ask], Say]] = {}
-        """Other answers, by ``METHOD path`` without ``/observatory``."""
+        """Answers that replace the canned ones, by ``METHOD path`` without ``/observatory``."""
         self._keys: set[str] = set()
 
     async def answer(self, ask: Ask) -> Say:
@@ -241,7 +241,7 @@ def json_say(value: object, status: int = 200, **headers: str) -> Say:
 
 @asynccontextmanager
 async def canned_platform() -> AsyncGenerator[CannedPlatform]:
-    """Serve it while the context is open."""
+    """Serve the platform while the context is open."""
     platform: list[CannedPlatform] = []
 
     async def handler(ask: Ask) -> Say:

@@ -1,4 +1,4 @@
-"""A certificate that vouches for itself."""
+"""A self-signed certificate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["self_signed"]
 
 
 def self_signed(*names: str) -> tuple[bytes, bytes]:
-    """Certificate for 127.0.0.1 and further names, and private key, as PEM."""
+    """Create a certificate for 127.0.0.1 and further names; returns it and its private key as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,4 +1,4 @@
-"""A certification whose every text is hostile."""
+"""A certification in which every text is hostile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALL = " ".join(HOSTILE) + _CONTROLS
 
 
 def hostile_certification(status: Any = "completed") -> Certification:
-    """A record in which everything that anybody else may have written tries to get out of its place."""
+    """A record in which every text of foreign origin tries to break out of its place in the page."""
     now = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
     passed: tuple[Level, bool] = ("required", True)
     kinds: list[tuple[Level, bool]] = [("required", False), ("advice", False), ("note", True), *[passed] * 8]

@@ -1,7 +1,7 @@
-"""A small Coworld for tests of certification, in this process: right in everything but what a test breaks.
+"""A small Coworld for tests of certification, in this process: correct except for the faults that a test asks for.
 
-The game and its players are coroutines on real sockets (``FakeBackend``), so that a game with just one vice takes one
-word: see the names in quotes below.
+The game and its players are coroutines on real sockets (``FakeBackend``). A test asks for a fault by name; the names
+are the quoted words below.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ MANIFEST: dict[str, Any] = {
 
 
 LONG = {"ticks": 60, "tick_seconds": 0.05}
-"""A config for three seconds of play: long enough for somebody to come late or to leave early."""
+"""A config for three seconds of play: enough for a client to come late or leave early."""
 
 
 # --- the game ----------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def _path(uri: str) -> Path:
 
 
 def game(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
-    """A game with vices."""
+    """A game with the named faults."""
 
     async def program(context: FakeContext) -> int:
         if "COGAME_LOAD_REPLAY_URI" in context.env:
@@ -254,7 +254,7 @@ class _Game:
             return
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         if query.get("token") not in self.tokens or query["slot"] != str(self.tokens.index(query["token"])):
-            await socket.wait_closed()  # a stranger that was let in
+            await socket.wait_closed()  # A fault: the game accepts a client with a wrong token.
             return
         self.players[int(query["slot"])] = socket
         if "rewards_strength" in self.vices:
@@ -304,7 +304,7 @@ async def _show(context: FakeContext, vices: tuple[str, ...]) -> int:
 
 
 def _listener(context: FakeContext) -> sockets.socket:
-    """Ours to close: the event loop loses one that it makes itself while it is cancelled."""
+    """A socket that we close ourselves; the event loop leaks the one it creates if it is cancelled meanwhile."""
     return sockets.create_server((context.env["COGAME_HOST"], int(context.env["COGAME_PORT"])))
 
 
@@ -312,7 +312,7 @@ def _listener(context: FakeContext) -> sockets.socket:
 
 
 def player(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
-    """Players with vices; one that begins with ``first:`` is the first player's alone."""
+    """Players with the named faults, each written as ``<player>:<fault>``, such as ``first:dies``."""
 
     async def program(context: FakeContext) -> int:
         who = context.argv[0]
@@ -336,11 +336,11 @@ def player(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
     return program
 
 
-# --- all together -------------------------------------------------------------------------------------------------
+# --- game and players together ------------------------------------------------------------------------------------
 
 
 class World:
-    """A package with its programs."""
+    """A package together with a backend that runs its programs."""
 
     def __init__(self, manifest: dict[str, Any], backend: FakeBackend, package: Package) -> None:
         self.manifest = manifest
@@ -350,7 +350,7 @@ class World:
     async def certify(
         self, workspace: Path, *, options: CertifyOptions | None = None, events: list[BaseEvent] | None = None
     ) -> Certification:
-        """Certify it, quickly."""
+        """Certify the package, with short waits."""
         listeners = (events.append,) if events is not None else ()
         return await certify(
             self.package, backend=self.backend, workspace=workspace, options=options or fast(), listeners=listeners
@@ -358,7 +358,7 @@ class World:
 
 
 def fast(*, episode: Mapping[str, Any] | None = None, **changes: Any) -> CertifyOptions:
-    """Options with bounded waits and no network; ``episode`` is changed by field, the others as a whole."""
+    """Options with bounded waits and no network; ``episode`` changes single fields, ``changes`` whole options."""
     waits = EpisodeOptions(timeout=60.0, ready_timeout=20.0, player_exit_timeout=5.0)
     options = CertifyOptions(
         episode=replace(waits, **(episode or {})),
@@ -369,7 +369,7 @@ def fast(*, episode: Mapping[str, Any] | None = None, **changes: Any) -> Certify
 
 
 def package_of(manifest: dict[str, Any], path: Path | None = None) -> Package:
-    """A package of a manifest that loads."""
+    """A package made from a valid manifest."""
     loaded = load_manifest(manifest)
     report = loaded.report if path is None else loaded.report.model_copy(update={"source": str(path)})
     return Package(manifest=loaded.manifest, report=report, source=str(path or "counting"), path=path)
@@ -388,12 +388,12 @@ async def world(
     """The small Coworld.
 
     Args:
-        game_vices: What is wrong with the game.
-        player_vices: What is wrong with the players.
+        game_vices: Faults of the game.
+        player_vices: Faults of the players, each written as ``<player>:<fault>``.
         change: Changes the manifest in place.
         backend: The backend's class.
-        package: Makes a package of the manifest.
-        programs: More programs, by image.
+        package: Makes a package from the manifest.
+        programs: Further programs, by image.
     """
     manifest = copy.deepcopy(MANIFEST)
     if change is not None:

@@ -1,4 +1,4 @@
-"""A server that answers as a language model's does, in a thread of the test's process."""
+"""A stand-in for a language model's server, in a thread of the test's process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Chat", "chat_server"]
 
 @dataclass
 class Chat:
-    """What was asked, and where."""
+    """The server's address, and the requests that it received."""
 
     url: str
     asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -27,7 +27,7 @@ def chat_server(answer: Callable[[str], str]) -> Generator[Chat]:
     """Serve answers to `/v1/chat/completions`.
 
     Args:
-        answer: Gives the answer to the user's last message; a number as text is an HTTP status instead.
+        answer: Returns the answer to the user's last message; ``HTTP 503``, say, sends that status.
     """
 
     class Handler(BaseHTTPRequestHandler):

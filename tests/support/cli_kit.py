@@ -1,4 +1,4 @@
-"""Running the ``coworld`` command as a person or a script does, and small worlds to run it on."""
+"""Runs the ``coworld`` command as a person or a script does, and writes small worlds to run it on."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ MISFITS = Path(__file__).parent / "misfits"
 QUICK = MISFITS.with_name("quick")
 RUN_MODULE = Path(__file__).with_name("run_module.py")
 PATIENCE = 90.0
-"""Seconds for anything to happen; tests wait on conditions, and only a broken one takes as long."""
+"""Time limit in seconds for any wait; tests wait for conditions, so only a broken test waits this long."""
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]")
 
 
 def environment(extra: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """This process's environment without anything that changes what the command says; None takes a variable out."""
+    """This process's environment without variables that change the command's output; None removes a variable."""
     shaping = ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "DISPLAY", "WAYLAND_DISPLAY", "UV_RUN_RECURSION_DEPTH")
     kept = {name: text for name, text in os.environ.items() if not name.startswith("COWORLD_") and name not in shaping}
     kept["TERM"] = "xterm-256color"
@@ -68,7 +68,7 @@ _CONSTANTS = {
 
 
 def heavy(loaded: set[str]) -> set[str]:
-    """Which of these modules a help has no use for; of ``coworld_core`` all but what imports nothing."""
+    """The modules among ``loaded`` that a help text must not import; of ``coworld_core``, all but a few light ones."""
     return {
         name
         for name in loaded
@@ -92,14 +92,16 @@ _MODULES = {
         *("aiosqlite", "alembic.command", "anyio._backends._asyncio", "sqlalchemy.ext.asyncio", "uvicorn.server"),
     ),
 }
-"""What these commands import while they run, with all that is in our packages."""
+"""The modules that these commands import while they run; our own packages stand for all their modules."""
 _launchers: dict[str, Launcher] = {}
 
 
 @contextmanager
 def quick_commands(program: str = "coworld", *, prepared: bool = True) -> Generator[None]:
-    """Let a program's commands start at once, as long as the context is open; where one or two of them are to come, it
-    is not worth while that it be prepared."""
+    """Start a program's commands without delay while the context is open.
+
+    For one or two commands, preparing the imports is not worth while; use ``prepared=False``.
+    """
     modules = [*_modules(_MODULES[program])] if prepared else []
     with launcher(sys.executable, program, modules=modules) as started:
         _launchers[program] = started
@@ -112,18 +114,18 @@ def _modules(names: Sequence[str]) -> Iterator[str]:
         yield name
         if name.startswith(("coworld_", "observatory", "paintarena")):
             for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
-                # a cluster's 859 modules are too many; migrations are run, not imported
+                # The 859 modules for clusters would take too long; migrations are run, not imported.
                 if not re.search("__main__|kube|migrations", module.name):
                     yield module.name
 
 
 def launcher_of(program: str) -> Launcher:
-    """What starts a program's commands."""
+    """The launcher that starts a program's commands."""
     return _launchers[program]
 
 
 def stand_ins(directory: Path) -> Path:
-    """A directory for a PATH, with the programs whose commands start at once; made where it is not there yet."""
+    """Write stand-ins for the programs of the open launchers into a directory for PATH, created if missing."""
     for program, started in _launchers.items():
         started.stand_in(directory, program)
     return directory
@@ -136,7 +138,7 @@ def coworld(
     stdin: str | None = None,
     patience: float = PATIENCE,
 ) -> Done:
-    """Run a command to its end, with no terminal on any stream."""
+    """Run a command to its end, without a terminal."""
     words = ["coworld", *map(str, args)]
     return _launchers["coworld"].run(
         words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", patience=patience
@@ -144,7 +146,7 @@ def coworld(
 
 
 def _end(process: Command) -> None:
-    """End a command that a failed test has left, in good order if it will."""
+    """End a command that a failed test has left running, cleanly if possible."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -171,20 +173,20 @@ def _start(
 
 
 def start_script(script: Path, *words: str, log: Path) -> Command:
-    """Start a Python program of the tests; what it writes goes to the end of a file."""
+    """Start a Python script of the tests; its output is appended to a file."""
     with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
         streams = (nothing.fileno(), output.fileno(), output.fileno())
         return _start_script(script, *words, env=os.environ, streams=streams)
 
 
 def start_module(name: str, *, env: Mapping[str, str], out: int, err: int) -> Command:
-    """Start a module as ``python -m`` does, but for its imports.
+    """Start a module like ``python -m``, with its imports already done.
 
     Args:
-        name: Its name.
-        env: Its whole environment.
-        out: Descriptor of its standard output.
-        err: The same of its standard error.
+        name: The module's name.
+        env: The whole environment.
+        out: Descriptor of the standard output.
+        err: Descriptor of the standard error.
     """
     with Path(os.devnull).open("rb") as nothing:
         return _start_script(RUN_MODULE, name, env=env, streams=(nothing.fileno(), out, err))
@@ -200,7 +202,7 @@ def _start_script(script: Path, *words: str, env: Mapping[str, str], streams: tu
 
 
 class Started:
-    """A command that runs, with pipes; read as it writes."""
+    """A running command with pipes, whose output is read while it runs."""
 
     def __init__(self, args: Sequence[str | Path], env: Mapping[str, str | None] | None, cwd: Path | None) -> None:
         (stdout, its_stdout), (stderr, its_stderr) = os.pipe(), os.pipe()
@@ -219,16 +221,16 @@ class Started:
 
     @property
     def stdout(self) -> str:
-        """What came on standard output so far."""
+        """The standard output so far."""
         return bytes(next(iter(self._streams.values()))).decode(errors="replace")
 
     @property
     def stderr(self) -> str:
-        """What came on standard error so far."""
+        """The standard error so far."""
         return bytes(list(self._streams.values())[1]).decode(errors="replace")
 
     def until(self, condition: Callable[[], Any], what: str = "") -> Any:
-        """Read until something is true, and return it."""
+        """Read until a condition returns a true value, and return that value."""
         deadline = time.monotonic() + PATIENCE
         while not (value := condition()):
             left = deadline - time.monotonic()
@@ -239,7 +241,7 @@ class Started:
         return value
 
     def until_said(self, text: str) -> None:
-        """Read until a text is there, on either stream."""
+        """Read until a text appears on either stream."""
         self.until(lambda: text in self.stdout or text in self.stderr, text)
 
     def send(self, number: signal.Signals) -> None:
@@ -247,7 +249,7 @@ class Started:
         self.process.send_signal(number)
 
     def end(self) -> Done:
-        """Wait for the end."""
+        """Wait for the command to end."""
         deadline = time.monotonic() + PATIENCE
         while self._open and time.monotonic() < deadline:
             self._read(0.05)
@@ -262,7 +264,7 @@ class Started:
 
 
 class Terminal:
-    """A command that runs on a terminal of its own."""
+    """A running command on its own terminal."""
 
     def __init__(self, args: Sequence[str | Path], env: Mapping[str, str | None] | None, columns: int) -> None:
         self.master, slave = pty.openpty()
@@ -272,12 +274,12 @@ class Terminal:
 
     @property
     def raw(self) -> str:
-        """Everything that was written so far."""
+        """The output so far."""
         return self._data.decode(errors="replace")
 
     @property
     def text(self) -> str:
-        """The same without control sequences."""
+        """The output so far without control sequences."""
         return _CONTROL.sub("", self.raw).replace("\r", "")
 
     def _read(self, seconds: float) -> bool:
@@ -285,7 +287,7 @@ class Terminal:
             return True
         try:
             data = os.read(self.master, 1 << 16)
-        except OSError:  # the other side is closed
+        except OSError:  # The other end is closed.
             return False
         self._data += data
         return bool(data)
@@ -295,7 +297,7 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def until_said(self, text: str) -> None:
-        """Read until a text is there."""
+        """Read until a text appears."""
         deadline = time.monotonic() + PATIENCE
         while text not in self.text:
             if time.monotonic() > deadline or not self._read(0.05):
@@ -316,15 +318,15 @@ class Terminal:
 
 
 def write_world(directory: Path, game: str = "", *players: str, name: str = "misfits", **config: Any) -> Path:
-    """Write a small Coworld whose game and players behave as told (see ``misfits``), and return its directory.
+    """Write a small Coworld whose game and players have given behaviours (see ``misfits``), and return its directory.
 
-    Where nobody is told how to behave, the programs are those of the quickest game (see ``quick``).
+    Without any behaviour, the programs are those of the quickest game (see ``quick``).
 
     Args:
-        directory: Made for it.
+        directory: The directory, which is created.
         game: A behaviour of ``game.py``.
-        players: A behaviour of ``player.py`` a seat, with its argument; two well-behaved ones by default.
-        name: What the game is called.
+        players: A behaviour of ``player.py`` for each seat, with its argument; by default, two well-behaved players.
+        name: The game's name.
         config: Further keys of the game config.
     """
     directory.mkdir()
@@ -347,6 +349,6 @@ def write_world(directory: Path, game: str = "", *players: str, name: str = "mis
             player["run"] = ["python3", "-S", "-E", "player.py"]
     (directory / "coworld_manifest_template.json").write_text(json.dumps(manifest, indent=2))
     services = {"misfits": {"image": "coworld-misfits", "build": {"context": str(QUICK if quick else MISFITS)}}}
-    # JSON is YAML
+    # JSON is valid YAML.
     (directory / "compose.yaml").write_text(json.dumps({"services": services}))
     return directory

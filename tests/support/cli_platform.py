@@ -1,4 +1,4 @@
-"""A platform that answers as it is told, on a real socket, for what a real one would never say."""
+"""A platform with answers chosen by the test, on a real socket, for answers that a real platform would never give."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Answer", "Asked", "Platform", "observatory", "platform"]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that came."""
+    """A received request."""
 
     method: str
     path: str
@@ -36,10 +36,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said to it."""
+    """The answer to a request."""
 
     body: Any = None
-    """Bytes as they are, an iterator of bytes as it goes (with ``Content-Length`` among the headers), else JSON."""
+    """Bytes are sent unchanged, an iterator of bytes is streamed (``headers`` must have ``Content-Length``), and any
+    other value is sent as JSON."""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -48,7 +49,7 @@ Says = Callable[[Asked], Any]
 
 
 class Platform:
-    """Answers by method and path; whatever it was not told about is 404."""
+    """Answers by method and path; any other request gets 404."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
@@ -56,24 +57,24 @@ class Platform:
         self.server = ""
 
     def on(self, method: str, path: str, says: Any) -> None:
-        """Answer a call: with a value, an ``Answer``, or what a function makes of the request."""
+        """Set the answer to a call: a value, an ``Answer``, or a function that returns one for a request."""
         self._says[method, path] = says if callable(says) else lambda _: says
 
     def answer(self, asked: Asked) -> Answer:
-        """What is said to a request."""
+        """Record a request and return its answer."""
         self.asked.append(asked)
         says = self._says.get((asked.method, asked.path.removeprefix("/observatory")))
         said = says(asked) if says is not None else Answer({"detail": "Not Found"}, 404)
         return said if isinstance(said, Answer) else Answer(said)
 
     def calls(self, method: str, path: str) -> list[Asked]:
-        """The requests of a kind that came."""
+        """The received requests with a method and path."""
         return [asked for asked in self.asked if (asked.method, asked.path) == (method, f"/observatory{path}")]
 
 
 @contextmanager
 def platform() -> Generator[Platform]:
-    """One that listens as long as the context is open."""
+    """Serve a platform while the context is open."""
     told = Platform()
 
     class Handler(BaseHTTPRequestHandler):
@@ -100,7 +101,7 @@ def platform() -> Generator[Platform]:
             for name, value in answer.headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            # whoever asked may have gone
+            # The client may have disconnected.
             with suppress(BrokenPipeError, ConnectionResetError):
                 for piece in body:
                     self.wfile.write(piece)
@@ -109,7 +110,7 @@ def platform() -> Generator[Platform]:
         do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815 (names that the base class looks for)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = False
@@ -126,7 +127,7 @@ def platform() -> Generator[Platform]:
 
 @contextmanager
 def observatory(directory: Path, **options: Any) -> Generator[tuple[Observatory, Callable[[str], str]]]:
-    """A real Observatory for tests that are not asynchronous, and what makes an account and returns its token."""
+    """Run an Observatory for synchronous tests; yields it and a function that creates accounts and returns tokens."""
     from anyio.from_thread import start_blocking_portal
 
     from .observatory import running_observatory

@@ -1,4 +1,4 @@
-"""Things of a platform as its API gives them, for tests of the command line."""
+"""Rows as a platform's API returns them, for tests of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop's clock, set forward: whoever would only wait for a deadline need not."""
+"""Sets the event loop's clock forward, so that a test need not wait for a deadline."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["skip"]
 
 
 def skip(seconds: float) -> None:
-    """It is that much later now, for as long as the running event loop lives.
+    """Set the running event loop's clock forward, for the rest of its life.
 
-    Its deadlines and timers see it; other processes and ``time.monotonic`` do not. So it serves where nothing can
-    happen any more but that a deadline of ours comes.
+    Deadlines and timers of the loop are affected; other processes and ``time.monotonic`` are not. Use it only where
+    nothing but a deadline of this process can happen next.
     """
     loop = asyncio.get_running_loop()
     now = loop.time

@@ -1,4 +1,4 @@
-"""Commissioners in this process: that of Paint Arena, but for what a test breaks."""
+"""Commissioners in this process: Paint Arena's, with the faults that a test asks for."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _IMAGE = "tests/commissioner:1"
 
 Message = dict[str, Any]
 Vice = Callable[[Message, list[Message]], "list[Message | str] | int | None"]
-"""Takes what was heard and the right answers to it, and gives what is said instead: a text goes out as it is, None
-hangs up, and a number ends the program."""
+"""Takes a message and the right answers, and returns what to send instead: a string is sent unchanged, None closes the
+connection, and a number ends the program with that status."""
 
 
 def _honest(_: Message, answers: list[Message]) -> list[Message | str] | int | None:
@@ -41,14 +41,14 @@ def program_of(
     pause: float = 0.0,
     shut: bool = False,
 ) -> Callable[[FakeContext], Awaitable[int]]:
-    """The program.
+    """A commissioner's program.
 
     Args:
-        vice: What is wrong with what it says.
-        heard: Where what it hears is written down.
-        before: What it does first; it ends where that gives a status.
+        vice: Replaces its answers.
+        heard: Collects the messages that it receives.
+        before: Runs first; if it returns a status, the program ends with it.
         pause: Seconds before each answer.
-        shut: Whether it lets nobody in.
+        shut: Whether it refuses all connections.
     """
 
     async def program(context: FakeContext) -> int:
@@ -103,7 +103,7 @@ def program_of(
 async def commissioned(
     path: Path, *players: str, rounds: int | None = 1, program: Any = None, hooks: Sequence[str] = ()
 ) -> AsyncGenerator[tuple[World, Path]]:
-    """A tournament that a commissioner runs, and the world to play it in."""
+    """A tournament with a commissioner, and the world to play it in."""
     programs = {_IMAGE: program or program_of()}
     async with contest(2.0, programs=programs) as small:
         place = await held(

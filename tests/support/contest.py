@@ -1,4 +1,4 @@
-"""A small Coworld whose players differ in strength, for evaluations that are really played."""
+"""A small Coworld whose players differ in strength, for evaluations with real episodes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["compared", "contest", "held", "played_on"]
 def contest(
     first: float = 1.0, second: float = 0.0, *vices: str, seeds: dict[str, Any] | None = None, **more: Any
 ) -> AbstractAsyncContextManager[World]:
-    """Scores are a player's strength and some luck, which the seed decides.
+    """A world in which a score is the player's strength plus some luck, which depends on the seed.
 
     Args:
         first: Strength of the player ``first``.
-        second: Of ``second``.
-        vices: What is wrong with the players.
-        seeds: The schema of the config's seed; an empty one: it takes none.
-        more: What ``world`` takes.
+        second: Strength of the players ``second`` and ``third``.
+        vices: Faults of the players.
+        seeds: The schema of the config's seed; empty: the config has no seed.
+        more: Further arguments of ``world``.
     """
 
     def change(manifest: dict[str, Any]) -> None:
         for variant in manifest["variants"]:
             variant["game_config"] = {"ticks": 1, "tick_seconds": 0.0}
-        # a third, who is as strong as the second
+        # A third player, as strong as the second.
         manifest["player"].append({**manifest["player"][1], "id": "third", "name": "Third", "run": ["third"]})
         properties = manifest["game"]["config_schema"]["properties"]
         properties.update({} if seeds == {} else {"seed": seeds or {"type": "integer"}})
@@ -44,7 +44,7 @@ def contest(
 
 
 async def compared(small: World, workspace: Path, **more: Any) -> ComparisonReport:
-    """``first`` compared with ``second``; how busy this machine is does not matter."""
+    """Compare ``first`` with ``second``; starved episodes count, so that a busy machine does not matter."""
     keys = {name: more.pop(name) for name in tuple(more) if name in RunArguments.__annotations__}
     run: Any = {"backend": small.backend, "workspace": workspace, "parallel": 4, **keys}
     new, old, margin = more.pop("new", "first"), more.pop("old", "second"), more.pop("margin", None)
@@ -60,7 +60,7 @@ async def held(
     rounds: int | None = 1,
     commissioner: str = "",
 ) -> Path:
-    """A tournament of these players, not played yet; how busy this machine is does not matter."""
+    """Create a tournament of these players; starved episodes count, so that a busy machine does not matter."""
     game = place.parent / MANIFEST_NAME
     if not game.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +80,6 @@ async def held(
 
 
 async def played_on(small: World, place: Path, **more: Any) -> TournamentReport:
-    """The tournament, played to its end."""
+    """Play a tournament to its end."""
     run: Any = {"backend": small.backend, "parallel": 4, **more}
     return await play_tournament(place, **run)

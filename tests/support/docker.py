@@ -1,4 +1,4 @@
-"""What tests on a real Docker engine need: the engine itself, and an image with the conformance suite's subject."""
+"""For tests on a real Docker engine: access to the engine, and an image with the conformance suite's subject."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RUN cd / && python3 -c 'import subject'
 
 
 def require_docker() -> None:
-    """Skip the test without an engine or the base image; under ``CI=true`` that is a failure."""
+    """Skip the test without an engine or the base image, or fail it if ``CI=true``."""
     missing = _missing()
     if missing:
         if os.environ.get("CI") == "true":
@@ -59,7 +59,7 @@ def _missing() -> str:
 
 @functools.cache
 def subject_image() -> str:
-    """The image whose ``/subject.py`` is the conformance suite's subject; built unless it is here."""
+    """The image whose ``/subject.py`` is the conformance suite's subject; built if it does not exist."""
     source = SUBJECT.read_bytes()
     name = f"coworld-test-subject:{hashlib.sha256(source + _DOCKERFILE.encode()).hexdigest()[:12]}"
     context = io.BytesIO()
@@ -95,25 +95,25 @@ def subject_spec(run_id: str, name: str, *steps: str) -> UnitSpec:
 
 
 async def engine_call(method: str, path: str, **more: Any) -> Any:
-    """One call to the engine, behind the backend's back."""
+    """Call the engine directly, without the backend."""
     async with Engine.connect(resolve_address()) as engine:
         return await engine.call(method, path, **more)
 
 
 def _apart(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Run a coroutine function to its end from where a loop may be running already."""
+    """Run a coroutine function to its end, even if an event loop is already running in this thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(anyio.run, work).result()
 
 
 def as_user(user: int, group: int, work: Callable[[], Awaitable[str]]) -> str:
-    """What a coroutine function returns when another user runs it, who may not be able to read this checkout."""
+    """Run a coroutine function as another user, who may be unable to read this checkout, and return its result."""
     for codec in ("ascii", "idna"):
-        codecs.lookup(codec)  # read from where the child may not be able to, if nobody has used it yet
+        codecs.lookup(codec)  # Load codecs now, since the child may be unable to read the standard library.
 
     read, write = os.pipe()
     with warnings.catch_warnings():
-        # later Pythons warn of threads that the child will not have; it uses none
+        # Newer Pythons warn about threads, which the child does not have after a fork; it needs none.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -122,7 +122,7 @@ def as_user(user: int, group: int, work: Callable[[], Awaitable[str]]) -> str:
             os.setgid(group)
             os.setuid(user)
             said = anyio.run(work)
-        except BaseException as error:  # a child must not go on as a second test run
+        except BaseException as error:  # The child must not continue as a second test run.
             said = repr(error)
         os.write(write, said.encode())
         os._exit(0)

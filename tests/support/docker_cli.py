@@ -1,7 +1,7 @@
-"""A backend of somebody else's: containers by the ``docker`` command, written from ``docs/backends.md`` alone.
+"""A third-party backend: containers by the ``docker`` command, written from ``docs/backends.md`` alone.
 
-It imports nothing that is not public, and the tests install it as a distribution of its own. It is as thin as the
-contract allows: all containers are on the engine's default network, and only files are kept apart.
+It imports only public names, and the tests install it as a separate distribution. It is as thin as the contract
+allows: all containers share the engine's default network, and only files are isolated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ UNIT = "docker-cli.unit"
 
 
 async def docker(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
-    """One call of the command, brought to its end even when cancelled: what it has done must be known."""
+    """Run the command, even to its end when cancelled, because its outcome must be known."""
     program = shutil.which("docker") or "docker"
     with anyio.move_on_after(60, shield=True):
         return await anyio.run_process([program, *arguments], check=False, env={**os.environ, **(environment or {})})
@@ -47,13 +47,13 @@ async def docker(*arguments: str, environment: Mapping[str, str] | None = None) 
 
 
 async def inspect(kind: str, name: str) -> dict[str, Any] | None:
-    """What the engine knows of something, or None."""
+    """The engine's description of an object, or None if it does not exist."""
     done = await docker(kind, "inspect", name)
     return cast("list[dict[str, Any]]", json.loads(done.stdout))[0] if done.returncode == 0 else None
 
 
 def words(done: subprocess.CompletedProcess[bytes]) -> str:
-    """What a call that failed says about it."""
+    """The error message of a failed call."""
     return done.stderr.decode(errors="replace").strip()
 
 
@@ -71,7 +71,7 @@ class DockerCliUnit(EngineUnit):
     ) -> None:
         super().__init__(spec, backend=backend, publish=publish, tasks=tasks)
         self._known = known
-        """Programs that have been found, by image."""
+        """Pairs of an image and a program that is known to exist in it."""
         self._container = f"docker-cli-{spec.run_id}-{spec.name}"
         self._ports: dict[str, int] = {}
         self._address = ""
@@ -84,7 +84,7 @@ class DockerCliUnit(EngineUnit):
         number = {item.name: item.number for item in self.spec.ports}[port]
         return Endpoint(here=f"{LOCALHOST}:{self._ports.get(port, 0)}", there=f"{self._address}:{number}")
 
-    # --- made and started
+    # --- create and start
 
     async def make(self) -> None:
         spec = self.spec
@@ -93,7 +93,7 @@ class DockerCliUnit(EngineUnit):
                 self._ports[port.name] = number
         environment = {**spec.environment(self.inside()), **spec.secret_env}
         options = ["--name", self._container, "--label", f"{RUN}={spec.run_id}", "--label", f"{UNIT}={spec.name}"]
-        # an init process ends programs that do not handle TERM; the files it writes are to be ours
+        # An init process ends programs that do not handle SIGTERM; written files must belong to the current user.
         options += ["--init", "--user", f"{os.getuid()}:{os.getgid()}", "--security-opt", "no-new-privileges"]
         options += ["--log-driver", "json-file"]
         for source, target, mode in ((spec.directory, spec.mount, "rw"), (spec.inputs, INPUTS_MOUNT, "ro")):
@@ -102,7 +102,7 @@ class DockerCliUnit(EngineUnit):
         for port in spec.ports:
             options += ["--publish", f"{LOCALHOST}:{self._ports.get(port.name, '')}:{port.number}"]
         for name in environment:
-            # the value is taken from the command's own environment, so that it is in nobody's list of arguments
+            # The value comes from the command's environment, so that no list of processes shows it.
             options += ["--env", name]
         if spec.platform is not None:
             options += ["--platform", spec.platform]
@@ -115,7 +115,7 @@ class DockerCliUnit(EngineUnit):
             await self._require_program(spec.argv[0], environment)
 
     async def _require_program(self, program: str, environment: Mapping[str, str]) -> None:
-        """See that it is there: the init process starts even when there is nothing for it to run."""
+        """Check that a program exists, because the init process starts even without one."""
         if (self.spec.image, program) in self._known:
             return
         config: dict[str, Any] = ((await inspect("image", self.spec.image)) or {}).get("Config") or {}
@@ -149,7 +149,7 @@ class DockerCliUnit(EngineUnit):
                 self._ports[port.name] = int(entry["HostPort"])
         self.follow(self.tasks, self._watch)
 
-    # --- followed to its end
+    # --- follow to the end
 
     async def _watch(self) -> None:
         await self._keep_logs()
@@ -187,7 +187,7 @@ class DockerCliUnit(EngineUnit):
 
         try:
             await read("--follow")
-            # an engine may stop following before all is said, so what it has kept is read once more
+            # The engine may stop following before the last output, so the stored logs are read once more.
             await self._until_over()
             await read()
         finally:
@@ -195,17 +195,17 @@ class DockerCliUnit(EngineUnit):
                 self.close_log(log)
 
     async def _until_over(self) -> None:
-        # its answer is that of a container that runs no more, and an error when it is gone
+        # This returns when the container has stopped, with an error if it no longer exists.
         await anyio.run_process(["docker", "wait", self._container], check=False)
 
     def _exit_of(self, state: Mapping[str, Any]) -> Exit:
         code = int(state["ExitCode"])
-        # the init process tells of a signal as a shell does
+        # The init process reports a signal as a shell does, as 128 plus its number.
         number = code - 128 if 128 < code <= 192 else None
         reason = self.ended_by or ("signal" if number else "exited")
         return Exit(reason=reason, code=None if number else code, signal=number)
 
-    # --- ended
+    # --- stop and remove
 
     async def send(self, signal: Signal) -> bool:
         done = await docker("kill", "--signal", signal, self._container)
@@ -223,7 +223,7 @@ def _free_port() -> int:
 
 
 async def remove_container(name: str) -> str:
-    """Remove a container, running or not; why it is still there, if it is."""
+    """Remove a container, running or not; returns the reason if it still exists, else an empty string."""
     done = await docker("rm", "--force", "--volumes", name)
     return "" if done.returncode == 0 or "No such container" in words(done) else words(done)
 
@@ -281,7 +281,7 @@ class DockerCliBackend(BaseBackend):
     ) -> ImageInfo:
         found = await inspect("image", image)
         if found is None:
-            # several pulls of one image are one to the engine
+            # The engine merges concurrent pulls of one image.
             done = await docker("pull", "--quiet", *(["--platform", platform] if platform else []), image)
             found = await inspect("image", image)
             if found is None:
@@ -310,5 +310,5 @@ class DockerCliBackend(BaseBackend):
 
 
 def make_backend(options: BackendOptions) -> Backend:
-    """What the entry point names."""
+    """Create the backend; the function that the entry point names."""
     return DockerCliBackend()

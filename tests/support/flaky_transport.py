@@ -1,4 +1,4 @@
-"""A real transport whose calls go wrong by rule: refused, lost, answered with an error, cut short, slowed down."""
+"""A real transport with chosen faults: calls are refused, lost, answered with an error, cut short or slowed down."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ FaultKind = Literal["refused", "lost", "status", "truncated", "garbled", "slow",
 
 @dataclass
 class Fault:
-    """What goes wrong, with which calls, and how often.
+    """A fault, with the calls that it affects and how often.
 
     ============  =====================================================================
     ``refused``   no connection; the server never sees the call
-    ``lost``      the server does what it was asked, and its answer is lost
-    ``status``    the call is answered with ``status`` on the way; the server never sees it
+    ``lost``      the server handles the call, but its answer is lost
+    ``status``    the call is answered with ``status``; the server never sees it
     ``truncated`` the answer breaks off half-way
     ``garbled``   the answer's encoding is broken
     ``slow``      the answer comes byte by byte, ``pause`` seconds apart
-    ``stuck``     there is never an answer
+    ``stuck``     the call is never answered
     ============  =====================================================================
     """
 
@@ -49,7 +49,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Asked:
-    """A call as it was sent."""
+    """A call as sent."""
 
     method: str
     url: str
@@ -61,7 +61,7 @@ class FlakyTransport(httpx2.AsyncBaseTransport):
     """The network, with faults.
 
     Args:
-        faults: The first that meets a call happens to it, as often as it says; other calls go through.
+        faults: A call gets the first fault that matches it and is not used up; other calls go through.
     """
 
     def __init__(self, *faults: Fault, inner: httpx2.AsyncBaseTransport | None = None) -> None:

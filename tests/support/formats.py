@@ -1,4 +1,4 @@
-"""Files that runs have left: those of published versions, and what a later version may make of them."""
+"""Files written by runs of published versions, and variations of them that a later version might write."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = [
 ]
 
 _FORMATS = Path(__file__).parents[1] / "core/formats"
-"""A directory for each version, with what it wrote; nothing in them is ever changed."""
+"""A directory for each version with the files that it wrote, which never change."""
 
 ADDED = "added_later"
-"""A field that no version has."""
+"""A field that exists in no version."""
 
 LATER = "a_later_thing"
-"""A value that no version has."""
+"""A value that exists in no version."""
 
 _GROWING = {"status", "error_type", "fault", "reason", "level", "what", "verdict", "skip_reason", "id"}
-"""Fields whose values are of a set that grows."""
+"""Fields whose set of values may grow in later versions."""
 
 
 def files(name: str) -> list[Path]:
-    """The files of one name, of all versions."""
+    """The files with a name, from all versions."""
     found = sorted(_FORMATS.rglob(name))
     assert found, name
     return found
@@ -53,7 +53,7 @@ def objects(value: Any, *, mapping: bool = False) -> Iterator[tuple[dict[str, An
 
 
 def with_added_fields(value: Any) -> Any:
-    """A copy with one more field in every object, at whatever depth."""
+    """A copy with one more field in every object at any depth."""
     copy = json.loads(json.dumps(value))
     for entries, mapping in list(objects(copy)):
         entries[ADDED] = "text" if mapping else {"deep": [1, None, {"er": 0.5}]}
@@ -61,7 +61,7 @@ def with_added_fields(value: Any) -> Any:
 
 
 def with_later_values(value: Any) -> Any:
-    """A copy in a later shape, in which every value of a set that grows is one that is not known."""
+    """A copy as of a later version, with an unknown value in every field whose set of values may grow."""
     copy = json.loads(json.dumps(value))
     for entries, _ in objects(copy):
         for key in _GROWING & entries.keys():
@@ -73,7 +73,7 @@ def with_later_values(value: Any) -> Any:
 
 
 def only_what_was_there(after: Any, before: Any) -> Any:
-    """``after`` without the fields that ``before`` lacks: those that have come since, with their defaults."""
+    """``after`` without the fields that ``before`` lacks, which are newer ones with their defaults."""
     if isinstance(after, dict) and isinstance(before, dict):
         old = cast("dict[str, Any]", before)
         pairs = cast("dict[str, Any]", after).items()
@@ -85,7 +85,7 @@ def only_what_was_there(after: Any, before: Any) -> Any:
 
 
 def unknown(value: object) -> list[str]:
-    """The fields that were kept without being known. Of a file of an earlier version there are none: none went away."""
+    """The unknown fields that were kept. A file of an earlier version has none, because no field was ever removed."""
     if isinstance(value, tuple):
         return [name for item in cast("tuple[object, ...]", value) for name in unknown(item)]
     if not isinstance(value, BaseModel):

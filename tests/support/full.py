@@ -1,4 +1,4 @@
-"""How much of what is never exhausted a run tries: random moments, random requests, many of the same."""
+"""Whether this run includes the larger number of random or repeated cases."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import os
 __all__ = ["FULL"]
 
 FULL = os.environ.get("FULL") == "1"
-"""Whether this run has the time for the larger share."""
+"""Whether to try the larger number of cases."""

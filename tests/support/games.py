@@ -1,4 +1,4 @@
-"""A game of the kit in which all act at once, with chance, at a pace of its own; policies for other processes."""
+"""A game of the kit with simultaneous moves, chance and a fixed pace; and policies for other processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZE = 5
 
 
 class Gather(Rules):
-    """Everybody walks along a line of five places, and gets a point for being where the berry is."""
+    """All seats walk along a line of five places, and get a point for being where the berry is."""
 
     class Config(RulesConfig):
         rounds: int = Field(default=8, ge=1)
@@ -83,7 +83,7 @@ class Gather(Rules):
 
 
 def last_or_stay(observation: Any, legal: Any, rng: random.Random) -> Any:
-    """Play the game above, somehow."""
+    """Play the game above with no particular aim."""
     return rng.choice(["left", "stay"]) if observation["near"] == "far" else "stay"
 
 
@@ -93,12 +93,12 @@ def dies(observation: Any, legal: Any, rng: random.Random) -> Any:
 
 
 def fails(observation: Any, legal: Any, rng: random.Random) -> Any:
-    """Raise."""
+    """Raise an error."""
     return legal[7]
 
 
 def kit_examples() -> list[type[Rules]]:
-    """The rules of the examples that are made with the kit, those whose libraries are here."""
+    """The rules of all examples made with the kit, except those whose libraries are not installed."""
     found: list[type[Rules]] = []
     for path in sorted((Path(__file__).parents[2] / "examples").glob("*/coworld_manifest_template.json")):
         command = json.loads(path.read_text(encoding="utf-8"))["game"]["runnable"].get("run", [])

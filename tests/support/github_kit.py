@@ -35,7 +35,7 @@ FILES = {
 
 
 class GitHub:
-    """The contents API over ``FILES``; ``fail`` may answer instead."""
+    """The contents API over ``FILES``; ``fail`` may return another answer."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

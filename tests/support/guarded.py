@@ -1,9 +1,9 @@
-"""What groups of long tests guard, and whether any of it has changed since they last passed.
+"""Files that groups of long tests guard, and whether any of them has changed since the group last passed.
 
-A group is all tests that are marked with its name, `@pytest.mark.guarded("cluster")`. As long as none of its files has
-changed since the whole group passed, a run leaves it out and says so; `FULL=1` leaves out nothing, nor does a run that
-names files. A run in which the whole group passes writes that down in `tests/passed.json`, to be committed with the
-change that it speaks for.
+A group consists of all tests marked with its name, `@pytest.mark.guarded("cluster")`. As long as none of its files has
+changed since the whole group passed, a run leaves the group out and says so. With `FULL=1`, or if the run names files,
+no group is left out. A run in which a whole group passes records that in `tests/passed.json`, which is committed
+together with the tested change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 PASSED = ROOT / "tests/passed.json"
 
 CLUSTER = (
-    # what is different on a cluster, and what leads an episode through it
+    # the code that differs on a cluster, and the code that runs an episode there
     "coworld_runner/src/coworld_runner/backend.py",
     "coworld_runner/src/coworld_runner/backends/*.py",
     "coworld_runner/src/coworld_runner/backends/kubernetes/*.py",
@@ -39,7 +39,7 @@ CLUSTER = (
     "docs/kubernetes/*",
     "docs/worker.md",
     "examples/observatory/src/observatory/work/*.py",
-    # the tests themselves, and what they stand on
+    # the tests and their support code
     "tests/chaos/_victim.py",
     "tests/chaos/test_kube_sigkill.py",
     "tests/faults/test_matrix.py",
@@ -54,7 +54,7 @@ CLUSTER = (
 )
 
 DOCKER = (
-    # the engine, and what leads an episode, a build or a program through it
+    # the engine, and the code that uses it for episodes, builds and programs
     "coworld_core/src/coworld_core/docker_engine.py",
     "coworld_runner/src/coworld_runner/*.py",
     "coworld_runner/src/coworld_runner/backends/*.py",
@@ -87,7 +87,7 @@ DOCKER = (
 )
 
 PUBLISHED = (
-    # what answers the published clients, and what drives them
+    # the code that answers the published clients, and the code that drives them
     "coworld_core/src/coworld_core/api/*.py",
     "examples/observatory/src/observatory/**/*.py",
     "tests/observatory/test_published_*.py",
@@ -100,23 +100,23 @@ GROUPS = {
     "docker": DOCKER,
     "published": PUBLISHED,
     "cluster": CLUSTER,
-    # what needs the cluster to itself
+    # tests that need the cluster to themselves
     "alone": CLUSTER,
 }
 
 
 def digests() -> dict[str, str]:
-    """Of all the files that each group guards, names and content."""
+    """A digest for each group, of the names and contents of its files."""
     return {group: _digest(patterns) for group, patterns in GROUPS.items()}
 
 
 def unchanged(now: Mapping[str, str]) -> frozenset[str]:
-    """The groups that have passed over exactly these files."""
+    """The groups that have passed with exactly these files."""
     return frozenset(group for group, digest in _passed().items() if now.get(group) == digest)
 
 
 def write_down(passed: Mapping[str, str]) -> None:
-    """Groups that have just passed, by the digest of what they passed over."""
+    """Record groups that have just passed, with the digests of their files."""
     whole = {group: digest for group, digest in {**_passed(), **passed}.items() if group in GROUPS}
     PASSED.write_text(json.dumps(whole, indent=2, sort_keys=True) + "\n")
 
@@ -142,18 +142,18 @@ def _group(item: pytest.Item) -> str | None:
 
 
 class Groups:
-    """A plugin of pytest, in the process that one has started and in each of its workers."""
+    """A pytest plugin, for the main process and each of its workers."""
 
     def __init__(self, config: pytest.Config) -> None:
         told: dict[str, Any] | None = getattr(config, "workerinput", None)
-        # a run of chosen files is for these files: it leaves nothing out, and shows nothing of a whole group
+        # A run of chosen files leaves nothing out, and does not record that a whole group has passed.
         self._chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
         self._now = digests()
         if told is not None:
             self._left_out = frozenset[str](told["left_out"])
         else:
             self._left_out = frozenset[str]() if FULL or self._chosen else unchanged(self._now)
-        # how many tests each group has that is wanted whole, and which of them have passed
+        # The number of tests of each group that is run as a whole, and those that have passed.
         self._whole = dict[str, int]()
         self._passed = set[tuple[str, str]]()
 

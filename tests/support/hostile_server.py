@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that answers exactly as told, and can be told to do what no decent server does."""
+"""An HTTP server on loopback whose handler controls every answer, including malformed ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ask:
 
     method: str
     target: str
-    """Path and query as they came."""
+    """Path and query as received."""
     headers: Mapping[str, str]
     """By lower-case name."""
     _next: Callable[[], Awaitable[bytes | None]] = field(repr=False)
@@ -49,20 +49,20 @@ class Ask:
 
 @dataclass
 class Say:
-    """An answer. Without a ``content-length`` among the headers that of the body is given."""
+    """An answer. If the headers have no ``content-length``, that of the body is added."""
 
     status: int = 200
     body: bytes | AsyncIterator[bytes] = b""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     cut: int | None = None
-    """Reset the connection after so many bytes of the body."""
+    """Reset the connection after this many bytes of the body."""
 
 
 Handler = Callable[[Ask], Awaitable[Say]]
 
 
 class HostileServer:
-    """Where it is, and what it was asked."""
+    """A running server: its URL, and the requests that it received."""
 
     def __init__(self, port: int, handler: Handler) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -72,7 +72,7 @@ class HostileServer:
 
 @asynccontextmanager
 async def serve(handler: Handler) -> AsyncGenerator[HostileServer]:
-    """Serve on a free port of 127.0.0.1 while the context is open; one request a connection."""
+    """Serve on a free port of 127.0.0.1 while the context is open, one request per connection."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
     server = HostileServer(listener.extra(anyio.abc.SocketAttribute.local_port), handler)
 
@@ -161,12 +161,13 @@ def _reset(stream: anyio.abc.SocketStream) -> None:
 
 
 def serve_file(content: bytes, *, etag: str = '"1"', cuts: list[int] | None = None) -> Handler:
-    """A handler that serves one content properly, ranges and all, and breaks off where it is told to.
+    """A handler that serves a file correctly, including ranges, and resets connections where told to.
 
     Args:
         content: The file.
-        etag: What it is called; empty for nothing.
-        cuts: For each request in turn, after how many bytes of its body the connection is reset; then never.
+        etag: Its ETag; empty for none.
+        cuts: For each request in turn, the number of bytes of the body after which the connection is reset; later
+            requests are not cut.
     """
     pending = list(cuts or ())
 

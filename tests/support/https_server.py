@@ -1,4 +1,4 @@
-"""An HTTPS server in a container, at an address that is neither private nor of this machine."""
+"""An HTTPS server in a container, at an address that is neither private nor an address of this machine."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class HttpsServer:
     """A running server."""
 
     address: str
-    """Its IP address, as nobody on this machine has."""
+    """Its IP address, which is not an address of this machine."""
     certificate: str
-    """What vouches for its names, as PEM."""
+    """Its self-signed certificate, as PEM."""
     inside: str
-    """One of its names, which leads to an address of a private network once it has been joined."""
+    """One of its names, which resolves to an address of a private network after ``join``."""
     network: Any
     container: Any
 
@@ -58,11 +58,11 @@ class HttpsServer:
 
 @contextmanager
 def https_server(image: str, *names: str, inside: str) -> Generator[HttpsServer]:
-    """Run a server, with these names in its network; each answer says which name the client wanted.
+    """Run a server with these names in its network; each answer contains the name that the client asked for.
 
     Args:
-        image: Any with Python.
-        names: Its names.
+        image: Any image with Python.
+        names: The server's names.
         inside: A further name, for ``HttpsServer.join``.
     """
     from docker.types import IPAMConfig, IPAMPool
@@ -70,7 +70,7 @@ def https_server(image: str, *names: str, inside: str) -> Generator[HttpsServer]
     client = docker_client()
     certificate, key = self_signed(*names, inside)
     name = f"coworld-test-{secrets.token_hex(4)}"
-    # nobody routes to these from here: the network is internal, and ends with the test
+    # Public addresses are harmless here: the network is internal, and is removed after the test.
     subnet = f"11.{secrets.randbelow(256)}.{secrets.randbelow(256)}.0/29"
     network = client.networks.create(name, internal=True, ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]))
     container = None

@@ -1,4 +1,4 @@
-"""Docker images for tests, made from a base image that is here, without a package index."""
+"""Docker images for tests, built from a local base image and without a package index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 BASE_IMAGE = os.environ.get("BASE_IMAGE", "python-base:bookworm")
-"""A small image with Python 3.11 or later that is here already; nothing is ever fetched from a registry."""
+"""A small local image with Python 3.11 or later; tests never fetch images from a registry."""
 
 
 def docker_client() -> Any:
@@ -37,7 +37,7 @@ def docker_client() -> Any:
 
 @lru_cache
 def docker_trouble() -> str:
-    """Why there is no Docker engine with the base image; empty when there is."""
+    """Why no Docker engine with the base image is available; empty if one is."""
     try:
         client = docker_client()
     except Exception as error:
@@ -52,7 +52,7 @@ def docker_trouble() -> str:
 
 
 def drop_image(image: str) -> None:
-    """Have the engine forget an image, if it has it."""
+    """Remove an image from the engine, if it exists."""
     from docker.errors import ImageNotFound
 
     client = docker_client()
@@ -65,7 +65,7 @@ def drop_image(image: str) -> None:
 
 
 def untag(belongs: Callable[[str], bool]) -> None:
-    """Have the engine forget all names of images of which something is true."""
+    """Remove all image names for which ``belongs`` is true from the engine."""
     client = docker_client()
     try:
         for image in client.images.list():
@@ -77,7 +77,7 @@ def untag(belongs: Callable[[str], bool]) -> None:
 
 
 def need_docker() -> None:
-    """Skip, or in CI fail, without a Docker engine that has the base image."""
+    """Skip the test, or fail it in CI, without a Docker engine that has the base image."""
     trouble = docker_trouble()
     if trouble and os.environ.get("CI"):
         pytest.fail(trouble)
@@ -86,14 +86,14 @@ def need_docker() -> None:
 
 
 def ensure_python_image(name: str, dockerfile: str, files: Mapping[str, Path], libraries: Sequence[str]) -> str:
-    """Build an image once for what is in it.
+    """Build an image, unless one with the same content exists.
 
     Args:
-        name: Repository of the image; its tag is a digest of all that goes into it.
-        dockerfile: The Dockerfile itself, with a build argument ``BASE_IMAGE``.
+        name: Repository of the image; its tag is a digest of the content.
+        dockerfile: The text of the Dockerfile, with a build argument ``BASE_IMAGE``.
         files: Files and directories for the build context, by their names there.
-        libraries: Packages of this interpreter that are laid into the context's directory ``site``. Where the image
-            has another Python, those with compiled parts must be able to do without.
+        libraries: Packages of this interpreter to copy into the context's directory ``site``. If the image has
+            another Python, packages with compiled parts must work without them.
 
     Returns:
         The image's reference.

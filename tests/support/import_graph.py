@@ -1,4 +1,4 @@
-"""Which module of the workspace imports which, read from the source."""
+"""The import graph of the workspace's modules, read from the source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Graph = Mapping[str, frozenset[str]]
 
 @cache
 def sources(*members: str) -> Mapping[str, Path]:
-    """The files of members of the workspace, by the names of their modules."""
+    """The source files of members of the workspace, by module name."""
     found: dict[str, Path] = {}
     for member in members:
         for path in sorted((ROOT / member / "src").rglob("*.py")):
@@ -30,18 +30,18 @@ def sources(*members: str) -> Mapping[str, Path]:
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """All that a source file says, read once for all who ask; the file as a whole comes first."""
+    """All nodes of a source file's syntax tree, parsed once; the first is the whole file."""
     return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 @cache
 def import_graph(*members: str, loaded: bool = False) -> Graph:
-    """What each module of some members of the workspace imports of them.
+    """For each module of some members of the workspace, the modules of these members that it imports.
 
     Args:
-        members: Which, by their directories.
-        loaded: Only what is imported when the module is loaded, and not what its functions import later, nor what is
-            only for type checkers. The packages above what is imported are loaded, too.
+        members: The members, by directory.
+        loaded: Include only imports at load time, not those in functions or for type checkers; but also include the
+            parent packages of imported modules, which Python loads too.
     """
     modules = sources(*members)
     return {
@@ -60,7 +60,7 @@ def _targets(name: str, path: Path, modules: Mapping[str, Path], *, loaded: bool
         else:
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             home = ".".join([*above, *([node.module] if node.module else [])])
-            # a module is taken from its package without anything of the package itself
+            # Importing a module from its package uses nothing of the package itself.
             taken = [f"{home}.{alias.name}" if f"{home}.{alias.name}" in modules else home for alias in node.names]
         for target in taken:
             yield target
@@ -82,7 +82,7 @@ def _imports(node: ast.AST, *, loaded: bool) -> Iterator[ast.Import | ast.Import
 
 
 def circles(graph: Graph) -> list[frozenset[str]]:
-    """Sets of modules of which each leads to each other."""
+    """Import cycles: sets of modules each of which imports all others, directly or indirectly."""
 
     @cache
     def reached(start: str) -> frozenset[str]:

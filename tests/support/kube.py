@@ -1,4 +1,4 @@
-"""What tests on a real cluster need: the cluster, a namespace of their own, and a look into it behind our back."""
+"""For tests on a real cluster: access to the cluster without the backend, and a separate namespace."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ KINDS = ("pods", "services", "secrets", "networkpolicies", "jobs")
 
 
 def apart(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Run a coroutine function to its end from where a loop may be running already."""
+    """Run a coroutine function to its end, even if an event loop is already running in this thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(anyio.run, work).result()
 
 
 def on_cluster(work: Callable[[Cluster], Awaitable[_T]], *, namespace: str = "default") -> _T:
-    """Do something with the cluster, behind the backend's back."""
+    """Call a function with a direct connection to the cluster, without the backend."""
 
     async def connected() -> _T:
         cluster = await Cluster.connect(namespace=namespace)
@@ -74,7 +74,7 @@ def on_cluster(work: Callable[[Cluster], Awaitable[_T]], *, namespace: str = "de
 
 @functools.cache
 def cluster_trouble() -> str:
-    """Why there is no cluster to test on; empty when there is."""
+    """Why no cluster is available for tests; empty if one is."""
 
     async def look(_: Cluster) -> str:
         return ""
@@ -88,7 +88,7 @@ def cluster_trouble() -> str:
 
 
 def need_cluster() -> None:
-    """Skip, or in CI fail, without a cluster."""
+    """Skip the test, or fail it in CI, without a cluster."""
     trouble = cluster_trouble()
     if trouble and os.environ.get("CI"):
         pytest.fail(trouble)
@@ -98,13 +98,13 @@ def need_cluster() -> None:
 
 @contextlib.contextmanager
 def namespace_for_tests() -> Generator[str]:
-    """A namespace of our own, for as long as the context is open; ``COWORLD_NAMESPACE`` names it."""
+    """Create a namespace for the duration of the context, and name it in ``COWORLD_NAMESPACE``."""
     name = f"coworld-test-{secrets.token_hex(4)}"
 
     async def make(cluster: Cluster) -> None:
         await cluster.call("POST", "/api/v1/namespaces", body={"metadata": {"name": name}})
         with anyio.fail_after(180):
-            # pods are refused until their service account is there
+            # Pods are refused until their service account exists.
             while not await _has_account(cluster, name):  # noqa: ASYNC110
                 await anyio.sleep(0.1)
 
@@ -132,19 +132,19 @@ async def _has_account(cluster: Cluster, namespace: str) -> bool:
 
 
 def backend_for(namespace: str, **more: Any) -> KubernetesBackend:
-    """A backend in that namespace; small requests, so that many pods fit on a small machine."""
+    """A backend in a namespace, with small requests so that many pods fit on a small machine."""
     return KubernetesBackend(namespace=namespace, pods=more.pop("pods", None) or small_pods(), **more)
 
 
 def small_pods(**more: Any) -> PodOptions:
-    """Pods that ask for little."""
+    """Options for pods with small resource requests."""
     little = Requests(cpu="10m", memory="16Mi")
     requests = dict.fromkeys(PodOptions(collector_image="none").requests, little)
     return PodOptions(collector_image=BASE_IMAGE, requests=requests, **more)
 
 
 def labelled(namespace: str, run_id: str | None = None) -> list[str]:
-    """Everything of ours in a namespace, in words; empty is as it should be."""
+    """Descriptions of all objects that our backend has left in a namespace, or those of one run."""
 
     async def look(cluster: Cluster) -> list[str]:
         found: list[str] = []
@@ -161,12 +161,12 @@ def labelled(namespace: str, run_id: str | None = None) -> list[str]:
 
 
 def until_empty(namespace: str) -> None:
-    """Wait until a namespace has nothing of ours any more: a pod that was lost is told to end, and not waited for."""
+    """Wait until none of our objects is left in a namespace; the backend does not wait for a lost pod to end."""
     wait_until(lambda: not labelled(namespace), seconds=240, what="an empty namespace")
 
 
 def kill_container(pod: Mapping[str, Any], name: str) -> None:
-    """Have the node, whose engine is this machine's, lose a container of a pod."""
+    """Kill a container of a pod on the node, which shares this machine's engine."""
     (status,) = (item for item in pod["status"]["containerStatuses"] if item["name"] == name)
     client = docker_client()
     try:
@@ -177,7 +177,7 @@ def kill_container(pod: Mapping[str, Any], name: str) -> None:
 
 @contextlib.asynccontextmanager
 async def orphaning(backend: KubernetesBackend, spec: UnitSpec) -> AsyncGenerator[None]:
-    """A unit of a runner of its own, which is killed at the end; what is left of both is the caller's."""
+    """Run a unit in a separate runner that is killed at the end; the caller must clean up after both."""
     with subprocess.Popen(  # noqa: ASYNC220 - killed below
         [sys.executable, "-m", "coworld_runner.testing.orphan"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as runner:
@@ -193,7 +193,7 @@ async def orphaning(backend: KubernetesBackend, spec: UnitSpec) -> AsyncGenerato
 
 
 def cluster_process(name: str) -> psutil.Process:
-    """A program of the cluster, whose one node is this machine."""
+    """Find a process of the cluster, whose only node must be this machine."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             words = process.cmdline()
@@ -204,14 +204,14 @@ def cluster_process(name: str) -> psutil.Process:
 
 @functools.cache
 def _kubelet_directory() -> Path:
-    """Where the kubelet of this machine keeps the pods' volumes."""
+    """The root directory of this machine's kubelet, which contains the pods' volumes."""
     words = cluster_process("kubelet").cmdline()
     given = [word.partition("=")[2] for word in words if word.startswith("--root-dir=")]
     return Path(given[0] if given else "/var/lib/kubelet")
 
 
 def pod_directory(run_id: str, name: str) -> Path:
-    """The directory of a unit on the node, which is this machine; a path where there is nothing without a pod."""
+    """The directory of a unit on the node, which is this machine; without a pod, a path that does not exist."""
     pod = object_name(run_id, name)
     pods = _kubelet_directory() / "pods"
     for hosts in pods.glob("*/etc-hosts"):
@@ -222,7 +222,7 @@ def pod_directory(run_id: str, name: str) -> Path:
 
 
 class Way:
-    """A way to the API server that can be blocked: a TCP proxy on loopback, and a kubeconfig that leads through it."""
+    """A connection to the API server that can be blocked: a TCP proxy on loopback."""
 
     def __init__(self, target: tuple[str, int], listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> None:
         self._target = target
@@ -232,7 +232,7 @@ class Way:
         self.connections = 0
 
     def block(self) -> None:
-        """Break all connections, and let none be made."""
+        """Break all connections and refuse new ones."""
         self.blocked = True
         for scope in tuple(self._open):
             scope.cancel()
@@ -242,7 +242,7 @@ class Way:
         self.blocked = False
 
     async def serve(self) -> None:
-        """Carry connections until cancelled."""
+        """Forward connections until cancelled."""
         async with self._listener:
             await self._listener.serve(self._carry)
 
@@ -270,7 +270,7 @@ class Way:
 
 
 def kubeconfig_with(directory: Path, change: Callable[[Any], object], *, like: Path | None = None) -> Path:
-    """Write a kubeconfig like the cluster's own, or like another, with something changed."""
+    """Write a copy of the cluster's kubeconfig, or of another one, changed by ``change``."""
     import yaml
 
     content = yaml.safe_load((like or Path(os.environ["KUBECONFIG"])).read_text())
@@ -282,7 +282,7 @@ def kubeconfig_with(directory: Path, change: Callable[[Any], object], *, like: P
 
 @contextlib.asynccontextmanager
 async def blockable_way(directory: Path) -> AsyncGenerator[tuple[Way, Path]]:
-    """A way to the cluster, and the kubeconfig that leads through it."""
+    """A blockable connection to the cluster, and a kubeconfig that uses it."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
     servers: list[SplitResult] = []

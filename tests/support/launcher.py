@@ -1,7 +1,7 @@
-"""Commands that start at once: each is a fork of a Python that has imported them.
+"""Starts commands without delay, each as a fork of a Python process that has already imported them.
 
-A second of imports for each of hundreds of commands would be minutes of every run. What a command is otherwise it is
-here too: a process with streams, a directory and an environment of its own.
+A second of imports for each of hundreds of commands would add minutes to every run. Otherwise a command is as usual: a
+process with its own streams, working directory and environment.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ print("ready", flush=True)
 
 
 def build(model):
-    # models are built when they are first used, and then by each command anew
+    # Otherwise each command would build its models again, on first use.
     for each in model.__subclasses__():
         each.model_rebuild(raise_errors=False)
         build(each)
 
 
 def prepare():
-    # nothing is imported before somebody wants a command: many a test run has none
+    # Import on the first command only, because many test runs have none.
     for name in names:
         [point] = entry_points(group="console_scripts", name=name)
         programs[name] = point.load()
@@ -53,7 +53,7 @@ def prepare():
         importlib.import_module(module)
     if "pydantic" in sys.modules:
         build(sys.modules["pydantic"].BaseModel)
-    # a collection in a fork would write to, and so copy, all the memory that it shares with this process
+    # A collection in a fork would write to, and so copy, all memory that it shares with this process.
     gc.collect()
     gc.freeze()
 
@@ -111,7 +111,7 @@ while True:
             caller.close()
     for pid, caller in [*children.items()]:
         if caller in ready:
-            os.kill(pid, signal.SIGKILL)  # whoever wanted it is gone
+            os.kill(pid, signal.SIGKILL)  # the caller is gone
     if listener in ready:
         caller, _ = listener.accept()
         words, streams, _, _ = socket.recv_fds(caller, 1 << 20, 3)
@@ -131,7 +131,7 @@ for pid in children:
 _STAND_IN = """#!{python} -IS
 import json, os, signal, socket, sys
 if "PYTHONPATH" in os.environ:
-    # other modules than those that have been imported already
+    # The modules that the launcher has imported may be the wrong ones.
     os.execv({program!r}, [{program!r}, *sys.argv[1:]])
 to = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 to.connect({address!r})
@@ -155,7 +155,7 @@ os._exit(status)
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended."""
+    """The result of a command that has ended."""
 
     status: int
     stdout: str
@@ -163,16 +163,16 @@ class Done:
 
     @property
     def json(self) -> Any:
-        """The one object on standard output; anything else on it fails."""
+        """The JSON value on standard output; fails if there is anything else."""
         return json.loads(self.stdout)
 
 
 class Command:
-    """A command that was started, with what a ``subprocess.Popen`` has for it.
+    """A started command, with the methods of a ``subprocess.Popen``.
 
     Args:
-        launcher: The connection to what started it; closed at its end, and it is killed when that is closed before.
-        words: The program's name, and its arguments.
+        launcher: The connection to the launcher, closed when the command ends; closing it earlier kills the command.
+        words: The program's name and its arguments.
     """
 
     def __init__(self, launcher: socket.socket, words: Sequence[str]) -> None:
@@ -183,20 +183,20 @@ class Command:
         self.returncode: int | None = None
 
     def fileno(self) -> int:
-        """Can be read from once it has ended."""
+        """A descriptor that becomes readable when the command ends."""
         return self._launcher.fileno()
 
     def poll(self) -> int | None:
-        """Its status, if it has ended."""
+        """The exit status, or None while the command runs."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end.
+        """Wait for the command to end.
 
         Raises:
-            subprocess.TimeoutExpired: It goes on.
+            subprocess.TimeoutExpired: It is still running.
         """
         if self.returncode is None:
             if not select.select([self._launcher], [], [], timeout)[0]:
@@ -208,16 +208,16 @@ class Command:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal, unless the command has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -225,8 +225,8 @@ class Launcher:
     """Starts commands.
 
     Args:
-        python: Where the programs are installed.
-        address: Where orders are taken.
+        python: The Python of the environment where the programs are installed.
+        address: The address of the launcher's socket.
     """
 
     def __init__(self, python: str | Path, address: str) -> None:
@@ -245,11 +245,12 @@ class Launcher:
         """Start a command.
 
         Args:
-            words: The program's name, or the path of a script, which is to have a ``PYTHONPATH``, and its arguments.
-            env: Its whole environment.
-            cwd: Where it runs.
-            streams: Descriptors of its standard streams, which stay the caller's too.
-            session: Whether it leads a session of its own.
+            words: The program's name and its arguments; or the path of a script, for which ``env`` must have a
+                ``PYTHONPATH``, and its arguments.
+            env: The whole environment.
+            cwd: The working directory.
+            streams: Descriptors of the standard streams, which the caller must still close.
+            session: Whether to start a new session.
         """
         order = {"words": list(words), "env": dict(env), "cwd": str(cwd), "session": session}
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -263,18 +264,18 @@ class Launcher:
         """Run a command to its end.
 
         Args:
-            words: The program's name, and its arguments.
-            env: Its whole environment.
-            cwd: Where it runs.
-            stdin: What it reads.
-            patience: Seconds until it has to be over.
+            words: The program's name and its arguments.
+            env: The whole environment.
+            cwd: The working directory.
+            stdin: The standard input.
+            patience: Time limit in seconds.
         """
         with ExitStack() as files:
             given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
             given.write(stdin.encode())
             given.seek(0)
             command = self.start(words, env=env, cwd=cwd, streams=(given.fileno(), out.fileno(), err.fileno()))
-            # tokens may stand among the words, and never in what a failed test shows
+            # Arguments may contain tokens, which the output of a failed test must not show.
             try:
                 status = command.wait(patience)
             except subprocess.TimeoutExpired:
@@ -285,7 +286,7 @@ class Launcher:
             return Done(status, out.read().decode(), err.read().decode())
 
     def stand_in(self, directory: Path, program: str) -> None:
-        """Write a program for a PATH which this launcher starts; it hands on streams, signals and status."""
+        """Write an executable that runs a program by this launcher and passes on streams, signals and exit status."""
         directory.mkdir(exist_ok=True)
         itself = str(Path(self._python).with_name(program))
         text = _STAND_IN.format(python=self._python, address=self._address, program=itself)
@@ -294,7 +295,7 @@ class Launcher:
 
 
 def heed_signals() -> None:
-    """A test runner in the background has SIGINT and SIGQUIT ignored, one of nohup SIGHUP; children inherit that."""
+    """Restore default signal handlers: SIGINT and SIGQUIT are ignored in the background, and SIGHUP under nohup."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
@@ -304,15 +305,15 @@ def heed_signals() -> None:
 def launcher(
     python: str | Path, *programs: str, modules: Sequence[str] = (), env: Mapping[str, str] | None = None
 ) -> Generator[Launcher]:
-    """A launcher, as long as the context is open.
+    """Run a launcher while the context is open.
 
     Args:
-        python: Of the environment where the programs are installed.
-        programs: Their names, as typed.
-        modules: What is imported besides.
-        env: The launcher's own environment; by default this process's.
+        python: The Python of the environment where the programs are installed.
+        programs: The names of the programs.
+        modules: Further modules to import.
+        env: The launcher's own environment; by default, that of this process.
     """
-    # not in a file system, where paths may be too long for a socket
+    # An abstract address, because a path in the file system may be too long for a socket.
     address = f"\0coworld-tests-{os.urandom(16).hex()}"
     with subprocess.Popen(
         [python, "-c", _PROGRAM, json.dumps([programs, list(modules), address])],
@@ -322,7 +323,7 @@ def launcher(
         text=True,
         encoding="utf-8",
         preexec_fn=heed_signals,
-        # what outlives a test that was given up goes with it
+        # A separate session, so that everything an aborted test leaves behind can be killed with it.
         start_new_session=True,
     ) as process:
         assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""A league that a test plays by itself: members, and episodes that end with the scores that they are told to."""
+"""A league that the test itself plays: its members, and episodes that end with chosen scores."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["contestants", "league_of", "play", "play_rounds", "strengths_of"]
 
 
 async def league_of(platform: Platform, world: World, **terms: Any) -> None:
-    """Say how the league plays; its rounds are begun by the test, not by the server."""
+    """Configure the league; the test begins its rounds, not the server."""
     async with platform.services.database.writing() as session:
         league = await session.get_one(League, world.league)
         league.commissioner_config = {"every_seconds": 0, **terms}
 
 
 async def contestants(platform: Platform, world: World, count: int) -> dict[str, str]:
-    """Members of the league; their policy versions by name, the strongest first."""
+    """Add members to the league; returns their policy versions by name, the strongest first."""
     found: dict[str, str] = {}
     for number in range(count):
         account = await platform.account(f"bot{number}")
@@ -35,7 +35,10 @@ async def contestants(platform: Platform, world: World, count: int) -> dict[str,
 
 
 async def play(platform: Platform, strengths: Mapping[str, float], *, faulty: str = "") -> int:
-    """End every episode that waits, with each policy's strength as its score; returns how many there were."""
+    """End all pending episodes with each policy's strength as its score; returns their number.
+
+    Episodes with the policy ``faulty`` fail.
+    """
     async with platform.services.database.writing() as session:
         rows = (await session.scalars(sa.select(EpisodeRequest).where(EpisodeRequest.status == "pending"))).all()
         for row in rows:

@@ -1,4 +1,4 @@
-"""What of a manifest is not in what was written of it."""
+"""Finds the parts of a manifest that are missing from its written form."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, cast
 __all__ = ["leaves", "lost"]
 
 LIFTED = {("game", "protocols", "player"), ("game", "protocols", "global")}
-"""Bare text that becomes a document."""
+"""Places of plain text that becomes a document."""
 
 _NEW_NAMES: dict[str | int, str | int] = {"image_uri": "image"}
 
 
 def lost(before: Any, after: Any) -> set[tuple[str | int, ...]]:
-    """Places of a document whose value another lacks; null is the same as nothing."""
+    """Places in one document whose value is missing from another; null counts as missing."""
     return {
         place
         for place, value in leaves(before)
@@ -26,7 +26,7 @@ def lost(before: Any, after: Any) -> set[tuple[str | int, ...]]:
 
 
 def leaves(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Every value that is neither an object nor a list with something in it, with its place."""
+    """Every value that is not an object or a list, with its place."""
     items: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         items = list(cast("dict[str, Any]", value).items())
@@ -39,7 +39,7 @@ def leaves(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tupl
 
 
 def _same(one: Any, other: Any) -> bool:
-    # line ends of a page's id are dropped
+    # Line ends of a page's id are dropped.
     return one == other or (isinstance(one, str) and one.rstrip("\r\n") == other)
 
 

@@ -1,7 +1,7 @@
-"""The misfits package for tests: plans in which somebody misbehaves, its Docker image, and what is left afterwards.
+"""The misfits package for tests: plans with misbehaving programs, its Docker image, and a search for leftovers.
 
-Everything that a plan of ours starts carries a mark of its own in its environment, so that leftovers are found by
-something other than the labels of the code under test.
+Everything that a plan starts has the plan's mark in its environment, so that leftovers can be found without the labels
+of the code under test.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ __all__ = [
 ]
 
 PACKAGE = Path(__file__).parent / "misfits"
-"""The Coworld's directory; also the build context of its image, and where it runs as local processes."""
+"""The Coworld's directory; also the build context of its image, and the working directory of local processes."""
 PLACEHOLDER = "{{MISFITS_IMAGE}}"
 NOTHING_MORE = "and now nothing more"
-"""What a misfit says that will do nothing from then on."""
+"""The line that a misfit prints before it stops doing anything."""
 MARK = "MISFITS_MARK"
-"""The environment variable that all units of a plan carry."""
+"""The environment variable with the mark, in all units of a plan."""
 
 Player = str | Sequence[str]
 """A behaviour of ``player.py`` with its arguments, as one string; or a whole command."""
@@ -62,7 +62,7 @@ def _manifest(image: str) -> Manifest:
 
 
 def new_mark() -> str:
-    """A mark that nothing else carries."""
+    """A new unique mark."""
     return secrets.token_hex(8)
 
 
@@ -75,13 +75,13 @@ def misfit_plan(
     secret_env: dict[str, str] | None = None,
     **config: Any,
 ) -> EpisodePlan:
-    """A plan in which the game and the players behave as told.
+    """A plan in which the game and the players have given behaviours.
 
     Args:
         game: A behaviour of ``game.py``.
-        players: Who sits where; two well-behaved players by default.
-        image: The image of all of them.
-        mark: What their environment is marked with.
+        players: The player in each seat; by default, two well-behaved players.
+        image: The image of the game and the players.
+        mark: The mark in their environment.
         run: The game's command.
         secret_env: Secrets of every player.
         config: Further keys of the game config.
@@ -113,7 +113,7 @@ def misfit_plan(
 
 
 def with_seats(plan: EpisodePlan, seats: Sequence[Seat]) -> EpisodePlan:
-    """The plan with other seats, of the same number."""
+    """A copy of a plan with other seats; the number of seats must be the same."""
     return dataclasses.replace(plan, seats=tuple(seats))
 
 
@@ -122,7 +122,7 @@ def with_seats(plan: EpisodePlan, seats: Sequence[Seat]) -> EpisodePlan:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """What a run left in its workspace, read back from the files."""
+    """The evidence that a run left in its workspace, read from the files."""
 
     layout: EpisodeLayout
     record: EpisodeRecord
@@ -133,7 +133,7 @@ class Evidence:
         return (self.layout.workspace / name).read_text(errors="replace")
 
     def player_log(self, slot: int) -> str:
-        """What a player wrote."""
+        """A player's log."""
         return self.layout.player_log(slot).read_text(errors="replace")
 
     def of_kind(self, kind: str) -> list[Any]:
@@ -141,7 +141,7 @@ class Evidence:
         return [event for event in self.events if getattr(event, "kind", "") == kind]
 
     def position(self, kind: str, **fields: object) -> int:
-        """The number of the first event of a kind with these fields; 0 when there is none."""
+        """The number of the first event of a kind with these fields; 0 if there is none."""
         for event in self.of_kind(kind):
             if all(getattr(event, name) == value for name, value in fields.items()):
                 return int(event.seq)
@@ -149,7 +149,7 @@ class Evidence:
 
 
 def evidence(workspace: Path) -> Evidence:
-    """Read a workspace back, and check what holds for every one of them, however the run ended."""
+    """Read a workspace, and check what must hold however the run ended."""
     layout = EpisodeLayout(workspace)
     record = read_record(workspace)
     events = read_events(workspace)
@@ -176,9 +176,9 @@ def evidence(workspace: Path) -> Evidence:
 
 
 def marked_processes(mark: str) -> list[int]:
-    """Processes of this machine, containers' included, that carry a mark; zombies carry nothing.
+    """Processes of this machine with a mark, including those in containers, but without zombies.
 
-    Those that dropped their environment have it in their arguments.
+    Processes that dropped their environment have the mark in their arguments.
     """
     needle = f"{MARK}={mark}".encode()
     found: list[int] = []
@@ -195,7 +195,7 @@ def marked_processes(mark: str) -> list[int]:
 
 
 def leftovers(*, mark: str = "", run_ids: Sequence[str] = (), docker: bool = False) -> list[str]:
-    """What runs have left behind on this machine, in words; empty is as it should be."""
+    """Descriptions of everything that runs have left behind on this machine."""
     left = [f"process {pid}: {_command(pid)}" for pid in marked_processes(mark)] if mark else []
     left += [f"directory {scratch_root() / run}" for run in run_ids if (scratch_root() / run).exists()]
     if docker:
@@ -211,7 +211,7 @@ def _command(pid: int) -> str:
 
 
 def docker_leftovers(run_ids: Sequence[str]) -> list[str]:
-    """Containers, networks and volumes whose name or labels have to do with these runs."""
+    """Containers, networks and volumes whose name or labels belong to these runs."""
     client = docker_client()
     try:
         things: list[tuple[str, str, str]] = []
@@ -227,7 +227,7 @@ def docker_leftovers(run_ids: Sequence[str]) -> list[str]:
 
 
 def wait_until(condition: Any, *, seconds: float = 20.0, what: str = "") -> Any:
-    """Look until something is true, and return it; fails after a generous deadline."""
+    """Wait until a condition returns a true value, and return it; fails after a generous time limit."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what or condition}"
@@ -237,6 +237,6 @@ def wait_until(condition: Any, *, seconds: float = 20.0, what: str = "") -> Any:
 
 @lru_cache
 def ensure_image() -> str:
-    """Build the package's image once for what is in it, and return its name."""
+    """Build the package's image, unless one with the same content exists, and return its name."""
     files = {name: PACKAGE / name for name in ("game.py", "player.py")}
     return ensure_python_image("coworld-misfits", (PACKAGE / "Dockerfile").read_text(), files, [])

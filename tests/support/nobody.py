@@ -1,4 +1,4 @@
-"""An address at which nobody listens, as long as it is needed."""
+"""An address at which nothing listens, reserved while it is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["nobody_there"]
 
 @contextmanager
 def nobody_there() -> Generator[str]:
-    """The URL of a port that is bound, so that no other test comes to listen on it, and refuses connections."""
+    """The URL of a port that refuses connections; it is bound, so that no other test can listen on it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""An Observatory for tests: a real server process on a port of its own, or its application in the test's process."""
+"""An Observatory for tests: a real server process on its own port, or the application in the test's process."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ START_SECONDS = 100
 STOP_SECONDS = 30
 
 _tables: list[bytes] = []
-"""SQLite's file with all tables and nothing in them, once it has been made."""
+"""An SQLite file with all tables, empty; filled on first use."""
 
 
 async def lay_tables(settings: Settings) -> None:
-    """Put a new database on SQLite where the server would make it, unless there is one.
+    """Put an empty SQLite database where the server would create it, unless there is one.
 
-    The steps that lead to the tables are a test of their own, and here they would be half of most tests.
+    The migrations have their own test; here they would take half the time of most tests.
     """
     place = anyio.Path(settings.database_url.partition("///")[2])
     if settings.database is not None or await place.exists():
@@ -71,19 +71,19 @@ async def new_services(settings: Settings) -> AsyncGenerator[Services]:
 
 @dataclass
 class Observatory:
-    """A server that runs."""
+    """A running server."""
 
     server: str
-    """Its URL, as `--server` takes it."""
+    """Its URL, for `--server`."""
     admin_token: str
-    """Token of `admin`, a member of the team."""
+    """Token of `admin`, a team member."""
     settings: Settings
     process: ServerProcess
     log: Path
-    """What it wrote to standard error."""
+    """The file with its standard error."""
 
     async def add_user(self, name: str, *, team: bool = False, email: str | None = None) -> str:
-        """Make an account and return its token."""
+        """Create an account and return its token."""
         return await add_account(self.settings, name, team=team, email=email)
 
     @asynccontextmanager
@@ -94,7 +94,7 @@ class Observatory:
 
 
 async def add_account(settings: Settings, name: str, *, team: bool = False, email: str | None = None) -> str:
-    """Make an account and return its token."""
+    """Create an account and return its token."""
     async with new_services(settings) as services, services.database.writing() as session:
         _, token = await add_user(session, services.tokens, name, email=email, team=team)
     return token.text
@@ -112,17 +112,17 @@ async def running_observatory(
     data: Path | None = None,
     admin: str | None = "admin",
 ) -> AsyncGenerator[Observatory]:
-    """Run a server as long as the context is open.
+    """Run a server while the context is open.
 
     Args:
-        tmp_path: Where its data directory `observatory` and its log go.
-        backend: What its worker plays episodes with; `none`: no worker.
+        tmp_path: The directory for its data directory `observatory` and its log.
+        backend: The backend of its worker; `none`: no worker.
         arguments: Further arguments of `observatory serve`.
         database: URL of its database; None: SQLite in the directory.
         artifacts: URL of its artifact store; None: in the directory.
         env: Further environment variables.
-        data: Its data directory, where it is another one.
-        admin: Name of the account made before it starts; None: none, and `admin_token` is empty.
+        data: Another data directory.
+        admin: Name of the account created before the start; None: no account, and `admin_token` is empty.
     """
     settings = Settings(data=data or tmp_path / "observatory", database=database, artifacts=artifacts)
     token = await add_account(settings, admin, team=True) if admin is not None else ""
@@ -142,14 +142,14 @@ async def running_observatory(
 
 @dataclass
 class Inside:
-    """The application in the test's own process, asked without a socket."""
+    """The application in the test's own process, called without a socket."""
 
     services: Services
     http: httpx2.AsyncClient
-    """Nobody's client; paths begin at `/observatory`."""
+    """A client without a token; paths are below `/observatory`."""
 
     async def add_user(self, name: str, *, team: bool = False, email: str | None = None) -> str:
-        """Make an account and return its token."""
+        """Create an account and return its token."""
         async with self.services.database.writing() as session:
             _, token = await add_user(session, self.services.tokens, name, email=email, team=team)
         return token.text
@@ -164,18 +164,18 @@ class Inside:
         headers: Mapping[str, str] | None = None,
         **more: Any,
     ) -> httpx2.Response:
-        """Ask as whoever a token speaks for, and check the status."""
+        """Send a request with a token, and check the status."""
         shown = {"Authorization": f"Bearer {token}"} if token else {}
         answer = await self.http.request(method, f"/observatory{path}", headers={**shown, **(headers or {})}, **more)
         assert expect is None or answer.status_code == expect, (method, path, answer.status_code, answer.text)
         return answer
 
     async def get(self, path: str, token: str | None = None, **params: Any) -> Any:
-        """The JSON of a GET."""
+        """Send a GET request and return the JSON."""
         return (await self.ask("GET", path, token, params=params)).json()
 
     async def post(self, path: str, token: str | None = None, body: Any = None) -> Any:
-        """The JSON of a POST."""
+        """Send a POST request and return the JSON."""
         return (await self.ask("POST", path, token, json=body)).json()
 
 
@@ -183,7 +183,7 @@ class Inside:
 async def inside(
     tmp_path: Path, *, database: str | None = None, artifacts: str | None = None, quotas: Quotas | None = None
 ) -> AsyncGenerator[Inside]:
-    """The application without a server and without a worker, as long as the context is open."""
+    """Run the application without a server or worker while the context is open."""
     data = tmp_path / "observatory"
     settings = Settings(data=data, database=database, artifacts=artifacts, quotas=quotas or Quotas())
     async with new_services(settings) as services:
@@ -193,10 +193,10 @@ async def inside(
 
 
 class ServerProcess:
-    """A server's process, as ``anyio`` has them.
+    """A server's process, with an interface like that of ``anyio``'s processes.
 
     Args:
-        command: What was started.
+        command: The started command.
     """
 
     def __init__(self, command: Command) -> None:
@@ -204,26 +204,26 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The process id."""
         return self._command.pid
 
     @property
     def returncode(self) -> int | None:
-        """Its status, if it has ended."""
+        """The exit status, or None while it runs."""
         return self._command.poll()
 
     async def wait(self) -> int:
-        """Wait for its end, and return its status."""
+        """Wait for the process to end, and return its status."""
         if self._command.returncode is None:
             await anyio.wait_readable(self._command.fileno())
         return self._command.wait()
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         self._command.send_signal(number)
 
     def kill(self) -> None:
-        """End it."""
+        """Send SIGKILL."""
         self._command.kill()
 
 
@@ -233,7 +233,7 @@ async def run_server(
 ) -> AsyncGenerator[tuple[ServerProcess, dict[str, Any]]]:
     """Run `observatory` with arguments, wait for its first line of JSON, and stop it at the end.
 
-    Its launcher has to be there: tests use the fixture ``quick_platforms``.
+    Requires an open launcher, which the fixture ``quick_platforms`` provides.
     """
     heard, said = os.pipe()
     try:

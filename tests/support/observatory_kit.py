@@ -1,6 +1,6 @@
-"""An Observatory in the test's own process, over a real socket, with a Coworld, policies and a league in it.
+"""An Observatory in the test's own process on a real socket, with a Coworld, policies and a league.
 
-What the upload routes would write is written to the database here: these tests are about what is done with it.
+Uploads are written to the database directly, because these tests are about what happens after an upload.
 """
 
 from __future__ import annotations
@@ -67,20 +67,20 @@ class Subject:
     placeholder: str
     image: str
     player: tuple[str, ...]
-    """Command of its player."""
+    """The command of its player."""
 
 
 QUICK = Subject(
     Path(__file__).parent / "quick", "{{QUICK_IMAGE}}", "coworld-quick", ("python3", "-S", "-E", "player.py")
 )
-"""Over at once: 0.2 s an episode."""
+"""A game that ends at once: 0.2 s per episode."""
 MISFITS = Subject(Path(__file__).parent / "misfits", "{{MISFITS_IMAGE}}", "coworld-misfits", ("python3", "player.py"))
-"""Does wrong what it is told to."""
+"""A game that misbehaves on request."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Somebody with a token."""
+    """An account with a token."""
 
     id: str
     name: str
@@ -89,7 +89,7 @@ class Account:
 
 @dataclass(frozen=True)
 class World:
-    """A Coworld that was uploaded, and its league."""
+    """An uploaded Coworld and its league."""
 
     id: str
     name: str
@@ -99,26 +99,26 @@ class World:
 
 @dataclass
 class Platform:
-    """An Observatory that runs."""
+    """A running Observatory."""
 
     services: Services
     settings: Settings
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The server's URL."""
         return self.settings.url
 
     def client(self, account: Account | None = None, **headers: str) -> httpx2.AsyncClient:
-        """An HTTP client that speaks for somebody; paths are below ``/observatory``."""
+        """An HTTP client for an account, or without a token; paths are below ``/observatory``."""
         if account is not None:
             headers["Authorization"] = f"Bearer {account.token}"
         return httpx2.AsyncClient(base_url=f"{self.url}/observatory", headers=headers, timeout=300)
 
     async def fill_pool(self) -> None:
-        """Open the connections that are kept, each of which has a thread.
+        """Open all connections of the pool, each of which has a thread.
 
-        For a platform that several tests share: one that a test happens to open would be taken for a leak of its own.
+        For a platform that several tests share: a connection first opened during a test would look like a leak.
         """
         engine = self.services.database.engine
         async with AsyncExitStack() as stack:
@@ -126,7 +126,7 @@ class Platform:
                 await stack.enter_async_context(engine.connect())
 
     async def account(self, name: str, *, team: bool = False) -> Account:
-        """A new account."""
+        """Create an account."""
         async with self.services.database.writing() as session:
             user, token = await add_user(session, self.services.tokens, name, team=team)
             return Account(user.id, user.name, token.text)
@@ -139,7 +139,7 @@ class Platform:
         subject: Subject = QUICK,
         secrets: Mapping[str, str] | None = None,
     ) -> str:
-        """A new version of a policy, run by the subject's player with these arguments; returns its id."""
+        """Create a version of a policy that runs the subject's player with these arguments; returns its id."""
         return await add_policy(self.services, owner.id, name, argv, subject=subject, secrets=secrets)
 
     async def join(self, world: World, version: str, *, champion: bool = True) -> None:
@@ -157,7 +157,7 @@ class Platform:
             )
 
     async def play_round(self, world: World, *versions: str) -> str:
-        """Have the league schedule a round of one episode for some policy versions; returns the episode's id."""
+        """Schedule a league round of one episode for some policy versions; returns the episode's id."""
         async with self.services.database.writing() as session:
             last = await session.scalar(
                 sa.select(sa.func.max(Round.round_number)).where(Round.division_id == world.division)
@@ -202,7 +202,7 @@ class Platform:
             return row.id
 
     async def until_played(self, episode_id: str, *, seconds: float = 400) -> EpisodeRequest:
-        """An episode once it is over."""
+        """Wait for an episode to end, and return its row."""
         with anyio.fail_after(seconds):
             while (row := await self.episode(episode_id)).status in ("pending", "running"):  # noqa: ASYNC110 - bounded
                 await anyio.sleep(0.05)
@@ -227,7 +227,7 @@ async def open_platform(
     quotas: Quotas | None = None,
     trust_uploads: bool = False,
 ) -> AsyncGenerator[Platform]:
-    """Serve an Observatory with its worker as long as the context is open."""
+    """Serve an Observatory with its worker while the context is open."""
     settings = Settings(
         data=tmp_path / "observatory",
         database=database,
@@ -249,7 +249,7 @@ async def open_platform(
 async def seed(
     services: Services, owner: str, *, subject: Subject = QUICK, league: bool = True, **fields: object
 ) -> World:
-    """Put a package there, as uploaded by a user, with a league of one division, and more fields in its manifest."""
+    """Add a package as uploaded by a user, with further manifest fields and a league of one division."""
     text = (subject.directory / "coworld_manifest_template.json").read_text()
     async with services.database.writing() as session:
         row = await _image(session, owner, subject.image)
@@ -295,7 +295,7 @@ async def add_policy(
     subject: Subject = QUICK,
     secrets: Mapping[str, str] | None = None,
 ) -> str:
-    """A new version of a policy, as uploaded by a user; returns its id."""
+    """Create a version of a policy as uploaded by a user; returns its id."""
     async with services.database.writing() as session:
         row = await session.scalar(sa.select(Policy).where(Policy.user_id == owner, Policy.name == name))
         if row is None:
@@ -353,7 +353,7 @@ def declaring(
     player: Mapping[str, Any] | None = None,
     subject: Subject = QUICK,
 ) -> Path:
-    """A copy of a package whose manifest declares something else of its game's program, or of its first player."""
+    """Copy a package and change fields of its game's program or its first player in the manifest."""
     package = directory / f"{subject.image}-package"
     shutil.copytree(subject.directory, package)
     template = package / "coworld_manifest_template.json"
@@ -365,12 +365,12 @@ def declaring(
 
 
 def roster(*references: str) -> list[dict[str, Any]]:
-    """A roster of policies, one a seat."""
+    """A roster of policies, one for each seat."""
     return [{"player": {"policy_ref": reference}} for reference in references]
 
 
 async def until_over(client: httpx2.AsyncClient, request_id: str, *, seconds: float = 400) -> dict[str, Any]:
-    """Wait for an experience request to be over, by the change feed; returns its detail."""
+    """Wait for an experience request to end, using the change feed; returns its details."""
     cursor: dict[str, str] = {}
     with anyio.fail_after(seconds):
         while True:

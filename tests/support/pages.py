@@ -1,10 +1,10 @@
-"""Every fenced block of the documentation is executed, page by page, as a reader would go through it.
+"""Executes every fenced block of the documentation, page by page, as a reader would.
 
-A page runs in a directory of its own that holds a copy of ``examples``. Its blocks run in order:
+A page runs in its own directory, which contains a copy of ``examples``. Its blocks run in order:
 
 ========================  ============================================================================
 ```` ```console ````      each line in bash; stops at the first that fails
-```` ```python ````       in one interpreter state a page, like a notebook, where ``await`` stands at the top level, too
+```` ```python ````       in one interpreter state per page, like a notebook, with top-level ``await``
 ```` ```json ````, yaml   parsed
 anything else, or none    shown only, so it must not be a command
 ========================  ============================================================================
@@ -14,17 +14,17 @@ A comment right above a block changes that:
 ``<!-- file: NAME -->``        the block is the content of a file, which is written
 ``<!-- exit: N -->``           the commands end with status N
 ``<!-- until: TEXT -->``       the command is interrupted with Ctrl-C once its output has TEXT, and must then end well
-``<!-- background: TEXT -->``  the command runs on until the page ends; the page goes on once its output has TEXT
-``<!-- instead -->``           with it: what runs in the background ends before
-``<!-- export -->``            ``export NAME=VALUE`` lines, which hold for the rest of the page
+``<!-- background: TEXT -->``  the command runs until the page ends; the page continues once its output has TEXT
+``<!-- instead -->``           with ``background``: ends earlier background commands first
+``<!-- export -->``            ``export NAME=VALUE`` lines, which apply to the rest of the page
 ``<!-- needs: docker -->``     the block needs a Docker engine (``kubernetes``: a cluster that uses its images;
-                            ``postgresql``, ``s3``: a server of the page's own, and the variables that lead to it;
+                            ``postgresql``, ``s3``: a server for this page, with the variables that point to it;
                             ``openspiel``, ``textarena``, ``mettagrid``: the library, without which the whole page is
                             left to another run)
-``<!-- ci -->``                the lines stand in ``.ci/run`` and are executed there, from a clean clone
+``<!-- ci -->``                the lines are in ``.ci/run`` and are executed there, from a clean clone
 
-A page that serves an Observatory does so at its usual address; there, the tests read and serve it at a port of the
-page's own, so that pages run side by side.
+A page that serves an Observatory does so at the usual address; the tests replace that by a separate port for each page,
+so that pages can run side by side.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ FENCE = re.compile(
 )
 COMMENT = re.compile(r"<!--\s*(?P<key>[a-z]+)(?::\s*(?P<value>.*?))?\s*-->\s*$")
 LIBRARIES = {"openspiel": "pyspiel", "textarena": "textarena", "mettagrid": "mettagrid"}
-"""What no install of ours brings, by the module that is looked for."""
+"""Modules of libraries that are not installed with our packages."""
 PROGRAMS = Path(sys.executable).parent
 USUAL_PORT = "8787"
 COMMANDS = re.compile(r"^\s*(\$ )?(coworld|uv|pip|python3?|docker) ", re.MULTILINE)
@@ -101,10 +101,10 @@ def blocks(page: Path) -> Iterator[Block]:
 def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("COWORLD_", "OBSERVATORY_"))}
     if (ROOT / "examples/paintarena/wheels").is_dir():
-        # where images cannot be pulled nor packages fetched, the sample's image is built from what is here
+        # Without access to images and packages, the sample's image is built from local ones.
         base = "python-base:bookworm"
         offline = {"BASE_IMAGE": base, "PIP_NO_INDEX": "1", "COWORLD_COLLECTOR_IMAGE": base}
-        # and what a page packs is packed with the tools of this environment
+        # Packages built on a page use the tools of this environment.
         offline |= {"UV_NO_BUILD_ISOLATION": "1"}
         kept = {**offline, **kept}
     return {**kept, "COLUMNS": "120"}
@@ -123,7 +123,7 @@ def cluster_answers() -> bool:
 
 @contextmanager
 def running_s3() -> Generator[dict[str, str]]:
-    """An S3 server with a bucket ``artifacts``, and the variables that lead to it."""
+    """Run an S3 server with a bucket ``artifacts``; yields the variables that point to it."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -143,7 +143,7 @@ def running_s3() -> Generator[dict[str, str]]:
 
 
 def provide(need: str, background: ExitStack) -> dict[str, str] | None:
-    """What a block needs, until the page ends: the variables that lead to it; None: it is not to be had here."""
+    """Provide what a block needs until the page ends; returns variables for it, or None if it is not available."""
     if need == "docker":
         return {} if docker_answers() else None
     if need == "kubernetes":
@@ -185,7 +185,7 @@ def run_until(script: str, pattern: str, where: str, cwd: Path, exported: Mappin
 
 @contextmanager
 def running(script: str, pattern: str, where: str, cwd: Path, exported: Mapping[str, str]) -> Generator[None]:
-    """A command that has written a text, runs while the context is open, and ends well when it is interrupted."""
+    """Run a command, and enter the context once it has printed a text; afterwards it must end well on Ctrl-C."""
     output = cwd / f".output-{time.monotonic_ns()}"
     with output.open("wb") as sink:
         process = subprocess.Popen(
@@ -217,29 +217,29 @@ def page_id(page: Path) -> str:
 
 
 def serves_a_platform(page: Path) -> bool:
-    """Whether an Observatory is started on it."""
+    """Whether a page starts an Observatory."""
     return any("background" in block.notes and block.text.startswith("observatory") for block in blocks(page))
 
 
 def lacks_library(page: Path) -> bool:
-    """Whether it is about a library that is not here; `.ci/run` has a step with each."""
+    """Whether a page needs a library that is not installed; `.ci/run` has a step for each library."""
     missing = {need for need, module in LIBRARIES.items() if not find_spec(module)}
     return any(block.notes.get("needs") in missing for block in blocks(page))
 
 
 def needing(page: Path) -> Any:
-    """A page, marked for what its blocks need."""
+    """A test parameter for a page, with a mark if it needs a cluster."""
     cluster = any(block.notes.get("needs") == "kubernetes" for block in blocks(page))
     return pytest.param(page, id=page_id(page), marks=[pytest.mark.kubernetes] if cluster else [])
 
 
 def execute(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go through a page in a directory of its own."""
+    """Execute a page in its own directory."""
     skip = shutil.ignore_patterns("results", "__pycache__", ".venv", "dist", "coworld_manifest.json")
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=skip)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, (stand_ins(tmp_path / ".bin"), PROGRAMS, os.environ["PATH"]))))
-    # who signs in on a page is signed in there
+    # Credentials from signing in on a page stay in the page's directory.
     monkeypatch.setenv("SOFTMAX_CONFIG_DIR", str(tmp_path / ".credentials"))
     with ExitStack() as background:
         run_page(page, tmp_path, background)

@@ -1,4 +1,4 @@
-"""Paint Arena's image, made of what is installed here, without a package index."""
+"""Paint Arena's image, built from the installed packages, without a package index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIBRARIES = ["anyio", "coworld_core", "coworld_runner", "idna", "typing_extensi
 
 
 def paintarena_image() -> str:
-    """The image, with the last lines of its own Dockerfile: which user it runs as, and what."""
+    """The image, with the last lines of the real Dockerfile, which set its user and command."""
     _, found, rest = (_PAINT / "Dockerfile").read_text().partition("# No USER")
     assert found
     files = {"paintarena": _PAINT / "src" / "paintarena"}

@@ -1,4 +1,4 @@
-"""Distributions that bring backends, installed into a directory of their own: what a package manager would write."""
+"""Installs distributions with backends into a separate directory, with the files that a package manager would write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Moon(ProcessBackend):
 def make_backend(options):
     return Moon(contexts=options.contexts)
 """
-"""A module with a backend that works: local processes under a program of its own."""
+"""A module with a working backend: local processes, started by ``env``."""
 
 
 def install(
@@ -38,10 +38,10 @@ def install(
     """Install a distribution.
 
     Args:
-        site: A directory for ``PYTHONPATH``; made if need be.
-        distribution: Its name.
-        backends: What it names under ``coworld.backends``: names of backends, and what they refer to.
-        modules: Source of its modules by name.
+        site: A directory for ``PYTHONPATH``; created if missing.
+        distribution: The name of the distribution.
+        backends: Its entry points ``coworld.backends``: names of backends and their targets.
+        modules: Source text of its modules, by name.
 
     Returns:
         ``site``.

@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own: Debian's programs, a private directory, no port."""
+"""A private PostgreSQL server: Debian's programs, a temporary directory, and no port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["find_programs", "running_postgres"]
 START_SECONDS = 60
 
 _QUICK = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "autovacuum=off", "max_connections=60")
-"""A test's data need not survive a power cut."""
+"""Settings for speed, since a test's data need not survive a power cut."""
 
 
 def find_programs() -> Path | None:
@@ -28,8 +28,8 @@ def find_programs() -> Path | None:
 
 @contextmanager
 def running_postgres(programs: Path) -> Generator[str]:
-    """Run a server, and give the URL of a database in it, `{name}` where the database's name goes."""
-    # a path short enough for a socket, in a place that the server's user can reach
+    """Run a server; yields the URL of a database, with `{name}` in place of the database's name."""
+    # The path is short enough for a socket, and the server's user can reach it.
     directory = Path(tempfile.mkdtemp(prefix="observatory-pg-", dir="/tmp"))
     user = "postgres" if os.geteuid() == 0 else None
     if user is not None:

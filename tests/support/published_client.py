@@ -1,4 +1,4 @@
-"""The published command-line client, installed apart from this workspace and run as its users run it."""
+"""The published command-line client, installed separately from this workspace and run as users run it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from .launcher import Done, Launcher, launcher
 __all__ = ["Published", "install", "published"]
 
 OLDEST = "0.1.26"
-"""The release that everything here is compatible with."""
+"""The oldest release with which everything here is compatible."""
 PATIENCE = 300.0
-"""Seconds for the package index, which may be far away."""
+"""Time limit in seconds for the package index, which may be slow."""
 _LAZY = ("certifi", "encodings.idna", "httpcore", "httpcore._backends.auto")
-"""What commands import only once they talk to a server."""
+"""Modules that commands import only when they call a server."""
 
 
 def install(directory: Path, release: str = OLDEST) -> Path:
-    """Make a virtual environment with a published release; skip, naming what is missing, where that cannot be.
+    """Create a virtual environment with a published release; if that is impossible, skip the test and say why.
 
     Args:
-        directory: Where it goes; made.
-        release: Its version.
+        directory: The directory of the environment, which is created.
+        release: The version of the release.
 
     Returns:
-        Its Python.
+        The environment's Python.
     """
     uv = os.environ.get("UV") or shutil.which("uv")
     if uv is None:
@@ -55,7 +55,7 @@ def install(directory: Path, release: str = OLDEST) -> Path:
 
 
 class Published:
-    """Somebody at a terminal with the published client."""
+    """A user of the published client at a terminal."""
 
     def __init__(self, launcher: Launcher, home: Path, env: Mapping[str, str], server: str) -> None:
         self.home = home
@@ -64,32 +64,32 @@ class Published:
         self._env = env
 
     def run(self, *words: str | Path, program: str = "coworld", stdin: str = "", status: int | None = 0) -> Done:
-        """Run a command against the server, and check how it ends."""
+        """Run a command against the server, and check its exit status."""
         said = [program, *(str(word) for word in words), "--server", self.server]
         done = self._launcher.run(said, env=self._env, cwd=self.home, stdin=stdin, patience=PATIENCE)
         assert status is None or done.status == status, f"{said[:2]}: {done.status}\n{done.stdout}\n{done.stderr}"
         return done
 
     def ask(self, *words: str | Path, **more: Any) -> Any:
-        """The JSON of a command that has ``--json``."""
+        """Run a command with ``--json`` and return its JSON."""
         return self.run(*words, "--json", **more).json
 
     def sign_in(self, token: str) -> None:
-        """Keep a token, as people without a browser do."""
+        """Store a token, as people without a browser do."""
         self.run("set-token", token, program="softmax")
 
 
 @contextmanager
 def published(python: Path, home: Path, server: str) -> Generator[Published]:
-    """Somebody with a home of their own, as long as the context is open.
+    """A user with a separate home directory while the context is open.
 
     Args:
-        python: Of ``install``.
-        home: Their home and working directory; made.
-        server: URL of the server that all their commands are for.
+        python: The Python returned by ``install``.
+        home: The user's home and working directory, which is created.
+        server: URL of the server for all commands.
     """
     home.mkdir()
-    # no server here has HTTPS, and each command would read all the authorities of the world
+    # No server here uses HTTPS; without this, each command would read all the system's certificate authorities.
     authorities = home / "authorities.pem"
     authorities.write_bytes(self_signed()[0])
     docker = os.environ.get("DOCKER_CONFIG", str(Path.home() / ".docker"))

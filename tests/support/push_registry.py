@@ -1,4 +1,4 @@
-"""A registry that images are pushed to: the distribution protocol as it is written, blobs on disk, faults on demand."""
+"""A registry for pushing images: the distribution protocol as specified, blobs on disk, and faults on demand."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from .hostile_server import Ask, HostileServer, Reset, Say, serve
 __all__ = ["Fault", "PushRegistry", "serve_push_registry"]
 
 LOGIN = "cHVzaDpzM2NyZXQ="
-"""``push:s3cret``, as an upload's answer gives it."""
+"""``push:s3cret``, as in the answer to an upload."""
 
 
 @dataclass
 class Fault:
-    """What goes wrong with the requests it matches, as often as it says."""
+    """A fault that affects matching requests, up to ``times`` times."""
 
     method: str
     times: int = 1
     after: int | None = None
-    """Reset the connection after so many bytes of the request's body arrived and were kept."""
+    """Reset the connection after receiving and storing this many bytes of the request's body."""
     late: bool = False
-    """Do what is asked, and reset the connection instead of saying so."""
+    """Handle the request, then reset the connection instead of answering."""
     say: Say | None = None
-    """Answer this instead."""
+    """Send this answer instead."""
 
     def matches(self, ask: Ask) -> bool:
-        """Whether the request is of the method, and its body long enough to be broken off."""
+        """Whether a request has the method, and a body long enough to be cut off."""
         size = int(ask.headers.get("content-length", "0"))
         return ask.method == self.method and (not self.after or size > self.after)
 
 
 @dataclass
 class PushRegistry:
-    """What it holds."""
+    """The registry's content, options and statistics."""
 
     directory: Path
     relative: bool = False
-    """Whether it names places by path alone."""
+    """Whether locations in its answers are paths without a host."""
     status: bool = True
-    """Whether it says how far an upload is."""
+    """Whether it reports the progress of an upload."""
     blobs: dict[str, Path] = field(default_factory=dict[str, Path])
     manifests: dict[str, bytes] = field(default_factory=dict[str, bytes])
     faults: list[Fault] = field(default_factory=list[Fault])
     received: int = 0
-    """Bytes of blobs that came, those that were thrown away too."""
+    """Number of received bytes of blobs, including discarded ones."""
     pieces: int = 0
-    """How many requests brought them."""
+    """Number of requests with these bytes."""
     requests: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     url: str = ""
     on_request: Callable[[Ask], None] | None = None
@@ -61,7 +61,7 @@ class PushRegistry:
     _begun: int = 0
 
     def image(self, tag: str) -> dict[str, Any]:
-        """The manifest under a tag; every blob it names is here, whole, and of the size it says."""
+        """The manifest under a tag; checks that all its blobs are complete and have the declared sizes."""
         manifest = json.loads(self.manifests[tag])
         for entry in (manifest["config"], *manifest["layers"]):
             assert self.blobs[entry["digest"]].stat().st_size == entry["size"]
@@ -157,7 +157,7 @@ class PushRegistry:
 
 @asynccontextmanager
 async def serve_push_registry(registry: PushRegistry) -> AsyncGenerator[HostileServer]:
-    """Serve it on a free port of 127.0.0.1."""
+    """Serve a registry on a free port of 127.0.0.1."""
     async with serve(registry.handle) as server:
         registry.url = server.url
         yield server

@@ -1,4 +1,4 @@
-"""An HTTP server that keeps what is put to it, gives out documents, and fails as it is told."""
+"""An HTTP server that stores uploads, serves documents, and fails on request."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ __all__ = ["Put", "PutServer", "put_server"]
 
 @dataclass(frozen=True)
 class Put:
-    """One request that was received whole."""
+    """A completely received request."""
 
     path: str
     content_type: str
     length: str | None
-    """The announced length; None when it came in chunks."""
+    """The announced length; None if the body was chunked."""
     body: bytes
     status: int
-    """What was answered."""
+    """The status of the answer."""
 
 
 @dataclass
 class PutServer:
-    """What the server knows."""
+    """The server's address, uploads, documents and faults."""
 
     url: str = ""
     puts: list[Put] = field(default_factory=list[Put])
-    """In the order in which they were answered."""
+    """All uploads, in the order in which they were answered."""
     documents: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """What can be fetched, by path."""
+    """Documents that clients can fetch, by path."""
     faults: dict[str, list[int | str]] = field(default_factory=dict[str, "list[int | str]"])
-    """What the first requests for a path get: a status, ``reset``, or a status with Retry-After as ``503/1``."""
+    """Answers to the first requests for a path: a status, ``reset``, or a status with Retry-After, as ``503/1``."""
 
     def kept(self) -> dict[str, bytes]:
-        """What was accepted, by path; the last of each."""
+        """The last accepted upload for each path."""
         return {put.path: put.body for put in self.puts if put.status == 200}
 
     def order(self) -> list[str]:
@@ -53,7 +53,7 @@ class PutServer:
 async def put_server(
     host: str = "127.0.0.1", *, faults: Mapping[str, list[int | str]] | None = None
 ) -> AsyncGenerator[PutServer]:
-    """A server on a port of its own choosing."""
+    """Run a server on a free port."""
     known = PutServer(faults={path: list(steps) for path, steps in (faults or {}).items()})
 
     def fault(request: web.Request) -> web.Response | None:

@@ -1,4 +1,4 @@
-"""A registry of one image on loopback, from which an engine pulls without further ado."""
+"""A registry with one image, on loopback, from which an engine can pull without configuration."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _config(layer: bytes, architecture: str) -> bytes:
 
 
 def image_archive(name: str, architecture: str) -> bytes:
-    """An image for an architecture, without a command, as ``docker load`` takes it."""
+    """An image for an architecture, without a command, in the format of ``docker load``."""
     layer = _layer(100)
     files = {
         "config.json": _config(layer, architecture),
@@ -55,11 +55,11 @@ def image_archive(name: str, architecture: str) -> bytes:
 
 
 class Registry:
-    """What was asked of it, and what it waits for.
+    """A registry's image, options, and record of requests.
 
     Args:
-        size: Bytes of the one layer.
-        login: ``user:password`` it wants, if any.
+        size: Size of the only layer in bytes.
+        login: The required ``user:password``, if any.
     """
 
     def __init__(self, *, size: int = 100, login: str = "") -> None:
@@ -67,9 +67,9 @@ class Registry:
         self.manifests = 0
         """How often the manifest was fetched."""
         self.refused = threading.Event()
-        """Set when somebody has asked without the login."""
+        """Set when a request without the login was refused."""
         self.layer_asked = threading.Event()
-        """Set when somebody wants the layer."""
+        """Set when the layer is requested."""
         self.release = threading.Event()
         """The layer's second half is sent once this is set."""
         self.release.set()
@@ -96,13 +96,13 @@ class Registry:
         ).encode()
 
     def image(self, tag: str = "1") -> str:
-        """The reference by which it is pulled."""
+        """The reference for pulling the image."""
         return f"{self.address}/coworld/noise:{tag}"
 
 
 @contextmanager
 def serve_registry(registry: Registry) -> Generator[Registry, None, None]:
-    """Serve it on a free port of 127.0.0.1, which engines take as an insecure registry by default."""
+    """Serve a registry on a free port of 127.0.0.1, where engines allow plain HTTP by default."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -160,7 +160,7 @@ def serve_registry(registry: Registry) -> Generator[Registry, None, None]:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: object, client_address: object) -> None:
-            """A client that went away is none of our concern."""
+            """Ignore errors; clients may disconnect."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

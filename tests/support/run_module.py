@@ -1,10 +1,10 @@
-"""Runs a module as ``python -m`` does; for programs that a launcher starts (``cli_kit.start_module``)."""
+"""Runs a module like ``python -m``, for programs that a launcher starts (``cli_kit.start_module``)."""
 
 import runpy
 import sys
 
 if __name__ == "__main__":
     del sys.argv[0]
-    # its imports have been made, and so it has been imported too
+    # The launcher may have imported the module already.
     sys.modules.pop(sys.argv[0], None)
     runpy.run_module(sys.argv[0], run_name="__main__")

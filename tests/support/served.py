@@ -1,4 +1,4 @@
-"""Games of the kit, served in the test's own process on a port of their own, and seats to sit in."""
+"""Games of the kit, each served on its own port in the test's process, and connections to their seats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKENS = ("secret-of-seat-0", "secret-of-seat-1")
 
 
 class Sticks(Rules):
-    """Take one to three sticks in turn; who takes the last one wins."""
+    """Players take one to three sticks in turn; whoever takes the last one wins."""
 
     class Config(RulesConfig):
         sticks: int = 6
@@ -59,7 +59,7 @@ class Sticks(Rules):
 
 
 class Talk(Sticks):
-    """Words are actions."""
+    """The same game with any text as an action."""
 
     Action = str  # pyright: ignore[reportAssignmentType]
 
@@ -75,14 +75,14 @@ class Talk(Sticks):
 
 @dataclass
 class Table:
-    """A game that is served."""
+    """A served game."""
 
     match: Match
     port: int
     said: list[str] = field(default_factory=list[str])
     failure: RulesError | None = None
     over: anyio.Event = field(default_factory=anyio.Event)
-    """Set when the game has ended and everybody has been told."""
+    """Set when the game has ended and all clients have received the end."""
 
     def url(self, slot: int | str, token: str | None = None) -> str:
         """The address of a seat."""
@@ -92,7 +92,7 @@ class Table:
 
 @asynccontextmanager
 async def serving(rules: type[Rules] = Sticks, *, countdown: float = 0.0, **config: Any) -> AsyncGenerator[Table]:
-    """Serve one game to the end of the block, or of the game."""
+    """Serve a game until the block or the game ends."""
     parsed = read_config(rules, {"tokens": list(TOKENS), **config})
     said: list[str] = []
     match = Match(rules, parsed, seed=1, log=said.append, countdown=countdown)
@@ -117,24 +117,24 @@ async def serving(rules: type[Rules] = Sticks, *, countdown: float = 0.0, **conf
 
 @asynccontextmanager
 async def sit(table: Table, slot: int) -> AsyncGenerator[ClientConnection]:
-    """Take a seat; `hello` has been heard."""
+    """Connect to a seat; `hello` is received already."""
     async with connect(table.url(slot), max_size=None, ping_timeout=None, proxy=None) as seat:
         assert (await hear(seat))["type"] == "hello"
         yield seat
 
 
 async def hear(seat: ClientConnection) -> dict[str, Any]:
-    """The next message."""
+    """Receive the next message."""
     return json.loads(await seat.recv())
 
 
 async def tell(seat: ClientConnection, tick: int, action: Any) -> None:
-    """Act."""
+    """Send an action."""
     await seat.send(json.dumps({"type": "act", "tick": tick, "action": action}))
 
 
 class Broken(Sticks):
-    """Rules that cannot even start."""
+    """Rules that fail to start."""
 
     def start(self) -> None:
         raise RuntimeError("no sticks")

@@ -1,4 +1,4 @@
-"""A game of the kit that runs as a program of its own, as in a container."""
+"""A game of the kit that runs as a separate process, as in a container."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ SUPPORT = Path(__file__).parents[1]
 
 @dataclass
 class Program:
-    """A game that runs as a program of its own."""
+    """A game in a separate process."""
 
     process: subprocess.Popen[bytes]
     place: Path
 
     @property
     def port(self) -> int:
-        """Where it listens, as soon as it says so."""
+        """The port on which it listens; waits until the game prints it."""
         while not (said := re.search(r"listening on \S+:(\d+)\n", self.said())):
             assert self.process.poll() is None, self.said()
             time.sleep(0.01)
         return int(said[1])
 
     def said(self) -> str:
-        """All that it has printed."""
+        """All output so far."""
         return (self.place / "log").read_text()
 
     def replay(self) -> RulesReplay:
-        """What it has left."""
+        """The replay that it has written."""
         return read_replay((self.place / "replay").read_bytes())
 
 
 @contextmanager
 def program(place: Path, rules: str = "support.served:Sticks", **env: str) -> Generator[Program]:
-    """Run one, with what it reads and writes in `place`; it is gone afterwards."""
+    """Run a game with its files in `place`; its process never survives the block."""
     config = {"tokens": TOKENS, "sticks": 4, "seed": 1}
     (place / "config.json").write_text(json.dumps(config))
     uris = {

@@ -1,4 +1,4 @@
-"""Evaluations whose truth is known: rows as ``run_many`` writes them, of games that are drawn."""
+"""Simulated evaluations with known true values: rows as ``run_many`` writes them, with random scores."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DIFFERENCES: dict[str, Callable[[random.Random], float]] = {
     "heavy tails": lambda chance: chance.gauss(0, 1) / max(1e-9, chance.gammavariate(1, 1)) ** 0.5,
     "five values": lambda chance: float(chance.choice((-2, -1, 0, 1, 2))),
 }
-"""Differences of a block between players that are exchangeable."""
+"""Differences in a block between exchangeable players."""
 
 
 _GAME: dict[str, Any] = {
@@ -67,7 +67,7 @@ def ranking_plan(**values: Any) -> RankingPlan:
 
 
 def diagnosis_plan(*variants: tuple[str, int], **values: Any) -> DiagnosisPlan:
-    """A player in variants of so many seats; one of two by default."""
+    """A plan for a player in variants, each given as id and number of seats; by default, one variant of two seats."""
     battery = tuple(VariantPlan(id=name, seats=seats, seeded=True) for name, seats in variants or [("default", 2)])
     own = {"player": SeatRow(name="Player"), "variants": battery, "seats": max(one.seats for one in battery)}
     return DiagnosisPlan.model_validate({**_GAME, **own, **values})
@@ -78,13 +78,13 @@ def scrimmage_plan(**values: Any) -> ScrimmagePlan:
 
 
 def mixture_plan(*counts: int, **values: Any) -> MixturePlan:
-    """Players A, B, … with so many seats each."""
+    """A plan for players A, B, … with the given numbers of seats."""
     entrants = tuple(SeatRow(name=name) for name in "ABCDEFGH"[: len(counts)])
     return MixturePlan.model_validate({**_GAME, "entrants": entrants, "counts": counts, "seats": sum(counts), **values})
 
 
 def pickup_plan(pool: int = 1, **values: Any) -> PickupPlan:
-    """The candidate C, and a pool of A, B, …"""
+    """A plan for the candidate C and a pool of A, B, …"""
     others = tuple(SeatRow(name=name) for name in ("A", "B", "D", "E", "F", "G", "H")[:pool])
     return PickupPlan.model_validate({**_GAME, "candidate": SeatRow(name="C"), "pool": others, **values})
 
@@ -92,12 +92,12 @@ def pickup_plan(pool: int = 1, **values: Any) -> PickupPlan:
 def played(
     plan: EvaluationPlan, table: Callable[[Lineup, random.Random], Sequence[float]], *, seed: int = 0
 ) -> Iterator[EpisodeRow]:
-    """The rows of an evaluation of a game that is drawn.
+    """The rows of a simulated evaluation.
 
     Args:
-        plan: What is evaluated.
-        table: The scores of a lineup, by its luck: the same at the start of every episode of a block.
-        seed: Of all luck.
+        plan: The plan of the evaluation.
+        table: Returns the scores of a lineup; its generator starts from the same state in all episodes of a block.
+        seed: The seed of all randomness.
     """
     evaluation = open_evaluation(plan)
     for block in range(1, plan.max_blocks + 1):
@@ -107,12 +107,12 @@ def played(
 
 
 ADDS = {"candidate": 0.6, "pool-1": 0.3, "pool-2": 0.0}
-"""What each player adds to the table by itself; the first two add TOGETHER more when both sit there."""
+"""What each player adds to the team's score; the first two add TOGETHER more when both are seated."""
 TOGETHER = 0.5
 
 
 def added(noise: float) -> Callable[[Lineup, random.Random], list[float]]:
-    """A game for a team: what each of them adds, what two add together, and luck of the seed and of the episode."""
+    """A team game: the score is what the players add, singly and together, plus luck of block and episode."""
 
     def table(lineup: Lineup, luck: random.Random) -> list[float]:
         seated = {label for label in lineup if label is not None}
@@ -127,7 +127,7 @@ def added(noise: float) -> Callable[[Lineup, random.Random], list[float]]:
 def strengths(
     of: Mapping[str, float], *, noise: float = 1.0, seat: float = 0.0
 ) -> Callable[[Lineup, random.Random], list[float]]:
-    """A game in which everybody scores its strength, luck of its own, and what the first seat is worth."""
+    """A game in which each player scores its strength plus luck, and the first seat scores ``seat`` more."""
 
     def table(lineup: Lineup, luck: random.Random) -> list[float]:
         own = random.Random(f"{luck.random()} {lineup}")
@@ -140,7 +140,7 @@ def strengths(
 
 
 def leave(directory: Path, plan: EvaluationPlan, rows: Iterable[EpisodeRow]) -> Path:
-    """Write what an evaluation leaves behind, but for the episodes' own evidence."""
+    """Write the files of an evaluation, without the episodes' evidence."""
     directory.mkdir(parents=True)
     (directory / PLAN_NAME).write_text(plan.model_dump_json())
     (directory / ROWS_NAME).write_text("".join(f"{row.model_dump_json()}\n" for row in rows))
@@ -165,7 +165,7 @@ def episode_row(key: str, *scores: float, **values: Any) -> EpisodeRow:
 
 
 def pair_rows(block: int, difference: float, *, seat: float = 0.0, attempt: int = 1) -> list[EpisodeRow]:
-    """Both orders of two players, of whom the new one is better by a difference and the first seat by ``seat``."""
+    """Two episodes, one in each order; the new player scores ``difference`` more, the first seat ``seat`` more."""
     return [
         episode_row(episode_key(block, attempt, 1), 10 + difference + seat, 10.0),
         episode_row(episode_key(block, attempt, 2), 10.0 + seat, 10 + difference),
@@ -175,8 +175,8 @@ def pair_rows(block: int, difference: float, *, seat: float = 0.0, attempt: int 
 def strength_blocks(
     chance: random.Random, strengths: Sequence[float], lineups: Callable[[int], Sequence[Lineup]], blocks: int
 ) -> Iterator[dict[str, float]]:
-    """Blocks as Bradley and Terry have them: who sits there finishes in an order drawn by strength (natural units)."""
+    """Blocks by the Bradley-Terry model: the seated players finish in a random order by strength (natural units)."""
     for block in range(1, blocks + 1):
         labels = sorted({label for lineup in lineups(block) for label in lineup if label is not None})
-        # exponential times of these rates finish in an order of Plackett and Luce's model
+        # Exponential times with these rates finish in an order of the Plackett-Luce model.
         yield {label: -chance.expovariate(2.718281828459045 ** strengths[int(label)]) for label in labels}

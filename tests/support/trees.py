@@ -13,7 +13,7 @@ __all__ = ["dig", "dug"]
 
 
 def dig(top: Path, depth: int, name: str = "deeper") -> None:
-    """Make directories, each in the one before, with a file in each."""
+    """Create nested directories with a file in each."""
     here = os.open(top, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir(name, dir_fd=here)
@@ -26,7 +26,7 @@ def dig(top: Path, depth: int, name: str = "deeper") -> None:
 
 @contextmanager
 def dug(top: Path) -> Generator[None]:
-    """Below a directory for as long as the block lasts: deeper than ``shutil.rmtree``, and so pytest, can remove."""
+    """Create directories during the block that are nested deeper than ``shutil.rmtree``, and so pytest, can remove."""
     dig(top, 2000)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What is uploaded to an Observatory: small images pushed to its registry, and manifests that name them."""
+"""Uploads to an Observatory: small images pushed to its registry, and manifests that name them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _described(kind: str, blob: Blob) -> dict[str, Any]:
 
 
 async def push(platform: Inside, grant: dict[str, Any], parts: tuple[Blob, Blob, Blob]) -> None:
-    """Push an image with the leave that was given for it, as the published client does: POST, PUT, manifest."""
+    """Push an image with the access granted for it, as the published client does: POST, PUT, manifest."""
     headers = {"Authorization": f"Basic {grant['authorization_token']}"}
     base = f"/v2/{grant['repository']}"
     for blob in parts[:2]:
@@ -69,7 +69,7 @@ async def push(platform: Inside, grant: dict[str, Any], parts: tuple[Blob, Blob,
 async def upload_image(
     platform: Inside, token: str, name: str = "paintarena", parts: tuple[Blob, Blob, Blob] | None = None
 ) -> dict[str, Any]:
-    """Upload an image, and return it as the API gives it."""
+    """Upload an image, and return it as the API does."""
     parts = parts or image_parts()
     begun = await platform.post("/v2/container_images/upload", token, {"name": name, "client_hash": parts[2].digest})
     if (grant := begun["pre_signed_info"]) is None:
@@ -79,7 +79,7 @@ async def upload_image(
 
 
 def manifest_for(image: str, *, name: str = "paint_arena", version: str = "1.0.0", **changes: Any) -> dict[str, Any]:
-    """The sample world's manifest with all images the same."""
+    """The sample world's manifest with the same image everywhere."""
     manifest = copy.deepcopy(json.loads(_TEMPLATE.read_text()))
     manifest["game"]["name"], manifest["game"]["version"] = name, version
     manifest["game"]["runnable"]["image"] = image
@@ -90,13 +90,13 @@ def manifest_for(image: str, *, name: str = "paint_arena", version: str = "1.0.0
 
 
 async def upload_coworld(platform: Inside, token: str, **changes: Any) -> dict[str, Any]:
-    """Upload the sample world with an image of its own, and return it as the API gives it."""
+    """Upload the sample world with a new image, and return it as the API does."""
     image = await upload_image(platform, token)
     return await platform.post("/v2/coworlds/upload", token, {"manifest": manifest_for(image["id"], **changes)})
 
 
 async def upload_policy(platform: Inside, token: str, name: str = "racer", **body: Any) -> dict[str, Any]:
-    """Upload a policy version with an image of its own, and return it as the API gives it."""
+    """Upload a policy version with a new image, and return it as the API does."""
     image = await upload_image(platform, token, name)
     return await platform.post(
         "/stats/policies/docker-img/complete", token, {"name": name, "container_image_id": image["id"], **body}

@@ -1,4 +1,4 @@
-"""The worker's image, built from its real Dockerfile with what this environment has: no package index is asked."""
+"""The worker's image, built from its real Dockerfile with the packages of this environment and no package index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEEDED = ("coworld-core", "coworld-runner[kubernetes]", "hatchling")
 
 @lru_cache
 def ensure_worker_image() -> str:
-    """Build the image once for what is in it, and return its name."""
+    """Build the image, unless one with the same content exists, and return its name."""
     need_docker()
     digest = hashlib.sha256(BASE_IMAGE.encode())
     for source in _SOURCES:
@@ -64,7 +64,7 @@ def ensure_worker_image() -> str:
 
 
 def _closure() -> list[Distribution]:
-    """The installed distributions that the image needs, ours apart."""
+    """The installed distributions that the image needs, except our own."""
     found: dict[str, Distribution] = {}
     waiting = [Requirement(text) for text in _NEEDED]
     seen: set[str] = set()
@@ -86,13 +86,13 @@ def _closure() -> list[Distribution]:
 
 
 def _pack(one: Distribution, target: Path) -> None:
-    """Make a wheel again from what is installed."""
+    """Rebuild a wheel from an installed distribution."""
     metadata = (one.read_text("WHEEL") or "").splitlines()
     tags = [line.partition(": ")[2] for line in metadata if line.startswith("Tag: ")]
     python, abi, platform = (".".join(dict.fromkeys(tag.split("-")[part] for tag in tags)) for part in range(3))
     name = one.name.replace("-", "_").replace(".", "_")
     with zipfile.ZipFile(target / f"{name}-{one.version}-{python}-{abi}-{platform}.whl", "w") as wheel:
         for entry in one.files or ():
-            # programs are made anew from the entry points, and compiled files belong to their interpreter
+            # Scripts are recreated from the entry points, and compiled files belong to this interpreter.
             if entry.parts[0] != ".." and entry.suffix != ".pyc" and entry.name not in ("INSTALLER", "REQUESTED"):
                 wheel.write(str(entry.locate()), str(entry))

@@ -1,4 +1,4 @@
-"""Driving a worker on a real cluster: Jobs, what becomes of them, and where their outputs go."""
+"""Runs workers on a real cluster: creates Jobs, follows their state, and receives their outputs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 
 MANIFESTS = Path(__file__).parents[2] / "docs" / "kubernetes"
 _PATIENCE = 200.0
-"""Seconds for anything on a cluster under load."""
+"""Time limit in seconds for any wait on a cluster under load."""
 
 
 def apply_manifests(namespace: str) -> None:
-    """Put there what the documentation's manifests do."""
+    """Apply the manifests of the documentation in a namespace."""
     subprocess.run(
         ["kubectl", "apply", "-n", namespace, "-k", str(MANIFESTS)], check=True, capture_output=True, timeout=_PATIENCE
     )
@@ -46,7 +46,7 @@ def apply_manifests(namespace: str) -> None:
 
 
 async def accounts_have_tokens(cluster: Cluster) -> None:
-    """Until they have, pods that name them are refused on older clusters."""
+    """Wait until service accounts have tokens; before that, older clusters refuse pods that name them."""
     with anyio.fail_after(_PATIENCE):
         while True:
             found = await cluster.call("GET", f"/api/v1/namespaces/{cluster.namespace}/serviceaccounts")
@@ -56,7 +56,7 @@ async def accounts_have_tokens(cluster: Cluster) -> None:
 
 
 def node_address() -> str:
-    """An address of the node, which is this machine, that pods can reach."""
+    """An address of the node, which is this machine, that is reachable from pods."""
 
     async def look(cluster: Cluster) -> str:
         node = (await cluster.call("GET", "/api/v1/nodes"))["items"][0]
@@ -66,7 +66,7 @@ def node_address() -> str:
 
 
 def misfit_request(game: str, *players: Any, **config: Any) -> JobSpec:
-    """A job spec in which somebody misbehaves."""
+    """A job spec with a misbehaving game or players."""
     plan = misfit_plan(game, *players, image=ensure_image(), **config)
     runnables = [seat.runnable for seat in plan.seats if seat.runnable is not None]
     return JobSpec(manifest=plan.manifest, game_config=dict(plan.game_config), players=tuple(runnables))
@@ -74,14 +74,14 @@ def misfit_request(game: str, *players: Any, **config: Any) -> JobSpec:
 
 @dataclass
 class Desk:
-    """A namespace of a cluster, and a server that takes what its workers hand over."""
+    """A namespace of a cluster, and a server that receives the outputs of workers there."""
 
     cluster: Cluster
     server: PutServer
     jobs: list[str] = field(default_factory=list[str])
 
     def options(self, slots: int, **more: Any) -> JobOptions:
-        """Options of a Job whose outputs all come here, below ``/JOB``."""
+        """Options of a Job that uploads all outputs to this server, below ``/JOB``."""
         job_id = f"t{new_run_id()}"
         settings: dict[str, Any] = {
             "worker_image": ensure_worker_image(),
@@ -95,26 +95,29 @@ class Desk:
         return JobOptions(**{**settings, **more})
 
     async def submit(self, request: JobSpec, options: JobOptions, *, grace: int | None = None, **variables: str) -> str:
-        """Make a Job; returns its id. Variables are the worker's; ``grace`` is that between TERM and KILL."""
+        """Create a Job; returns its id.
+
+        ``variables`` are the worker's; ``grace`` is the number of seconds between SIGTERM and SIGKILL.
+        """
         job = small(worker_job(request, options), **variables)
         if grace is not None:
             job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = grace
         return await self.apply(job)
 
     async def apply(self, job: Mapping[str, Any]) -> str:
-        """Make a Job as it stands; returns its id."""
+        """Create a Job without changes; returns its id."""
         await self.cluster.create("jobs", job)
         self.jobs.append(job["metadata"]["labels"]["job-id"])
         return self.jobs[-1]
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Look until something is true; fails after a generous deadline."""
+        """Wait until a condition is true; fails after a generous time limit."""
         with anyio.fail_after(_PATIENCE):
             while not await condition():  # noqa: ASYNC110 - what is asked is another machine
                 await anyio.sleep(0.1)
 
     async def pod(self, job_id: str) -> Mapping[str, Any]:
-        """The Job's pod, once it is there."""
+        """Wait for the Job's pod and return it."""
         found: list[Mapping[str, Any]] = []
 
         async def look() -> bool:
@@ -138,7 +141,7 @@ class Desk:
                 await anyio.sleep(0.2)
 
     async def players(self, job_id: str, *, count: int, phase: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """Wait until there are so many players' pods, all in that phase; fails at once when their worker has ended."""
+        """Wait until ``count`` player pods exist, all in ``phase``; fails at once if the worker has ended."""
         with anyio.fail_after(_PATIENCE):
             while True:
                 items = await self._players(job_id)
@@ -152,7 +155,7 @@ class Desk:
 
     @staticmethod
     def _ended(pod: Mapping[str, Any], container: str) -> int | None:
-        """The status with which a container of a pod ended; None while it has not."""
+        """The exit status of a container of a pod; None if it has not ended."""
         status: dict[str, list[dict[str, Any]]] = pod.get("status") or {}
         for entry in status.get("containerStatuses") or ():
             if entry["name"] == container and "terminated" in entry["state"]:
@@ -160,7 +163,7 @@ class Desk:
         return None
 
     async def told(self, job_id: str) -> str:
-        """What there is to read about a Job that went another way than expected."""
+        """Logs, states and outputs of a Job, for the message of a failed test."""
         parts = [f"worker:\n{await self.log(job_id)}"]
         for pod in await self._players(job_id):
             parts.append(f"{pod['metadata']['name']}: {json.dumps(pod['status'])}")
@@ -170,32 +173,32 @@ class Desk:
         return "\n".join(parts)
 
     async def log(self, job_id: str, container: str = "worker") -> str:
-        """What a container of the Job's pod wrote."""
+        """The log of a container of the Job's pod."""
         pod = (await self.pod(job_id))["metadata"]["name"]
         return str(
             await self.cluster.call("GET", self.cluster.path("pods", pod, "log"), query={"container": container})
         )
 
     async def left(self, job_id: str) -> list[str]:
-        """What the worker has not removed, in words."""
+        """Descriptions of the objects that the worker has not removed."""
         found: list[str] = []
         for kind in ("pods", "services", "secrets"):
             listing = await self.cluster.list(kind, f"coworld-job-id={job_id}")  # type: ignore[arg-type]
             found += [
                 f"{kind[:-1]} {item['metadata']['name']}"
                 for item in listing["items"]
-                # on its way out: its grace is over when its program has ended
+                # Already being deleted: the object is gone once its program has ended.
                 if not item["metadata"].get("deletionTimestamp")
             ]
         return found
 
     def kept(self, job_id: str) -> dict[str, bytes]:
-        """What a Job has handed over, by name."""
+        """The uploaded outputs of a Job, by name."""
         prefix = f"/{job_id}/"
         return {path.removeprefix(prefix): body for path, body in self.server.kept().items() if path.startswith(prefix)}
 
     def error_info(self, job_id: str) -> dict[str, Any]:
-        """What a Job says went wrong."""
+        """The error that a Job reports."""
         return json.loads(self.kept(job_id)["error_info.json"])
 
 
@@ -204,7 +207,7 @@ def published_job(
 ) -> dict[str, Any]:
     """A Job as the published platform writes it: the worker's module by name, inputs and outputs in its environment.
 
-    With a ``claim``, what it names is mounted at ``/claim`` for the worker.
+    If ``claim`` names a persistent volume claim, it is mounted at ``/claim`` for the worker.
     """
     worker = ensure_worker_image()
     module = ["python", "-m", "coworld.runner.kubernetes_runner"]
@@ -304,7 +307,7 @@ def published_job(
 
 
 def small(job: Mapping[str, Any], **variables: str) -> dict[str, Any]:
-    """The Job with requests that fit a small machine, and with these variables of the worker."""
+    """A copy of a Job with requests that fit a small machine, and with further variables for the worker."""
     made = json.loads(json.dumps(job))
     pod = made["spec"]["template"]["spec"]
     for container in (*pod["initContainers"], *pod["containers"]):
@@ -318,7 +321,7 @@ def small(job: Mapping[str, Any], **variables: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def open_desk(namespace: str, **faults: Any) -> AsyncGenerator[Desk]:
-    """A desk in that namespace; the Jobs made there are removed at the end."""
+    """Open a desk in a namespace; its Jobs are removed at the end."""
     async with put_server(await anyio.to_thread.run_sync(node_address), **faults) as server:
         cluster = await Cluster.connect(namespace=namespace)
         desk = Desk(cluster, server)

@@ -1,4 +1,4 @@
-"""Makes any legal move: the first opponent."""
+"""Makes random legal moves: an easy first opponent."""
 
 
 def act(observation, legal, rng):

@@ -1,4 +1,4 @@
-"""Where nothing is hidden, plays every move out at random; else practises before its first move."""
+"""Tries every move in random playouts if nothing is hidden; otherwise practises before its first move."""
 
 from functools import cache
 
@@ -7,11 +7,11 @@ from coworld_runner.wrapping.openspiel import load_game, play_on
 from coworld_runner.wrapping.practice import Practised
 
 PLAYOUTS = 60
-"""Games that are played out for one move."""
+"""Number of playouts for one turn, shared among the legal moves."""
 
 
 def act(observation, legal, rng):
-    """Make the move that has done best."""
+    """Make the move with the best result in playouts or practice."""
     game, history = observation["game"], observation["history"]
     if history is None or game.startswith("goofspiel"):
         return practised(game).act(observation, legal, rng)
@@ -22,6 +22,6 @@ def act(observation, legal, rng):
 
 @cache
 def practised(game):
-    """The player that has practised a game."""
+    """Return a player that has practised a game."""
     seats = load_game(game)[1].num_players()
     return Practised(load_rules("board:Board"), config={"game": game}, seats=seats)

@@ -1,16 +1,16 @@
-"""Digs for what it sees, and carries it home before it is too late."""
+"""Digs for the ore that it sees, and carries it home in time."""
 
 STEPS = {"north": (0, -1), "south": (0, 1), "west": (-1, 0), "east": (1, 0)}
 
 
 class Player:
-    """Knows where it was, so that it notices when it is stuck."""
+    """Remembers its last position and move to notice when it is stuck."""
 
     def __init__(self):
         self.before, self.asked = None, "stay"
 
     def act(self, observation, legal, rng):
-        """Go to the nearest mine, or home, or on over to the other side."""
+        """Step toward the goal, or at random when stuck."""
         at = observation["at"]
         stuck = at == self.before and self.asked != "stay" and rng.random() < 0.7
         self.before = at
@@ -18,7 +18,7 @@ class Player:
         return self.asked
 
     def goal(self, observation):
-        """Where it wants to be."""
+        """Return home if full or late, else the nearest visible mine, else home with ore and the other hub without."""
         (x, y), home, view = observation["at"], observation["home"], observation["view"]
         far = abs(home[0] - x) + abs(home[1] - y)
         late = observation["ore"] and observation["ticks_left"] < 2 * far + 5
@@ -36,7 +36,7 @@ class Player:
         return home if observation["ore"] else (25 - home[0], 14 - home[1])
 
     def toward(self, goal, at, rng):
-        """A step that leads there, along the longer way first."""
+        """Return a step toward the goal along the axis with the greater distance."""
         dx, dy = goal[0] - at[0], goal[1] - at[1]
         if abs(dx) > abs(dy) or (abs(dx) == abs(dy) and rng.random() < 0.5):
             return "east" if dx > 0 else "west"

@@ -1,4 +1,4 @@
-"""Walks anywhere: the first opponent."""
+"""Walks at random: an easy first opponent."""
 
 
 def act(observation, legal, rng):

@@ -1,7 +1,7 @@
-"""Leaves a multiple of four, if it can: never loses from a good start."""
+"""Leaves a multiple of four if it can, and so never loses from a good start."""
 
 
 def act(observation, legal, rng):
-    """Takes what is more than a multiple of four; where nothing is, it is lost anyway."""
+    """Take the remainder of a division by four; without a remainder, any move is as bad as another."""
     spare = observation["left"] % 4
     return {"take": spare} if spare else rng.choice(legal)

@@ -1,6 +1,6 @@
-"""Takes whatever: the first opponent."""
+"""Takes a random number of sticks: an easy first opponent."""
 
 
 def act(observation, legal, rng):
-    """Takes any legal number of sticks."""
+    """Take any legal number of sticks."""
     return rng.choice(legal)

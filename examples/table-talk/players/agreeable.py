@@ -1,4 +1,4 @@
-"""Believes everybody, and takes whatever is offered."""
+"""Believes everyone and accepts every offer."""
 
 import re
 
@@ -6,7 +6,7 @@ GOODS = ("Wheat", "Wood", "Sheep", "Brick", "Ore")
 
 
 def act(observation, legal, rng):
-    """Say yes."""
+    """Cooperate, accept, or raise the bid by one."""
     game, view = observation["game"], observation["view"]
     if game.startswith("IteratedPrisonersDilemma"):
         return "[Cooperate]" if decides(view) else "Let us both cooperate, this time and every time."
@@ -20,16 +20,16 @@ def act(observation, legal, rng):
 
 
 def decides(view):
-    """Whether the talk of this round of the dilemma is over."""
+    """Tell whether the talk of this round of the dilemma is over."""
     return view.rpartition("[GAME] ")[2].startswith("Conversation finished")
 
 
 def bid(view):
-    """The bid that stands in a round of Liar's Dice: how many, of which face; none of ones where there is none."""
+    """Return the current bid in a round of Liar's Dice as count and face; without a bid, no dice of face 1."""
     found = re.findall(r"bids (\d+) of face (\d)", view.rpartition("New round")[2])
     return tuple(map(int, found[-1])) if found else (0, 1)
 
 
 def dice_left(view):
-    """How many dice each seat has."""
+    """Return how many dice each seat has."""
     return [int(count) for count in re.findall(r"Player \d+: (\d+)", view.rpartition("Remaining dice:")[2])]

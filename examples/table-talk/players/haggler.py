@@ -1,4 +1,4 @@
-"""Counts: gives as it was given, trades at a profit, and calls a bid that is unlikely."""
+"""A player that calculates: plays tit for tat, trades at a profit, and calls unlikely bids."""
 
 import re
 from math import comb
@@ -7,7 +7,7 @@ OFFER = re.compile(r"Player (\d) made the following offer .*Offered items: (.*) 
 
 
 def act(observation, legal, rng):
-    """Play the game that it is."""
+    """Play whichever game it is."""
     game, view = observation["game"], observation["view"]
     if game.startswith("IteratedPrisonersDilemma"):
         return dilemma(view)
@@ -15,7 +15,7 @@ def act(observation, legal, rng):
 
 
 def dilemma(view):
-    """Does what the other did last; in the last round, what pays."""
+    """Copy the other player's last move, but defect in the last round."""
     if not view.rpartition("[GAME] ")[2].startswith("Conversation finished"):
         return "I shall do to you as you have done to me."
     me = int(re.search(r"You are Player (\d)", view)[1])
@@ -26,7 +26,7 @@ def dilemma(view):
 
 
 def negotiate(view, rng):
-    """Takes an offer that it gains by, and offers what it holds cheap for what it holds dear."""
+    """Accept a profitable offer, then offer a less valuable good for the most valuable one."""
     me = int(re.search(r"You are Player (\d)", view)[1])
     found = re.findall(r"\[(\w+)\]\s+Qty:\s*(\d+)\s+Value:\s*(\d+)", view)
     stock, value = {name: int(n) for name, n, _ in found}, {name: int(worth) for name, _, worth in found}
@@ -54,12 +54,12 @@ def negotiate(view, rng):
 
 
 def goods(text):
-    """`2 Wood, 1 Ore` by name."""
+    """Parse `2 Wood, 1 Ore` into a count for each name."""
     return {name: int(n) for n, name in re.findall(r"(\d+) (\w+)", text)}
 
 
 def bluff(view):
-    """Calls where the bid is less likely than not; else bids more of what it has most of."""
+    """Call if the bid is less likely than not; otherwise make the most likely higher bid."""
     this = view.rpartition("Remaining dice:")[2]
     left = sum(int(count) for count in re.findall(r"Player \d+: (\d+)", this))
     own = [int(face) for face in re.search(r"current Dice are: ([\d, ]+)", this)[1].split(",")]
@@ -73,5 +73,5 @@ def bluff(view):
 
 
 def chance(needed, dice):
-    """That at least so many of so many unseen dice show a face."""
+    """Return the probability that at least `needed` of `dice` unseen dice show a given face."""
     return sum(comb(dice, n) * 5 ** (dice - n) for n in range(max(0, needed), dice + 1)) / 6**dice

@@ -1,11 +1,11 @@
-"""A game server that misbehaves as it is told, and is a well-behaved game when it is not told anything.
+"""A game server that misbehaves on request, and otherwise behaves well.
 
-The config key ``behaviour`` says how; ``BEHAVIOURS`` in this file lists what there is. The game itself is nothing: it
-waits for its players, sends each a few states, and gives every slot its number plus the seed as a score. ``GET /go``
-tells it to wait for no more players.
+The config key ``behaviour`` selects one of ``BEHAVIOURS`` in this file. The game itself is trivial: it waits for its
+players, sends each a few states, and gives every slot its number plus the seed as a score. ``GET /go`` makes it stop
+waiting for players.
 
-It needs the standard library, and starts quickly: the tests start hundreds, as local processes and in containers.
-Each connection has a thread of its own, and the episode is played in the main one.
+It uses only the standard library and starts quickly, because tests start hundreds of games, as local processes and in
+containers. Each connection has its own thread; the episode runs in the main thread.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # what only some need, they import: paths and URLs alone take as long as the interpreter
+    # Functions import these where needed: they take as long to import as the interpreter to start.
     from pathlib import Path
     from typing import Any
 
 _FIRST_PLAYER_SECONDS = 180
 NOTHING_MORE = "and now nothing more"
-"""Said by whoever will do nothing from then on, so that nobody need wait to be sure of it."""
+"""The line that a program prints before it stops doing anything, so that tests need not wait to be sure."""
 
 BEHAVIOURS = {
     "well": "plays to the end",
-    # before it is ready
+    # faults before it is ready
     "never-listens": "opens no port",
     "unhealthy": "answers /healthz with 503 for ever",
     "healthy-late": "answers /healthz with 503 for `delay` seconds",
     "exits-7-before-healthy": "ends with status 7 at once",
     "exits-0-before-healthy": "ends with status 0 at once",
-    # while it plays
+    # faults during the game
     "hangs": "is never over",
     "ignores-term": "is never over and ignores TERM",
     "exits-5": "ends with status 5 in the middle, its connections with it",
@@ -61,7 +61,7 @@ BEHAVIOURS = {
     "loses-directory": "removes the directory of its results, and ends with status 0 in the middle",
     "floods-log": "writes `size` bytes to standard output, then plays on",
     "daemonises": "leaves a grandchild in a session of its own, then plays on",
-    # its results
+    # faults in its results
     "half-results-exits": "writes half a JSON object and ends with status 0",
     "half-results-hangs": "writes half a JSON object and never ends",
     "nan-results": "has NaN for a score",
@@ -75,7 +75,7 @@ BEHAVIOURS = {
     "late-results": "ends with status 0, and has a child write its results afterwards",
     "swaps-results": "has its results be a file, and a link to /etc/passwd, by turns",
     "results-then-exits-5": "writes good results and ends with status 5",
-    # what comes after
+    # faults after its results, and in its replay
     "lingers": "goes on for `delay` seconds after results and replay are complete",
     "no-replay": "writes no replay and ends",
     "no-replay-lingers": "writes no replay and goes on for `delay` seconds",
@@ -86,7 +86,7 @@ BEHAVIOURS = {
     "rewrites-results": "has written results and replay, and writes valid results again and again for ever",
     "rewrites-replay": "has written results and replay, and writes its replay again and again for ever",
     "current-results": "has results and a whole replay from the beginning, and is never over",
-    # its contract
+    # violations of the contract
     "accepts-any-token": "lets anyone in",
     "announces": "lets anyone in, and announces messages longer than anything",
     "fails-on-bad-token": "answers a bad token with status 500",
@@ -119,7 +119,7 @@ def place_of(uri: str) -> str:
 
 
 def file_of(uri: str) -> Path:
-    """The same, to do more with it."""
+    """The path of a file URI as a ``Path``."""
     from pathlib import Path
 
     return Path(place_of(uri))
@@ -132,7 +132,7 @@ _CLOSE_SECONDS = 1.0
 
 
 class Connection:
-    """Somebody who has come; answered once, or made a websocket of."""
+    """A client's connection, answered once or upgraded to a websocket."""
 
     def __init__(self, peer: socket.socket) -> None:
         self._peer = peer
@@ -144,7 +144,7 @@ class Connection:
         self._headers: dict[str, str] = {}
 
     def read_request(self) -> None:
-        """Read what is asked for."""
+        """Read the request line and headers."""
         words = self._stream.readline().decode("latin-1").split(" ")
         self.path = words[1] if len(words) == 3 else ""
         while line := self._stream.readline().decode("latin-1").strip():
@@ -152,25 +152,25 @@ class Connection:
             self._headers[name.lower()] = value.strip()
 
     def respond(self, status: str, text: str) -> None:
-        """Answer plain HTTP."""
+        """Send a plain HTTP answer."""
         head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(text)}\r\n"
         self._peer.sendall(f"{head}Connection: close\r\n\r\n{text}".encode())
 
     def go_on_and_on(self, head: str, more: str, pause: float) -> None:
-        """Answer without an end."""
+        """Send an endless answer."""
         self._peer.sendall(head.encode())
         while True:
             self._peer.sendall(more.encode())
             time.sleep(pause)
 
     def redirect(self, port: int) -> None:
-        """Send whoever asks elsewhere, with a word to whoever is there."""
+        """Redirect the client to another port, with a query that would betray a followed redirect."""
         scheme = "ws" if "sec-websocket-key" in self._headers else "http"
         place = f"{scheme}://127.0.0.1:{port}/?what=was+not+to+get+out"
         self._peer.sendall(f"HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode())
 
     def upgrade(self) -> bool:
-        """Make a websocket of it, if that is what is wanted."""
+        """Upgrade to a websocket, if the client asks for one."""
         key = self._headers.get("sec-websocket-key")
         if key is None:
             self.respond("426 Upgrade Required", "a websocket\n")
@@ -181,16 +181,16 @@ class Connection:
         return True
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message."""
+        """Send a message as JSON."""
         self.send_frame(TEXT, json.dumps(message).encode())
 
     def send_frame(self, kind: int, payload: bytes) -> None:
-        """Send anything."""
+        """Send a frame."""
         with self._writing:
             self._send(kind, payload)
 
     def announce(self) -> None:
-        """Begin a message that would be longer than anything, and leave it at that."""
+        """Send only the head of a message of 2**60 bytes."""
         with self._writing:
             self._peer.sendall(bytes((0x80 | TEXT, 127)) + (1 << 60).to_bytes(8, "big"))
 
@@ -205,7 +205,7 @@ class Connection:
         self._peer.sendall(head + payload)
 
     def wait_closed(self) -> None:
-        """Hear whatever comes until the other side is done; pings are answered."""
+        """Read until the other side closes, answering pings."""
         while (frame := self._receive()) is not None:
             kind, payload = frame
             if kind == PING:
@@ -236,17 +236,17 @@ class Connection:
                 self._writing.release()
 
     def go_away(self) -> None:
-        """Say that this is the end; whoever is being told something long is not."""
+        """Send a close frame, unless another message is being sent for too long."""
         with contextlib.suppress(OSError):
             self._say_goodbye(GOING_AWAY)
 
     def cut_off(self) -> None:
-        """Break off without a word."""
+        """Shut the connection down without a close frame."""
         with contextlib.suppress(OSError):
             self._peer.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Be done with it."""
+        """Close the connection."""
         self.cut_off()
         self._stream.close()
         self._peer.close()
@@ -277,13 +277,13 @@ class Game:
         self.asked = 0
 
     def is_(self, *behaviours: str) -> bool:
-        """Whether this is how to behave."""
+        """Whether the behaviour is one of these."""
         return self.behaviour in behaviours
 
-    # ------------------------------------------------------------------ what others see
+    # ------------------------------------------------------------------ connections
 
     def serve(self, host: str, port: int) -> None:
-        """Listen from now on."""
+        """Start to listen."""
         self.listener = socket.create_server((host, port), backlog=100)
         threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
 
@@ -295,14 +295,14 @@ class Game:
                 threading.Thread(target=self._attend, args=(Connection(peer),), daemon=True).start()
 
     def stop_listening(self) -> None:
-        """Let nobody in any more."""
+        """Stop accepting connections."""
         if self.listener is not None:
-            # whoever waits for somebody to accept is told, which closing alone would not do
+            # Unlike closing alone, this wakes the thread that waits for a connection.
             self.listener.shutdown(socket.SHUT_RDWR)
             self.listener.close()
 
     def close(self) -> None:
-        """Stop listening, say goodbye to all who are there, and do not insist on an answer."""
+        """Stop listening and close all connections, without insisting on answers."""
         self.stop_listening()
         deadline = time.monotonic() + _CLOSE_SECONDS
         for connection in tuple(self.connections):
@@ -311,7 +311,7 @@ class Game:
             connection.closed.wait(max(0.0, deadline - time.monotonic()))
 
     def _attend(self, connection: Connection) -> None:
-        # broken connections are no business of the game's
+        # The game ignores broken connections.
         with contextlib.suppress(OSError):
             connection.read_request()
             if not self.answer(connection) and connection.upgrade():
@@ -321,7 +321,7 @@ class Game:
         connection.close()
 
     def answer(self, connection: Connection) -> bool:
-        """Answer plain HTTP, and refuse players with a wrong token; False lets a websocket in."""
+        """Answer plain HTTP, and refuse players with a wrong token; returns False to accept a websocket."""
         path = connection.path.partition("?")[0]
         knows = path == "/player" and self._slot(connection.path) is not None
         if (self.is_("hangs-players") and knows) or (self.is_("hangs-viewers") and path == "/global"):
@@ -353,7 +353,7 @@ class Game:
             if self.is_("endless-health") and self.asked > 1:
                 connection.go_on_and_on("HTTP/1.1 200 OK\r\n\r\n", "and so on\n", 0.2)
             if self.is_("unhealthy") and self.asked == 2:
-                # the first answer has arrived
+                # The first answer has arrived.
                 print(NOTHING_MORE, flush=True)
             connection.respond("503 Service Unavailable" if bad else "200 OK", "so so\n")
         elif path in pages and not self.is_("no-pages"):
@@ -404,7 +404,7 @@ class Game:
         connection.wait_closed()
 
     def lie(self, connection: Connection) -> None:
-        """Send what no reader of a state expects, each time as the first that is read for a while."""
+        """Send malformed states, with pauses so that each is the first to be read for a while."""
         huge = "9" * 400
         for text in (
             "[" * 100_000,
@@ -419,7 +419,7 @@ class Game:
             time.sleep(0.27)
 
     def break_off(self, connection: Connection) -> None:
-        """End a connection without a word, and sometimes everything."""
+        """Cut a connection off; for ``dies-when-watched``, also end the game."""
         if self.is_("dies-when-watched"):
             self.stop_listening()
         connection.cut_off()
@@ -439,7 +439,7 @@ class Game:
         connection.wait_closed()
 
     def broadcast(self, message: dict[str, Any]) -> None:
-        """Send every player something, whether or not it still listens."""
+        """Send a message to every player, ignoring broken connections."""
         for connection in tuple(self.players.values()):
             with contextlib.suppress(OSError):
                 connection.send(message)
@@ -448,7 +448,7 @@ class Game:
 
     def play(self) -> int:
         """Play one episode; returns the exit status."""
-        # counted from the first on: how long programs take to start depends on the machine
+        # The timeout starts with the first player, because the start of programs takes longer on some machines.
         if self.somebody_there.wait(_FIRST_PLAYER_SECONDS):
             self.all_there.wait(self.connect_timeout)
         self.broadcast({"type": "observation", "tick": -1})
@@ -471,7 +471,7 @@ class Game:
         return self.end()
 
     def middle(self) -> None:
-        """What goes wrong half-way."""
+        """Apply the faults in the middle of the game."""
         sys.stdout.flush()
         match self.behaviour:
             case "hangs" | "dies-when-watched":
@@ -530,12 +530,12 @@ class Game:
                 pass
 
     def drop_players(self) -> None:
-        """Cut every player's connection off without a goodbye."""
+        """Cut off all players' connections without a close frame."""
         for connection in self.players.values():
             connection.cut_off()
 
     def end(self) -> int:
-        """Write what is to be left, say goodbye, and go."""
+        """Write the outputs, tell the players, and return the exit status."""
         if self.is_("late-results"):
             if os.fork():
                 os._exit(0)
@@ -561,7 +561,7 @@ class Game:
         return 0
 
     def write_results(self) -> None:
-        """Write results, as well or as badly as told."""
+        """Write results, with the chosen fault if there is one."""
         place = os.environ["COGAME_RESULTS_URI"]
         results: dict[str, Any] = {"scores": [self.seed + slot for slot in range(len(self.tokens))], "ticks": 3}
         if self.is_("link-results"):
@@ -590,7 +590,7 @@ class Game:
             file.write(data)
 
     def swap_results(self) -> None:
-        """Have results that are another thing whenever they are looked at."""
+        """Replace the results by a link and by a file, in turn, 200 times."""
         path = file_of(os.environ["COGAME_RESULTS_URI"])
         link, file = path.with_name("link"), path.with_name("file")
         for _ in range(200):
@@ -600,7 +600,7 @@ class Game:
             file.replace(path)
 
     def write_replay(self) -> None:
-        """Write a replay, as well or as badly as told."""
+        """Write a replay, with the chosen fault if there is one."""
         place = place_of(os.environ["COGAME_SAVE_REPLAY_URI"])
         if self.is_("no-replay", "no-replay-lingers"):
             return
@@ -625,28 +625,28 @@ class Game:
                 file.write("the end\n")
 
     def append_replay(self, text: str) -> None:
-        """Add a piece to the replay, and close it again."""
+        """Append a piece to the replay, opening and closing the file."""
         with open(place_of(os.environ["COGAME_SAVE_REPLAY_URI"]), "a") as file:  # noqa: PTH123
             file.write(text)
 
 
 def for_ever() -> None:
-    """Do nothing any more; signals are heard."""
+    """Wait forever; signals are still handled."""
     threading.Event().wait()
 
 
 def leave(number: int, frame: object) -> None:
-    """End at once, as one that is told to."""
+    """Exit at once with 128 plus the signal's number."""
     os._exit(128 + number)
 
 
 def refuse(number: int, frame: object) -> None:
-    """Go on, though one is told to end."""
+    """Ignore a signal."""
     print("not now", flush=True)
 
 
 def hoard(size: int) -> None:
-    """Take memory piece by piece, and touch it."""
+    """Allocate memory piece by piece, and write to it."""
     pieces: list[bytearray] = []
     while sum(map(len, pieces)) < size:
         pieces.append(bytearray(b"\1" * (4 << 20)))
@@ -654,7 +654,7 @@ def hoard(size: int) -> None:
 
 
 def fill(path: str | Path, size: int) -> None:
-    """Write that many bytes, in pieces."""
+    """Write a file of a given size, in pieces."""
     piece = b"0123456789abcdef" * 65536
     with open(path, "wb") as file:  # noqa: PTH123
         for _ in range(size // len(piece)):
@@ -663,14 +663,14 @@ def fill(path: str | Path, size: int) -> None:
 
 
 def flood(size: int) -> None:
-    """Write that many bytes to standard output, in lines."""
+    """Write at least ``size`` bytes to standard output, in lines."""
     lines = ("all work and no play makes a dull log\n" * 1000).encode()
     for _ in range(size // len(lines) + 1):
         os.write(1, lines)
 
 
 def storm(directory: Path) -> None:
-    """Have whoever watches a directory told of more than can be heard."""
+    """Create more file system events in a directory than a watcher can handle."""
     os.mkdir(os.fsencode(directory) + b"/\xff\x1b[2J\n")  # noqa: PTH102
     while True:
         for number in range(100):
@@ -678,7 +678,7 @@ def storm(directory: Path) -> None:
 
 
 def daemonise() -> None:
-    """Leave a process behind that has left its parent, its session and its group."""
+    """Leave a process behind that has left its parent, session and group."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -690,7 +690,7 @@ def daemonise() -> None:
 
 
 def main() -> int:
-    """Run until the episode, or whoever runs this, says that it is over."""
+    """Run until the episode ends or a signal arrives."""
     replay = os.environ.get("COGAME_LOAD_REPLAY_URI")
     config: dict[str, Any] = {}
     if not replay:

@@ -1,9 +1,10 @@
-"""A player that misbehaves as its first argument tells, and is a well-behaved player without one.
+"""A player that misbehaves as its first argument says, and behaves well without one.
 
-``BEHAVIOURS`` in this file lists what there is. The well-behaved one is a simple soul like most: it ends with status 0
-when the game says ``final`` or closes the connection in order, and with a traceback when the connection breaks.
+``BEHAVIOURS`` in this file lists the behaviours. The well-behaved player is as simple as most: it ends with status 0
+when the game sends ``final`` or closes the connection cleanly, and with a traceback when the connection breaks.
 
-It needs the standard library, and starts quickly: the tests start hundreds, as local processes and in containers.
+It uses only the standard library and starts quickly, because tests start hundreds of players, as local processes and
+in containers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # what only some need, they import: paths and URLs alone take as long as the interpreter
+    # Functions import these where needed: they take as long to import as the interpreter to start.
     from pathlib import Path
     from typing import BinaryIO
 
@@ -68,7 +69,7 @@ BEHAVIOURS = {
 
 
 def artifact() -> Path:
-    """Where the artifact goes."""
+    """The path for the artifact."""
     from pathlib import Path
     from urllib.parse import unquote, urlsplit
 
@@ -81,20 +82,20 @@ GOOD_ENDS = (1000, 1001)
 
 
 def game_url() -> tuple[str, str]:
-    """Where the game is, and what to ask it for."""
+    """The host and port of the game, and the request target."""
     url = os.environ.get("COWORLD_PLAYER_WS_URL") or os.environ["COGAMES_ENGINE_WS_URL"]
     place, _, target = url.partition("://")[2].partition("/")
     return place, f"/{target}"
 
 
 def connected(place: str) -> socket.socket:
-    """A connection to a host and a port."""
+    """Connect to a host and port."""
     host, _, port = place.rpartition(":")
     return socket.create_connection((host.strip("[]"), int(port)))
 
 
 def play(until: int | None = None, *, patience: float = 10.0) -> None:
-    """Play to the end, or up to that many messages."""
+    """Play to the end, or until ``until`` messages have been received."""
     place, target = game_url()
     with connected(place) as game, game.makefile("rb") as stream:
         game.settimeout(patience)
@@ -118,7 +119,7 @@ def play(until: int | None = None, *, patience: float = 10.0) -> None:
 
 
 def upgrade(game: socket.socket, stream: BinaryIO, host: str, target: str) -> None:
-    """Make a websocket of a connection."""
+    """Upgrade a connection to a websocket."""
     key = binascii.b2a_base64(os.urandom(16), newline=False).decode()
     head = (f"GET {target} HTTP/1.1", f"Host: {host}", "Upgrade: websocket", "Connection: Upgrade")
     lines = (*head, f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "", "")
@@ -131,7 +132,7 @@ def upgrade(game: socket.socket, stream: BinaryIO, host: str, target: str) -> No
 
 
 def receive(stream: BinaryIO) -> tuple[int, bytes]:
-    """The next frame: its opcode, and what is in it. Nobody sends a message in pieces."""
+    """Receive the next frame: its opcode and payload. Fragmented messages are not supported."""
     first, length = exactly(stream, 2)
     if not first & 0x80 or first & 0x0F == CONTINUATION:
         raise ConnectionError("a message in pieces")
@@ -141,7 +142,7 @@ def receive(stream: BinaryIO) -> tuple[int, bytes]:
 
 
 def exactly(stream: BinaryIO, count: int) -> bytes:
-    """That many bytes."""
+    """Read exactly ``count`` bytes."""
     data = stream.read(count)
     if len(data) < count:
         raise ConnectionError("the connection broke")
@@ -149,12 +150,12 @@ def exactly(stream: BinaryIO, count: int) -> bytes:
 
 
 def send(game: socket.socket, kind: int, payload: bytes) -> None:
-    """Send a short frame, under a mask that changes nothing."""
+    """Send a short frame with a mask of zeros."""
     game.sendall(bytes((0x80 | kind, 0x80 | len(payload), 0, 0, 0, 0)) + payload)
 
 
 def goodbye(game: socket.socket, stream: BinaryIO) -> None:
-    """Leave in order, and do not insist on an answer."""
+    """Close the connection cleanly, without insisting on an answer."""
     with contextlib.suppress(OSError):
         send(game, CLOSE, NORMAL)
         game.settimeout(1)
@@ -163,7 +164,7 @@ def goodbye(game: socket.socket, stream: BinaryIO) -> None:
 
 
 def hoard(size: int) -> list[bytearray]:
-    """Take memory piece by piece, and touch it."""
+    """Allocate memory piece by piece, and write to it."""
     pieces: list[bytearray] = []
     while sum(map(len, pieces)) < size:
         pieces.append(bytearray(b"\1" * (4 << 20)))
@@ -171,7 +172,7 @@ def hoard(size: int) -> list[bytearray]:
 
 
 def fork(count: int, *, away: bool) -> None:
-    """Fork processes that sleep for long."""
+    """Fork processes that sleep for 10 minutes."""
     made = 0
     for _ in range(count):
         try:
@@ -191,7 +192,7 @@ def fork(count: int, *, away: bool) -> None:
 
 
 def steal() -> None:
-    """Look wherever a neighbour's token might be, and print what looks like one that is not ours."""
+    """Search all places where another player's token might be, and print anything that looks like one."""
     from pathlib import Path
 
     mine = os.environ["COWORLD_PLAYER_WS_URL"]
@@ -214,12 +215,12 @@ def steal() -> None:
 
 
 def dotted(word: str) -> str:
-    """An address as /proc writes it, as people write it."""
+    """Convert an address from the notation of /proc to dotted notation."""
     return socket.inet_ntoa(struct.pack("<L", int(word, 16)))
 
 
 def neighbours() -> set[str]:
-    """Gateways, and addresses of the networks this machine is on."""
+    """Gateways, and addresses in the networks of this machine."""
     import ipaddress
     from pathlib import Path
 
@@ -230,7 +231,7 @@ def neighbours() -> set[str]:
             network = ipaddress.ip_network(f"{dotted(destination)}/{dotted(mask)}")
             if int(gateway, 16):
                 found.add(dotted(gateway))
-            # of a big network only its first addresses, which is where engines begin to count
+            # Large networks: only the first addresses, which engines assign first.
             count = min(network.num_addresses, 256 if network.prefixlen >= 24 else 32) if network.prefixlen else 0
             hosts = [network.network_address + number for number in range(1, count)]
             found.update(map(str, hosts))
@@ -238,7 +239,7 @@ def neighbours() -> set[str]:
 
 
 async def phone(port: int, *others: str) -> None:
-    """Listen on a port for a while, and try it on everybody around."""
+    """Listen on a port for two seconds, and try to reach the same port of all neighbours."""
     import asyncio
 
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "0.0.0.0", port)
@@ -260,13 +261,13 @@ async def phone(port: int, *others: str) -> None:
 
 
 def litter(count: int) -> None:
-    """Make directories."""
+    """Create directories."""
     for number in range(count):
         artifact().with_name(f"litter-{number}").mkdir()
 
 
 def hide(mebibytes: int) -> list[int]:
-    """Take room that no listing of a directory shows."""
+    """Use disk space in deleted files, which no directory listing shows."""
     kept: list[int] = []
     for number in range(mebibytes):
         path = artifact().with_name(f"hidden-{number}")
@@ -277,7 +278,7 @@ def hide(mebibytes: int) -> list[int]:
 
 
 def hide_in_memory(mebibytes: int) -> list[int]:
-    """Take memory that no process has mapped."""
+    """Use memory that no process has mapped."""
     kept = [os.memfd_create(f"hidden-{number}") for number in range(mebibytes)]
     for descriptor in kept:
         os.posix_fallocate(descriptor, 0, 1 << 20)
@@ -285,7 +286,7 @@ def hide_in_memory(mebibytes: int) -> list[int]:
 
 
 def run_away() -> None:
-    """Leave a process behind that is never there any more when it is looked at."""
+    """Leave a process behind that keeps forking and exiting, so that its id changes before anyone can act on it."""
     if os.fork():
         return
     mark = os.environ.get("MISFITS_MARK", "")
@@ -299,19 +300,19 @@ def run_away() -> None:
 
 
 def rename() -> None:
-    """Take another name for what lists processes."""
+    """Take a name that confuses parsers of process lists."""
     with open("/proc/self/comm", "w") as file:  # noqa: PTH123
         file.write(") Z 1 1 (\n")
 
 
 def crowd(count: int) -> list[socket.socket]:
-    """Open connections to the game, and leave it at that."""
+    """Open connections to the game without sending anything."""
     place, _ = game_url()
     return [connected(place) for _ in range(count)]
 
 
 def drop_labels() -> None:
-    """Leave a process behind that nothing but its arguments tells from a stranger's."""
+    """Leave a process behind that only its arguments distinguish from unrelated processes."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -322,13 +323,13 @@ def drop_labels() -> None:
 
 
 def signal_parent(number: signal.Signals) -> None:
-    """Signal the process that started us, unless that is in nobody's sight."""
+    """Send a signal to the parent process, unless it is in another process namespace."""
     if os.getppid() > 0:
         os.kill(os.getppid(), number)
 
 
 def kill_keepers() -> None:
-    """Kill the process that started us, and the one that started that, before either sees that the other is gone."""
+    """Kill the parent and grandparent processes, before either can notice the death of the other."""
     if os.getppid() == 0:
         return
     with open(f"/proc/{os.getppid()}/stat") as file:  # noqa: PTH123
@@ -339,7 +340,7 @@ def kill_keepers() -> None:
 
 
 def zipped(size: int) -> bytes:
-    """A good zip of about that many bytes."""
+    """A valid zip with one file of ``size`` bytes."""
     import io
     import zipfile
 
@@ -350,7 +351,7 @@ def zipped(size: int) -> bytes:
 
 
 def main(behaviour: str = "well", *arguments: str) -> int:
-    """Behave, and return the exit status."""
+    """Run a behaviour, and return the exit status."""
     number = int(arguments[0]) if arguments else 0
     if behaviour not in BEHAVIOURS:
         raise SystemExit(f"unknown behaviour {behaviour!r}")
@@ -388,7 +389,7 @@ def main(behaviour: str = "well", *arguments: str) -> int:
             for _ in range(number):
                 os.mkdir("deeper")  # noqa: PTH102 - the path of it would be too long for a call
                 os.chdir("deeper")
-            # the working directory of a process is no longer to be named there
+            # Leave, because the path of that working directory is too long for a call.
             os.chdir(here)
         case "runs-out-of-memory":
             hoard(number)

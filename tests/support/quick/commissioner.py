@@ -1,4 +1,4 @@
-"""The commissioner of Paint Arena, but for what its argument has it do wrong in a round."""
+"""The commissioner of Paint Arena, with a fault in rounds that its argument names."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Message = dict[str, Any]
 
 
 class Broken(commissioner.Conversation):
-    """A conversation that goes wrong once a round begins."""
+    """A conversation that fails once a round begins."""
 
     def answer(self, message: Message) -> list[Message]:
-        """What to say to a message."""
+        """Return the answers to a message, possibly wrong ones."""
         said = super().answer(message)
         if VICE == "late" and said and said[0]["type"] == "round_complete":
             return [{"type": "applause"}]

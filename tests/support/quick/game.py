@@ -1,4 +1,4 @@
-"""The quickest game there is: over as soon as its players are there. Standard library only, and little of that.
+"""The quickest possible game: it ends once its players are connected, and uses little of the standard library.
 
 It is for tests that play hundreds of episodes. A slot's score is its number plus the seed.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hashlib import sha1
     from typing import Any
 else:
-    # what is around these in the library takes longer to import, too: enum, re, a whole library of ciphers
+    # The public modules import much more, such as enum, re and a library of ciphers.
     import _socket as socket
     from _sha1 import sha1
 
@@ -34,12 +34,12 @@ socket.onmessage = (message) => { document.getElementById("quick").textContent =
 
 
 def file_of(name: str) -> str:
-    """Path of the file that a variable names."""
+    """The path of the file that an environment variable names."""
     return os.environ[name].removeprefix("file://")
 
 
 class Reading:
-    """How JSON is read."""
+    """Options for the JSON scanner."""
 
     strict = True
     object_hook = object_pairs_hook = parse_constant = None
@@ -48,7 +48,7 @@ class Reading:
 
 
 def read_config() -> dict[str, Any]:
-    """What is to be played."""
+    """Read the config."""
     with open(file_of("COGAME_CONFIG_URI")) as file:
         text = file.read()
     scanner: Any = _json.make_scanner
@@ -56,14 +56,14 @@ def read_config() -> dict[str, Any]:
 
 
 def answer(connection: socket.socket, status: str, body: bytes, kind: str = "text/html") -> None:
-    """Answer and hang up."""
+    """Send an HTTP answer and close the connection."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     connection.sendall(head.encode() + body)
     connection.close()
 
 
 def upgrade(connection: socket.socket, key: str) -> None:
-    """Make a websocket of it, and say how things are."""
+    """Upgrade a connection to a websocket, and send the state."""
     accept = binascii.b2a_base64(sha1((key + MAGIC).encode()).digest(), newline=False).decode()
     head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     head += f"Sec-WebSocket-Accept: {accept}"
@@ -72,7 +72,7 @@ def upgrade(connection: socket.socket, key: str) -> None:
 
 
 def is_over(all_there: bool, met: set[str], since: float, linger: float) -> bool:
-    """Whether everybody has been here: the players, and then the runner with what it asks of every game."""
+    """Whether the game may end: the players have connected, and the runner has made its usual requests."""
     if not all_there:
         return False
     gone = time.monotonic() - since
@@ -80,7 +80,7 @@ def is_over(all_there: bool, met: set[str], since: float, linger: float) -> bool
 
 
 def main() -> None:
-    """Serve until every player is there, or for ever when it shows a replay."""
+    """Serve until all players are connected; serve forever when showing a replay."""
     replay = "COGAME_LOAD_REPLAY_URI" in os.environ
     config: dict[str, Any] = {"tokens": []} if replay else read_config()
     tokens, seed = config["tokens"], config.get("seed", 0)

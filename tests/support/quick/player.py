@@ -1,4 +1,4 @@
-"""A player of the quick game: comes, says which secret it knows, and waits for the end."""
+"""A player of the quick game: connects, reports which secret it knows, and waits for the end."""
 
 import binascii
 import os
@@ -7,12 +7,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
 else:
-    # what is around it in the library takes longer to import than the game to play
+    # Importing the public module takes longer than playing the game.
     import _socket as socket
 
 
 def main() -> None:
-    """Stay until the game hangs up."""
+    """Stay until the game closes the connection."""
     print("secret:", os.environ.get("QUICK_SECRET", "none"), flush=True)
     address, _, path = os.environ["COWORLD_PLAYER_WS_URL"].removeprefix("ws://").partition("/")
     host, _, port = address.partition(":")

@@ -1,7 +1,7 @@
-"""A commissioner: two divisions, everybody of a division against everybody else, and a way up and down.
+"""A commissioner with two divisions: all players of a division meet, and players move up and down between divisions.
 
-The best of the challengers goes up to the masters, the last of the masters goes down; nobody goes up who would leave
-everybody alone. Whoever hosts it keeps what it has to remember from round to round: how many masters there are.
+The best challenger is promoted and the last master is demoted; no challenger is promoted if that would leave every
+player alone in a division. The host stores the commissioner's state between rounds: the number of masters.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CHALLENGERS, MASTERS = "Challengers", "Masters"
 
 
 class Conversation:
-    """What is said on one socket."""
+    """The conversation on one socket."""
 
     def __init__(self) -> None:
         self.start: Message = {}
@@ -32,7 +32,7 @@ class Conversation:
         self.scores: dict[str, list[float]] = {}
 
     def answer(self, message: Message) -> list[Message]:
-        """What to say to a message, if anything."""
+        """Return the answers to a message; most messages need none."""
         match message["type"]:
             case "league_migration_config_request":
                 divisions = [{"name": CHALLENGERS, "level": 0}, {"name": MASTERS, "level": 1}]
@@ -53,7 +53,10 @@ class Conversation:
                 return []
 
     def _begin(self, start: Message) -> list[Message]:
-        """Everybody meets everybody else; in a game for more than two, the rest of the seats go round."""
+        """Schedule a game for every ordered pair of players; other players take turns in any further seats.
+
+        In a game with one seat, each player plays alone.
+        """
         self.start = start
         players = [member["policy_version_id"] for member in start["memberships"]]
         variant = start["variants"][0]
@@ -105,7 +108,7 @@ class Conversation:
 
 
 def _all_new(message: Message) -> Iterator[Message]:
-    """Whoever is in neither division yet begins as a challenger."""
+    """Make every player that is in neither division a challenger."""
     divisions = {division["name"]: division["id"] for division in message["divisions"]}
     for member in message["memberships"]:
         if member["division_id"] not in divisions.values():
@@ -113,7 +116,7 @@ def _all_new(message: Message) -> Iterator[Message]:
 
 
 def _rounds(message: Message) -> Iterator[Message]:
-    """A round of every division that has two who compete."""
+    """Schedule a round of every division with at least two competing players."""
     competing: dict[str, int] = defaultdict(int)
     for member in message["active_memberships"]:
         competing[member["division_id"]] += 1
@@ -144,18 +147,18 @@ async def converse(connection: ServerConnection) -> None:
 
 
 def respond(connection: ServerConnection, request: Request) -> Response | None:
-    """Answer what is no socket."""
+    """Answer HTTP requests other than the websocket on `/round`."""
     if request.path == "/healthz":
         return connection.respond(http.HTTPStatus.OK, "ok\n")
     return None if request.path == "/round" else connection.respond(http.HTTPStatus.NOT_FOUND, "no such page\n")
 
 
 async def main() -> None:
-    """Serve until TERM."""
+    """Serve until SIGTERM."""
     ending = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
     host, port = os.environ.get("COGAME_HOST", "127.0.0.1"), int(os.environ.get("COGAME_PORT", "8080"))
-    # a state may be as large as its host lets it be
+    # The host limits the size of the state; this limit only has to be larger.
     async with serve(converse, host, port, process_request=respond, max_size=32 * 1024 * 1024, close_timeout=1):
         await ending.wait()
 

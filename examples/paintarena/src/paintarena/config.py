@@ -1,4 +1,4 @@
-"""The game config: its JSON Schemas, as the manifest publishes them, and its strict reading."""
+"""The game config: strict parsing, and the JSON Schemas of config and results as published in the manifest."""
 
 import json
 import math
@@ -13,7 +13,7 @@ DEFAULT_CONNECT_TIMEOUT: Final = 180.0
 """Seconds to wait for missing players before the game starts without them."""
 
 MAX_TICK_RATE: Final = 60.0
-"""Most ticks per second, in the config and from the admin page alike."""
+"""Maximum of ticks per second, in the config and on the admin page."""
 
 CONFIG_SCHEMA: Final[dict[str, Json]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -86,7 +86,7 @@ RESULTS_SCHEMA: Final[dict[str, Json]] = {
 
 
 class ConfigError(CoworldError):
-    """The config cannot be played; the message says which value and what it must be, and never shows a token."""
+    """The config is invalid; the message names the value and what it must be, and never shows a token."""
 
     kind = "answer"
     default_code = "config_invalid"
@@ -104,7 +104,7 @@ class Config:
         max_ticks: Length of the game, 1 to 10000 ticks.
         tick_rate: Ticks per second, above 0 and at most 60.
         connect_timeout: Seconds to wait for missing players.
-        public: The config as it was given, without the tokens; what a replay may hold.
+        public: The config as given, without the tokens; safe to put into a replay.
     """
 
     tokens: tuple[str, ...]
@@ -127,7 +127,7 @@ def parse_config(text: str | bytes) -> Config:
     One to four players are accepted, as the rules allow; the manifest's schema offers two.
 
     Raises:
-        ConfigError: It is not JSON, or a value is missing, unknown or out of bounds.
+        ConfigError: The text is not JSON, or a value is missing, unknown or out of bounds.
     """
     try:
         raw: Json = json.loads(text)
@@ -161,7 +161,7 @@ def parse_config(text: str | bytes) -> Config:
 
 
 def is_tick_rate(value: object) -> bool:
-    """Tell whether `value` is a number of ticks per second that the clock can keep."""
+    """Tell whether `value` is a valid number of ticks per second."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MAX_TICK_RATE
 
 

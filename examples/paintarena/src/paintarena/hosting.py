@@ -1,6 +1,7 @@
-"""What the server does with its environment: one game, one replay, or replays by request.
+"""Runs the server as its environment says: one game, one replay, or replays by request.
 
-All that games have in common is the kit's (`coworld_runner.serving`): connections, tokens, files in and out, signals.
+The kit (`coworld_runner.serving`) provides all that games have in common: connections, tokens, input and output files,
+signals.
 """
 
 import os
@@ -27,12 +28,12 @@ from paintarena.replay import control, load_replay
 
 
 async def serve() -> int:
-    """Do what the environment asks for and return the exit code: 130 or 143 when a signal ended a game early.
+    """Play or show what the environment asks for, and return the exit code: 130 or 143 if a signal ended a game early.
 
     Raises:
-        ConfigError: The config cannot be played.
-        ReplayError: The replay is none of Paint Arena.
-        CoworldError: A variable is missing or makes no sense, or a file cannot be read or written.
+        ConfigError: The config is invalid.
+        ReplayError: The replay is not a Paint Arena replay.
+        CoworldError: A variable is missing or invalid, or a file cannot be read or written.
     """
     log, code = Log(_log_uri()), 1
     async with anyio.create_task_group() as tasks:
@@ -56,7 +57,7 @@ async def _serve(log: Log) -> int:
     config = parse_config(await read_config_document())
     to_results, to_replay = results_and_replay(replay_type="application/json")
     match = Match(config, log=log, countdown=countdown())
-    # The admin page and socket have no sign-in, so they are there only where they were asked for.
+    # The admin page and socket have no sign-in, so they exist only on request.
     operators = {"admin": match.hear_admin} if os.environ.get("COWORLD_ADMIN") == "1" else {}
     with open_listener() as listener:
         async with (
@@ -70,7 +71,7 @@ async def _serve(log: Log) -> int:
             if stop.number is not None:
                 log.complain(f"stopped by {stop.number.name} before the end of the game")
                 return 128 + stop.number
-            # Signals are ignored from here on: writing the files does not take long.
+            # Signals are ignored from here on: writing the files is quick.
             if match.lateness.ticks:
                 worst = match.lateness.worst * 1000
                 log.complain(f"late ticks: {match.lateness.ticks} of {config.max_ticks}, worst {worst:.0f} ms")

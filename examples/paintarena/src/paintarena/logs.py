@@ -1,6 +1,6 @@
-"""The game log: lines on stdout and, where `COGAME_LOG_URI` asks for it, posted as text.
+"""The game log: lines on stdout, also posted as text to `COGAME_LOG_URI` if that is set.
 
-Whoever may see the episode may read it, so nothing that is said here holds a token.
+Everyone who may see the episode may read the log, so log lines must not contain tokens.
 """
 
 import sys
@@ -10,14 +10,14 @@ from typing import Final
 import anyio
 
 POST_SECONDS: Final = 2.0
-"""Patience with one post; the end of the game waits this long at most."""
+"""Time limit of one post, and so the longest delay at the end of a game."""
 
 MAX_LINES: Final = 1000
-"""Lines that may wait for a slow receiver; the oldest are dropped first."""
+"""Maximum of lines that wait for a slow receiver; the oldest are dropped first."""
 
 
 class Log:
-    """Lines for people: printed at once, posted in the background.
+    """Prints lines at once and posts them in the background.
 
     Args:
         uri: Where to post lines, or None to print only.
@@ -29,23 +29,23 @@ class Log:
         self._filled = anyio.Event()
 
     def line(self, text: str) -> None:
-        """Say one line."""
+        """Print a line on stdout and post it."""
         print(text, flush=True)
         self.note(text)
 
     def complain(self, text: str) -> None:
-        """Say one line on stderr."""
+        """Print a line on stderr and post it."""
         print(text, file=sys.stderr, flush=True)
         self.note(text)
 
     def note(self, text: str) -> None:
-        """Post one line that somebody else prints."""
+        """Post a line without printing it."""
         if self._uri is not None:
             self._waiting.append(text)
             self._filled.set()
 
     async def ship(self) -> None:
-        """Post lines as they come, several in one post when they come fast; returns at once without an address."""
+        """Post lines as they arrive, several in one post if they arrive fast; return at once without an address."""
         while self._uri is not None:
             if not self._waiting:
                 self._filled = anyio.Event()
@@ -53,7 +53,7 @@ class Log:
             await self.flush()
 
     async def flush(self) -> None:
-        """Post what is waiting; also during cancellation, because the last lines matter most."""
+        """Post all waiting lines, even during cancellation, because the last lines matter most."""
         if self._uri is None or not self._waiting:
             return
         import httpx2

@@ -1,4 +1,4 @@
-"""One running game: seats, spectators, and the clock that no client can hold back."""
+"""One running game: seats, spectators, and a clock that no client can delay."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from paintarena.logs import Log
 from paintarena.rules import Board, action_from
 
 LEAD_IN: Final = 0.5
-"""Seconds between the start and the first tick, for first moves to arrive and people to look."""
+"""Seconds between the start and the first tick: time for first moves to arrive, and for people to look."""
 
 OVER: Final = "the game is over"
 REPLACED: Final = "replaced by a newer connection"
@@ -23,7 +23,7 @@ REPLACED: Final = "replaced by a newer connection"
 
 @dataclass
 class _Seat:
-    """One slot: who feeds on it now, and whether anybody ever did."""
+    """One slot: the outbox of its current connection, and whether it was ever connected."""
 
     outbox: Outbox | None = None
     seen: bool = False
@@ -31,10 +31,10 @@ class _Seat:
 
 @dataclass
 class Lateness:
-    """Ticks that came later than a whole tick period after their time.
+    """Counts ticks that were late by more than a whole tick period.
 
     Attributes:
-        ticks: How many.
+        ticks: Number of late ticks.
         worst: The largest delay in seconds.
     """
 
@@ -42,7 +42,7 @@ class Lateness:
     worst: float = 0.0
 
     def note(self, delay: float, *, period: float) -> bool:
-        """Count a tick that is `delay` seconds late; return whether that is more than a whole `period`."""
+        """Count a tick if it is late by more than `period`, and return whether it is; both are in seconds."""
         if delay <= period:
             return False
         self.ticks += 1
@@ -53,12 +53,12 @@ class Lateness:
 class Match:
     """A game between the players of `config`, from the first connection to the last frame.
 
-    Clients are told through outboxes and never awaited: a state is serialised once and handed to everybody.
+    Each state is serialised once and put into every client's outbox, so the game never waits for a client.
 
     Args:
         config: The checked config.
-        log: Where joins, leaves, the start and the end are told.
-        countdown: Seconds to count down once all players are there, for people to see the start.
+        log: Receives a line for each join and leave, the start and the end.
+        countdown: Seconds to count down once all players are connected, so that people see the start.
     """
 
     def __init__(self, config: Config, *, log: Log, countdown: float = 0.0) -> None:
@@ -80,10 +80,10 @@ class Match:
     # Seats and spectators
 
     def join(self, slot: int) -> Outbox:
-        """Give the outgoing stream of `slot` to a new connection; an older connection is closed.
+        """Return a new outbox for a new connection of `slot`; an older connection is closed.
 
-        The game starts once every slot was connected at some time, so a player that drops and comes back does
-        not hold up the others; its held action stays in effect meanwhile.
+        The game starts once every slot has been connected at some time, so a player that drops and comes back does
+        not delay the others; its held action stays in effect meanwhile.
         """
         seat = self._seats[slot]
         if seat.outbox is not None:
@@ -100,7 +100,7 @@ class Match:
         return outbox
 
     def leave(self, slot: int, outbox: Outbox) -> None:
-        """Take note that the connection behind `outbox` is gone."""
+        """Note that the connection behind `outbox` is gone."""
         seat = self._seats[slot]
         if seat.outbox is outbox:
             seat.outbox = None
@@ -108,7 +108,7 @@ class Match:
                 self._log.line(f"slot {slot} disconnected")
 
     def watch(self) -> Outbox:
-        """Add a spectator, who gets the present state at once."""
+        """Add a spectator and return its outbox, which already holds the current state."""
         outbox = Outbox()
         if self._done:
             outbox.finish(self._text(self._snapshot()), reason=OVER)
@@ -122,15 +122,15 @@ class Match:
         self._viewers.discard(outbox)
 
     def delivered(self, slot: int) -> None:
-        """Take note that `slot` was told everything; its time is not counted."""
+        """Do nothing: this game does not measure the time of a seat."""
 
     def fail(self, error: RulesError) -> None:
-        """Never called: these rules take any action."""
+        """Do nothing; never called, because these rules accept any action."""
 
-    # What clients say
+    # Messages from clients
 
     def hear(self, slot: int, message: str | bytes) -> str | None:
-        """Take a message of the player of `slot`; return an answer when it is not understood.
+        """Handle a message of the player of `slot`; return an error message if it is invalid.
 
         `{"move": "up" | "down" | "left" | "right" | "stay"}` changes the held action. Any other word counts
         as `stay`.
@@ -147,7 +147,7 @@ class Match:
         return None
 
     def hear_admin(self, message: str | bytes) -> str:
-        """Obey an admin command and return its answer: a snapshot, or an error."""
+        """Execute an admin command and return the answer: a snapshot, or an error."""
         payload = _object(message)
         command = payload.get("command") if payload is not None else None
         match command:
@@ -170,7 +170,7 @@ class Match:
     # The game
 
     async def play(self) -> None:
-        """Wait for the players, then play every tick; returns when the last one is played."""
+        """Wait for the players, then play every tick; returns after the last one."""
         with anyio.move_on_after(self._config.connect_timeout):
             await self._all_seen.wait()
         absent = [slot for slot, seat in enumerate(self._seats) if not seat.seen]
@@ -194,13 +194,13 @@ class Match:
             text = self._snapshot()
             self._frames.append(self._text(text).encode())
             self._tell_everybody(text)
-            # Small delays are made good by the schedule. After a long one it starts afresh, because a burst of
-            # ticks would give the players no time to answer.
+            # Ticks are due at fixed times, so small delays do not add up. After a long delay the schedule starts
+            # afresh, because a burst of ticks would give the players no time to answer.
             due = (anyio.current_time() if late else due) + period
         self._log.line(f"game over: scores {list(self._board.scores)} after {self._board.tick} ticks")
 
     def finish(self) -> None:
-        """Declare the game done: players get their `final`, spectators a last snapshot, and all are closed."""
+        """End the game: players get `final`, spectators a last snapshot, and all connections are closed."""
         self._done = True
         text = self._snapshot()
         for slot, seat in enumerate(self._seats):
@@ -224,7 +224,7 @@ class Match:
         return {"scores": [float(s) for s in scores], "painted_tiles": list(scores), "ticks": self._board.tick}
 
     async def _interrupted(self, seconds: float) -> bool:
-        """Wait for `seconds`; return True at once when an admin changed the clock meanwhile."""
+        """Wait for `seconds`; return True early if an admin command arrives meanwhile."""
         self._changed = anyio.Event()
         with anyio.move_on_after(max(seconds, 0)):
             await self._changed.wait()
@@ -243,7 +243,7 @@ class Match:
             viewer.put(state)
 
     def _snapshot(self) -> str:
-        """Serialise the state, but for its opening brace and `type`, which differ between receivers."""
+        """Serialise the state without its opening brace and `type`, which depend on the receiver."""
         state = {
             **self._board.state(),
             "player_names": list(self._config.names),
@@ -276,7 +276,7 @@ def _error(message: str) -> str:
 def _object(message: str | bytes) -> dict[str, Json] | None:
     try:
         value: Json = json.loads(message)
-    # A deeply nested message exhausts the stack of the parser.
+    # A deeply nested message exhausts the parser's stack.
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Reading a replay: what viewers are sent, and what is answered to them."""
+"""Reads a replay, and prepares the messages and answers for viewers."""
 
 import json
 from typing import Final
@@ -9,33 +9,33 @@ from coworld_runner.worker.transfer import read_document
 from paintarena.config import Json
 
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""Most bytes of a replay, packed or unpacked: about five times the largest possible one."""
+"""Maximum size of a replay, packed or unpacked: about five times the largest possible one."""
 
 
 class ReplayError(CoworldError):
-    """It is not a replay of Paint Arena; the message says why."""
+    """The data is not a Paint Arena replay; the message says why."""
 
     kind = "answer"
     default_code = "replay_invalid"
 
 
 async def load_replay(uri: str) -> list[str]:
-    """Read a replay, packed or not, and return the one message that shows it: `{"type": "replay", …}` as JSON.
+    """Read a replay, packed or not, and return the single message that shows it: `{"type": "replay", …}` as JSON.
 
     Raises:
-        ReplayError: It is not a Paint Arena replay.
-        CoworldError: It cannot be read.
+        ReplayError: The data is not a Paint Arena replay.
+        CoworldError: The replay cannot be read.
     """
-    # Nobody waits for a replay that does not come.
+    # No retries: a viewer should see at once that a replay cannot be read.
     data = await read_document(uri, what="replay", limit=MAX_BYTES, patience=0)
     return [replay_message(unpack(data, limit=MAX_BYTES, what="replay", source="it", error=ReplayError))]
 
 
 def replay_message(data: bytes) -> str:
-    """Return the message that shows a replay; tokens that older games wrote into its config are left out.
+    """Return the message that shows a replay, without the tokens that older games wrote into its config.
 
     Raises:
-        ReplayError: It is not a Paint Arena replay.
+        ReplayError: The data is not a Paint Arena replay.
     """
     try:
         raw: Json = json.loads(data)
@@ -59,7 +59,7 @@ def replay_message(data: bytes) -> str:
 
 
 def control(message: str | bytes) -> str:
-    """Answer what a viewer sends: its command comes back to it."""
+    """Answer a message from a viewer: its command is sent back to it."""
     try:
         command: Json = json.loads(message)
     except (ValueError, RecursionError):

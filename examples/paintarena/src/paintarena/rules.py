@@ -1,7 +1,7 @@
 """The rules of Paint Arena: pure state, no clock, no sockets, no files.
 
 The board is a grid; `(0, 0)` is the top left tile and `y` grows downward. Tile `(x, y)` has the index
-`y * width + x`. Every slot holds one action, `stay` at first, until it is told another.
+`y * width + x`. Every slot holds one action, initially `stay`, until it is given another.
 """
 
 from typing import Final, Literal, TypedDict
@@ -22,7 +22,7 @@ NOBODY: Final = -1
 
 
 class BoardState(TypedDict):
-    """The part of a snapshot that the rules know."""
+    """The part of a snapshot that the rules provide."""
 
     width: int
     height: int
@@ -81,14 +81,14 @@ class Board:
         return self._held[slot]
 
     def hold(self, slot: int, action: Action) -> None:
-        """Make `slot` repeat `action` on every tick until told otherwise."""
+        """Make `slot` repeat `action` on every tick until the next call."""
         self._held[slot] = action
 
     def step(self) -> None:
-        """Play one tick: everybody moves, then everybody paints, in ascending slot order.
+        """Play one tick: all players move, then all paint, in ascending slot order.
 
         Players pass through each other and stop at the edge. Of several players on one tile the highest slot
-        paints last and so owns it. Scores change by what was painted; the board is never counted again.
+        paints last and so owns it. Scores are updated with each painted tile; the board is never recounted.
         """
         right, bottom = self.width - 1, self.height - 1
         for slot, (x, y) in enumerate(self._positions):
@@ -105,7 +105,7 @@ class Board:
         self._tick += 1
 
     def state(self) -> BoardState:
-        """Return a copy of everything that can be seen on the board."""
+        """Return a copy of everything visible on the board."""
         return {
             "width": self.width,
             "height": self.height,

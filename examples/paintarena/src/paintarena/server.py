@@ -1,8 +1,8 @@
 """The game server: `python -m paintarena.server`.
 
-With `COGAME_CONFIG_URI` it plays one game, writes results and replay, and exits 0. With
-`COGAME_LOAD_REPLAY_URI` it shows a replay until it is told to stop; with `COGAME_REPLAY_SERVER=1`, the older
-way, each request names its replay. This module only starts and ends the process; `hosting` does the rest.
+With `COGAME_CONFIG_URI` the server plays one game, writes results and replay, and exits with 0. With
+`COGAME_LOAD_REPLAY_URI` it shows a replay until it is stopped; with the older `COGAME_REPLAY_SERVER=1`, each
+request names its replay. This module only starts and ends the process; `hosting` does the rest.
 """
 
 import sys
@@ -11,7 +11,7 @@ from coworld_runner.serving.program import run_program
 
 
 def main() -> int:
-    """Run the server that the environment describes; returns 0 done, 1 or 2 failed, 130 or 143 stopped."""
+    """Run the server that the environment describes; return 0 if done, 1 or 2 if failed, 130 or 143 if stopped."""
     return run_program(_serve, name="paintarena")
 
 

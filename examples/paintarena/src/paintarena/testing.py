@@ -1,4 +1,4 @@
-"""A real game server for tests: started, waited for, talked to, and never left behind.
+"""Starts a real game server for a test, waits until it listens, and always stops it.
 
 with running(tmp_path, config=small_config()) as server:
     ...  # connect to server.player_url(0)
@@ -21,13 +21,13 @@ from urllib.parse import urlencode
 from paintarena.config import Json
 
 DEADLINE: Final = 30.0
-"""Seconds after which a server that does not end is taken for hung."""
+"""Seconds after which a server that has not ended counts as hung."""
 
 TOKENS: Final = ("secret-of-slot-0", "secret-of-slot-1")
 
 
 def small_config(**changes: Json) -> dict[str, Json]:
-    """Return a config for two players that is over in about a second; `changes` replace its values."""
+    """Return a config for two players and a game of about a second; `changes` replace its values."""
     return {
         "tokens": list(TOKENS),
         "players": [{"name": "Ada"}, {"name": "Bob"}],
@@ -46,8 +46,8 @@ class Server:
 
     Attributes:
         process: The process.
-        directory: Where it writes: `results.json`, `replay`, `stdout`, `stderr`.
-        port: Where it listens on 127.0.0.1.
+        directory: Contains the files it writes: `results.json`, `replay`, `stdout`, `stderr`.
+        port: The port on 127.0.0.1 on which it listens.
     """
 
     process: subprocess.Popen[bytes]
@@ -56,12 +56,12 @@ class Server:
 
     @property
     def results(self) -> Path:
-        """The results file; there after the game."""
+        """The results file, which exists after the game."""
         return self.directory / "results.json"
 
     @property
     def replay(self) -> Path:
-        """The replay file; there after the game."""
+        """The replay file, which exists after the game."""
         return self.directory / "replay"
 
     def http(self, path: str) -> str:
@@ -89,12 +89,12 @@ class Server:
         return self.process.wait(DEADLINE)
 
     def said(self) -> str:
-        """Return everything that it has printed so far, stdout and stderr."""
+        """Return everything that the server has printed so far, stdout and stderr."""
         return (self.directory / "stdout").read_text() + (self.directory / "stderr").read_text()
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Return this process's environment without what a runner may have put there, plus `changes`."""
+    """Return this process's environment without the variables that a runner sets, plus `changes`."""
     ours = ("COGAME_", "COGAMES_", "COWORLD_")
     return {key: value for key, value in os.environ.items() if not key.startswith(ours)} | changes
 
@@ -103,15 +103,15 @@ def environment(**changes: str) -> dict[str, str]:
 def running(
     directory: Path, *, config: Mapping[str, Json] | None = None, env: Mapping[str, str] | None = None
 ) -> Generator[Server]:
-    """Run a server, from listening until it ends or the block does; its process is gone afterwards in any case.
+    """Run a server for the duration of the block, which starts once it listens; its process never survives the block.
 
     Args:
-        directory: An empty place for what it reads and writes.
+        directory: An empty directory for the files it reads and writes.
         config: The game config, or None for a server that gets its task from `env` alone.
-        env: Variables on top of the usual ones.
+        env: Variables in addition to the usual ones.
 
     Raises:
-        RuntimeError: It ended before it listened; the message holds what it said on stderr.
+        RuntimeError: The server ended or hung before it listened; the message contains its stderr.
     """
     variables = environment(COGAME_HOST="127.0.0.1", COGAME_PORT="0", PYTHONUNBUFFERED="1")
     if config is not None:
@@ -121,7 +121,7 @@ def running(
             "COGAME_RESULTS_URI": (directory / "results.json").as_uri(),
             "COGAME_SAVE_REPLAY_URI": (directory / "replay").as_uri(),
         }
-    # Files take all that is printed; a pipe that nobody reads would stop a server that says much.
+    # Output goes to files: a pipe that is not read would block a server that prints a lot.
     with (directory / "stdout").open("w") as output, (directory / "stderr").open("w") as errors:
         process = start("paintarena.server", env=variables | dict(env or {}), output=output, errors=errors)
     try:
@@ -137,12 +137,12 @@ def running(
 
 
 def start(module: str, *, env: Mapping[str, str], output: IO[str], errors: IO[str]) -> "subprocess.Popen[bytes]":
-    """Start a program; tests that start hundreds may put something quicker in place of this."""
+    """Start a program; tests that start hundreds of programs may replace this function with a quicker one."""
     return subprocess.Popen([sys.executable, "-m", module], env=env, stdout=output, stderr=errors)
 
 
 def _port(process: subprocess.Popen[bytes], directory: Path) -> int:
-    """Wait until it says where it listens."""
+    """Return the port that the server prints once it listens."""
     deadline = time.monotonic() + DEADLINE
     while True:
         ended = process.poll()
@@ -151,5 +151,5 @@ def _port(process: subprocess.Popen[bytes], directory: Path) -> int:
         if ended is not None or time.monotonic() > deadline:
             end = "does not listen" if ended is None else f"ended with {ended}"
             raise RuntimeError(f"the server {end}: {(directory / 'stderr').read_text()}")
-        # a file tells nobody of what is written
+        # There is no event for a change to a file.
         time.sleep(0.005)

@@ -1,7 +1,7 @@
-"""A game that runs its players itself, from files: each says a number, and that is its score.
+"""A game that runs its players itself, from files; each prints a number, which is its score.
 
-With ``COGAME_VICE`` it does something else first: ``half`` writes half of its results, and waits before the rest;
-``silent`` keeps the players' logs to itself.
+``COGAME_VICE`` selects a fault: with ``half`` the game writes half of its results and pauses before the rest; with
+``silent`` it does not pass on the players' logs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def path_of(uri: str) -> Path:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Pages, and viewers that are told one word."""
+    """Serves pages, and sends viewers one word."""
 
     protocol_version = "HTTP/1.1"
 

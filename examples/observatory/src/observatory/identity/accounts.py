@@ -34,7 +34,7 @@ async def add_user(
         AccountError: The name is empty, too long, not printable, or taken.
     """
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > 100:
-        raise AccountError(f"{name!r} is no name for a user.", code="bad_name", hint="1 to 100 printable characters.")
+        raise AccountError(f"{name!r} is not a valid name.", code="bad_name", hint="1 to 100 printable characters.")
     if await session.scalar(sa.select(User.id).where(User.name == name)) is not None:
         raise AccountError(
             f"There is a user {name!r} already.",

@@ -81,7 +81,7 @@ class Caller:
 
     @property
     def user_id(self) -> str | None:
-        """The user, also of a player's session; None if anonymous."""
+        """The user, also for a player's session; None if anonymous."""
         return self.user.id if self.user else None
 
     @property
@@ -307,7 +307,7 @@ async def take_code(session: AsyncSession, code: str) -> str:
     if taken is not None:
         return taken
     if await session.get(AuthCode, _digest(code)) is None:
-        raise Refusal(400, "This is no sign-in code of this server.", code="bad_code")
+        raise Refusal(400, "This is not a sign-in code of this server.", code="bad_code")
     raise Refusal(410, "This sign-in code was used already, or has expired: sign in again.", code="code_expired")
 
 

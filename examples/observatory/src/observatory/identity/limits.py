@@ -51,7 +51,7 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
     most = quotas_of(user, base).episodes
     if most is None:
         return
-    # Concurrent requests of one account are both counted.
+    # The lock makes concurrent requests of one account count each other.
     await db.execute(sa.select(User.id).where(User.id == user.id).with_for_update(key_share=True))
     there = await db.scalar(
         sa.select(sa.func.count())
@@ -61,8 +61,8 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
     if (there or 0) + more > most:
         raise Refusal(
             429,
-            f"{more} more episodes would be too many: {there or 0} of yours wait or are played, and {most} may. "
-            "Ask again when some are over, or ask for fewer.",
+            f"{more} more episodes would exceed your quota: {there or 0} of {most} are pending or running. "
+            "Try again when some have finished, or request fewer.",
             code="quota_exceeded",
             headers={"Retry-After": "60"},
         )
@@ -90,7 +90,7 @@ async def require_stored(db: AsyncSession, user: User, base: Quotas, *, more: in
     most = quotas_of(user, base).stored
     if most is None:
         return
-    # Concurrent uploads of one account are both counted.
+    # The lock makes concurrent uploads of one account count each other.
     await db.execute(sa.select(User.id).where(User.id == user.id).with_for_update(key_share=True))
     there = await stored_bytes(db, user.id)
     if there + more > most:
@@ -107,8 +107,8 @@ def too_much_stored(size: int, most: int, *, status: int = 413) -> Refusal:
     """
     return Refusal(
         status,
-        f"That would make {size} bytes that you have stored, and {most} may be. Ask an operator for more, or wait "
-        "until what old episodes have left is thrown away.",
+        f"Your stored data would be {size} bytes, and your quota is {most}. Ask an operator for more, or wait "
+        "until the files of old episodes are deleted.",
         code="quota_exceeded",
         headers={
             "RateLimit-Policy": f'"stored";q={most};qu="content-bytes"',
@@ -151,7 +151,7 @@ class RequestLimit:
         if late > 0:
             raise Refusal(
                 429,
-                f"Too many requests: {rate} a second are answered. Wait a moment, then go on.",
+                f"Too many requests: the limit is {rate} a second. Wait a moment, then continue.",
                 code="too_many_requests",
                 headers=policy | {"RateLimit": '"requests";r=0', "Retry-After": str(math.ceil(late))},
             )

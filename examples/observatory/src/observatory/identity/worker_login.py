@@ -1,4 +1,4 @@
-"""The login of our own workers, which allows pulling any image of the registry and nothing else."""
+"""The login of the Observatory's own workers, which may pull any image of the registry and nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEY = ("keys", "registry-pull")
 
 
 async def worker_login(services: Services) -> tuple[str, str]:
-    """User and password of workers that share the data directory."""
+    """User and password of workers that share the data directory; created on first use."""
     try:
         return _USER, (await services.vault.get(*_KEY)).decode()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Artifacts: bytes under a key, on the disk or anywhere fsspec reaches. A write is visible as a whole or not at all."""
+"""Artifacts: bytes under a key, on the disk or in any store that fsspec supports. Writes are atomic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StoredObject:
-    """What was stored."""
+    """The description of a stored artifact."""
 
     key: str
     size: int
@@ -144,12 +144,12 @@ class ArtifactStore:
             await self.delete([key])
         except Exception as error:
             raise EnvironmentFault(
-                f"Artifacts cannot be kept at {self.url}: {error}.",
+                f"Artifacts cannot be stored at {self.url}: {error}.",
                 code="artifacts_unreachable",
                 hint="Check that it exists and that this user may write there.",
             ) from error
         if not same:
-            raise EnvironmentFault(f"{self.url} gave back other bytes.", code="artifacts_unreachable")
+            raise EnvironmentFault(f"{self.url} returned different bytes.", code="artifacts_unreachable")
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         try:
@@ -169,7 +169,7 @@ class ArtifactStore:
             yield chunk
 
     def _path(self, key: str) -> str:
-        # Keys are made from ids. This check holds even for a key that is not.
+        # Keys are made from ids; this check protects against one that is not.
         if not key or any(part in ("", ".", "..") for part in key.split("/")) or "\\" in key or "\0" in key:
             raise ValueError(f"not a key: {key!r}")
         return f"{self._root}/{key}"
@@ -235,7 +235,7 @@ def artifact_store(url: str) -> ArtifactStore:
         filesystem, root = cast("tuple[Any, str]", fsspec.core.url_to_fs(url))  # pyright: ignore[reportUnknownMemberType]
     except (ImportError, ValueError) as error:
         raise EnvironmentFault(
-            f"{url} is no place for artifacts: {error}.",
+            f"{url} cannot store artifacts: {error}.",
             code="bad_artifacts_url",
             hint="Give a directory, or something like s3://BUCKET/PREFIX with the package's extra `s3` installed.",
         ) from error

@@ -16,7 +16,7 @@ __all__ = ["Bell", "last_revision"]
 _log = logging.getLogger("observatory.feed")
 
 _LOOK_SECONDS = 0.1
-"""How often the counter of changes is read while any request waits, once for all of them."""
+"""Interval at which the counter of changes is read while any request waits, once for all of them."""
 
 
 class Bell:
@@ -61,7 +61,7 @@ class Bell:
         return self._closed
 
     def close(self) -> None:
-        """End all waiting: the server stops."""
+        """End all waiting, because the server stops."""
         self._closed = True
         self._ring()
 

@@ -61,7 +61,7 @@ class Upload:
 
     @property
     def owner(self) -> str:
-        """Its owner: the first part of the repository."""
+        """The owner: the first part of the repository."""
         return self.repository.partition("/")[0]
 
     @property
@@ -116,7 +116,7 @@ class BlobStore:
         """A small blob's bytes.
 
         Raises:
-            FileNotFoundError: When it is not here.
+            FileNotFoundError: The blob does not exist.
         """
         return await anyio.to_thread.run_sync(self.path(digest).read_bytes)
 
@@ -168,7 +168,7 @@ class BlobStore:
             room: The most bytes in all unfinished uploads of the owner; None: no limit.
 
         Raises:
-            NoRoom: There were more. The upload is cancelled.
+            NoRoom: There were more bytes than that. The upload is cancelled.
         """
         file = await anyio.open_file(upload.data, "r+b")
         try:
@@ -225,7 +225,7 @@ class BlobStore:
                 while chunk := file.read(_CHUNK):
                     hashed.update(chunk)
             if f"sha256:{hashed.hexdigest()}" != digest:
-                raise DigestMismatch(f"{upload.size} bytes came, of digest sha256:{hashed.hexdigest()}")
+                raise DigestMismatch(f"{upload.size} bytes were received, with digest sha256:{hashed.hexdigest()}")
             os.fsync(file.fileno())
         path = self.path(digest)
         path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -17,7 +17,7 @@ JsonList: TypeAlias = list[Any]
 
 
 def now() -> dt.datetime:
-    """The present moment in UTC, to the microsecond."""
+    """The current time in UTC, to the microsecond."""
     return dt.datetime.now(dt.UTC)
 
 
@@ -33,11 +33,11 @@ class Moment(sa.TypeDecorator[dt.datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: dt.datetime | None, dialect: sa.Dialect) -> dt.datetime | None:
-        """Send it as UTC."""
+        """Convert to UTC for the database."""
         return None if value is None else value.astimezone(dt.UTC)
 
     def process_result_value(self, value: dt.datetime | None, dialect: sa.Dialect) -> dt.datetime | None:
-        """Read it as UTC."""
+        """Return as UTC, which is assumed where the time zone is missing."""
         if value is None:
             return None
         return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)

@@ -93,7 +93,7 @@ async def open_database(url: str) -> AsyncGenerator[Database]:
         url: A URL for SQLAlchemy's async engine (see ``settings.database_url``).
 
     Raises:
-        EnvironmentFault: It cannot be reached (code ``database_unreachable``).
+        EnvironmentFault: The database cannot be reached (code ``database_unreachable``).
     """
     engine = make_engine(url)
     try:

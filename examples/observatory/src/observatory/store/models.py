@@ -1,4 +1,4 @@
-"""All tables, by noun. Everything but large files is in one database, so no transaction spans two.
+"""All tables. Everything except large files is in one database, so no transaction spans two.
 
 Identities (users, players, tokens), programs (images, coworlds, policies, secrets), competitions (games, leagues,
 divisions, members) and history (episodes, experience requests, artifacts, events). Ids are those of the API.

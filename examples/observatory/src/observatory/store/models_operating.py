@@ -35,7 +35,7 @@ class AuditEntry(Base):
 
 
 class WorkerRow(Base):
-    """A worker's announcement; a worker that stopped in order has no row."""
+    """A worker's announcement; a worker that stopped cleanly has no row."""
 
     __tablename__ = "workers"
 

@@ -485,7 +485,7 @@ class RoundResult(Base):
 
 
 class LeagueSeed(Base):
-    """A standing order for a league of a Coworld."""
+    """A standing instruction to create a league for a Coworld."""
 
     __tablename__ = "league_seeds"
 

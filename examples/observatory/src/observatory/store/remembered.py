@@ -1,4 +1,4 @@
-"""Rows that several requests share, so that a list which is read again and again is not loaded anew each time."""
+"""A cache of rows shared by requests, so that a frequently read list is not loaded again each time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _Row = TypeVar("_Row")
 class Remembered(Generic[_Row]):
     """The rows of a table that were read last, by id and version.
 
-    Requests share these rows after the session that loaded them has ended. They must be loaded with everything that is
-    used of them, and must not be changed.
+    Requests share these rows after the session that loaded them has ended. They must be loaded with all attributes that
+    are used later, and must not be changed.
 
     Args:
         key: The id column.

@@ -66,7 +66,7 @@ class Vault:
             begun = check.exists()
             if begun and not key_file.exists():
                 raise EnvironmentFault(
-                    f"The key of the secrets, {key_file}, is not there.",
+                    f"The key of the secrets, {key_file}, is missing.",
                     code="key_missing",
                     hint="Put it back, or name it with --key. Without it the secrets are lost: to go on without them, "
                     f"remove {directory}.",
@@ -74,7 +74,7 @@ class Vault:
                 )
             vault = cls(directory, _read_key(key_file))
             if begun:
-                vault._decrypted(check, f"{key_file} is not the key that the secrets were made with.")
+                vault._decrypted(check, f"{key_file} is not the key that encrypted the secrets.")
             else:
                 vault._encrypt_all()
                 write_private(check, vault._encrypted(b"observatory"))
@@ -91,7 +91,7 @@ class Vault:
             FileNotFoundError: It does not exist.
             EnvironmentFault: It was changed, or encrypted with another key (code ``key_wrong``).
         """
-        words = f"A secret ({kind}) was changed on the disk, or made with another key."
+        words = f"A secret ({kind}) was changed on the disk, or encrypted with another key."
         return await anyio.to_thread.run_sync(self._decrypted, self._path(kind, name), words)
 
     async def delete(self, kind: str, name: str) -> None:
@@ -146,7 +146,7 @@ def _read_key(path: Path) -> Fernet:
             path.chmod(0o600)
         return Fernet(path.read_bytes().strip())
     except ValueError as error:
-        reason = "it holds no key"
+        reason = "it contains no key"
         cause: Exception = error
     except OSError as error:
         reason, cause = error.strerror or str(error), error

@@ -1,4 +1,4 @@
-"""The browser pages: each one file, with shared style and script put into it, and nothing fetched from elsewhere."""
+"""The browser pages: each is a single file with the shared style and script inlined, and fetches nothing else."""
 
 from functools import cache
 from importlib.resources import files
@@ -8,7 +8,7 @@ from coworld_runner.serving.pages import Document, document
 
 @cache
 def render(page: str) -> Document:
-    """Return `player`, `global`, `admin` or `replay`, with `common.css`, `common.js` and its own script inside."""
+    """Return page `player`, `global`, `admin` or `replay` with `common.css`, `common.js` and its own script inlined."""
     folder = files(__name__)
     names = (f"{page}.html", "common.css", "common.js", f"{page}.js")
     shell, style, common, own = ((folder / name).read_text("utf-8") for name in names)

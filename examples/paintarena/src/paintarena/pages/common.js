@@ -1,6 +1,6 @@
 "use strict";
-// Shared by all pages: the address of the socket, the board, the scores and the clock. Names come from strangers, so
-// text is only ever set as text.
+// Shared by all pages: the address of the socket, the board, the scores and the clock. Names are untrusted input, so
+// text is only ever set as text, never as HTML.
 
 const COLOURS = ["blue", "red", "green", "violet"];
 const colourOf = (slot) => `var(--slot${slot % 4})`;
@@ -13,8 +13,8 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-// Where the socket of this page is: `?address=` as it stands, or the page's own address with `/client/<page>`
-// replaced by `/<page>`, so that a path prefix, a suffix and the whole query survive.
+// The address of this page's socket: `?address=` unchanged, or the page's own address with `/client/<page>`
+// replaced by `/<page>`, which keeps a path prefix, a suffix and the whole query.
 function socketUrl(page) {
   const address = new URLSearchParams(location.search).get("address");
   const url = new URL(address || location.href, location.href);
@@ -40,7 +40,7 @@ function setNotice(text, detail = "") {
   notice.replaceChildren(make("p", {}, text, ...(detail ? [make("small", {}, detail)] : [])));
 }
 
-// Keep a socket open. `hear` gets every message; `over` tells whether a close is final; `fail` gets words for people.
+// Keeps a socket open. `hear` gets every message, `over` tells whether a close is final, and `fail` shows an error.
 function talk(page, { hear, over, fail, open = () => {} }) {
   let socket = null;
   let tries = 0;
@@ -72,7 +72,7 @@ function talk(page, { hear, over, fail, open = () => {} }) {
   return { send: (value) => { if (socket && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(value)); } };
 }
 
-// Draws snapshots. Painters glide from tile to tile; their arrow shows the last movement.
+// Draws snapshots. Painters glide from tile to tile; an arrow shows the direction of their last move.
 class Board {
   constructor(canvas) {
     this.canvas = canvas;
@@ -114,7 +114,7 @@ class Board {
       + s.scores.map((score, slot) => `${nameOf(s, slot)} owns ${score}`).join(", ");
   }
 
-  // Where a painter is drawn right now.
+  // The point where a painter is drawn right now.
   place(slot) {
     const to = this.state && this.state.positions[slot];
     const from = this.from[slot];
@@ -233,7 +233,7 @@ function showTime(state) {
   el("seconds").textContent = seconds >= 60 ? `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s left` : `${seconds.toFixed(1)} s left`;
 }
 
-// Everybody is here, and the game begins in a moment; it tells each second.
+// The countdown once all players are connected; the server sends it every second.
 const countdown = (state) => (state.starts_in ? `Starts in ${Math.ceil(state.starts_in)}` : "");
 const phase = (state) => (state.done ? "done" : !state.started ? "waiting" : state.paused ? "paused" : "running");
 

@@ -49,7 +49,7 @@ const game = talk("player", {
       for (const button of el("pad").children) button.disabled = true;
     }
   },
-  // After a lost connection the game still holds the last move it heard; say again what the buttons show.
+  // After a lost connection the game holds the last move that it received; send the one that the buttons show.
   open: () => { if (last) game.send({ move: held }); },
   over: (event) => {
     if (ended) return true;
@@ -66,7 +66,7 @@ document.addEventListener("keydown", (event) => {
   const move = KEYS[event.code];
   if (!move || event.ctrlKey || event.altKey || event.metaKey) return;
   event.preventDefault();
-  // A focused button would take the space bar for a click as well.
+  // The space bar would also click a focused button.
   if (document.activeElement instanceof HTMLButtonElement) document.activeElement.blur();
   if (!event.repeat) steer(move);
 });
@@ -74,7 +74,7 @@ el("pad").addEventListener("pointerdown", (event) => {
   const button = event.target.closest("button");
   if (button && !button.disabled) steer(button.dataset.move);
 });
-// A button pressed by keyboard or by a screen reader clicks without a pointer.
+// Buttons pressed by keyboard or screen reader send a click without pointer events.
 el("pad").addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (button && event.detail === 0) steer(button.dataset.move);

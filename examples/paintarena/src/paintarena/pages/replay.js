@@ -9,7 +9,7 @@ let speed = 2;
 let playing = true;
 let timer = null;
 
-// A replay holds the state after each tick; the start is put before it.
+// A replay holds the state after each tick; this adds the starting state.
 function withStart(replay) {
   const [first] = replay.frames;
   if (!first || first.tick !== 1) return replay.frames;
@@ -82,7 +82,7 @@ function setPlaying(value) {
 }
 
 function beat() {
-  // The end stays a little longer, so that the result can be read before it starts over.
+  // The last frame stays longer, so that the result can be read before the replay starts over.
   const pause = at === frames.length - 1 ? 5 * FRAME_MS : FRAME_MS;
   timer = setTimeout(() => { show(at === frames.length - 1 ? 0 : at + 1); beat(); }, pause / SPEEDS[speed]);
 }
@@ -123,7 +123,7 @@ document.addEventListener("keydown", (event) => {
   const action = ACTIONS[event.key];
   if (!action || !frames.length || event.ctrlKey || event.altKey || event.metaKey) return;
   event.preventDefault();
-  // A focused button would take the space bar for a click as well.
+  // The space bar would also click a focused button.
   if (document.activeElement instanceof HTMLButtonElement) document.activeElement.blur();
   action();
 });

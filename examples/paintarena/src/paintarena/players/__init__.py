@@ -1,1 +1,1 @@
-"""Programs that play Paint Arena: `sweep`, who goes row by row, and `frontier`, who is worth losing to."""
+"""Programs that play Paint Arena: `sweep` goes row by row, `frontier` plans ahead and is hard to beat."""

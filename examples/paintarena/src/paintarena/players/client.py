@@ -1,6 +1,6 @@
-"""The part that every player shares: connect, answer each observation with a move, leave when it is over.
+"""The part that all players share: connect, answer each observation with a move, and leave when the game is over.
 
-A player ends its process with 0 after the game, and with 1 and one clear line when it could not play.
+A player's process exits with 0 after the game, or with 1 and a one-line reason if it could not play.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, Inv
 from paintarena.rules import Action
 
 URL_VARIABLES: Final = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
-"""Where a runner leaves the address of the game: the present name and the older one."""
+"""Variables in which a runner passes the address of the game: the current name and the older one."""
 
 CONNECT_SECONDS: Final = 8.0
-"""How long to try to reach the game, at the start and again after a lost connection."""
+"""How long to try to reach the game, at the start and after each lost connection."""
 
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 
 
 class Observation(TypedDict):
-    """What the game tells a player each tick; tiles are numbered `y * width + x`, owner -1 is nobody.
+    """The message that a player gets each tick; tile `(x, y)` has the index `y * width + x`, and owner -1 means none.
 
-    `tick_rate`, the names and the flags of a snapshot are there too; players here do not need them.
+    It also has `tick_rate`, the names and the flags of a snapshot, which these players do not need.
     """
 
     type: str
@@ -50,7 +50,7 @@ Policy = Callable[[Observation], Action]
 
 
 class PlayError(Exception):
-    """The player could not take part; the message says why, without its token."""
+    """The player could not take part; the message says why, and never shows the token."""
 
 
 def main(policy: Policy, *, name: str) -> None:
@@ -58,9 +58,9 @@ def main(policy: Policy, *, name: str) -> None:
 
     Args:
         policy: Chooses an action from an observation.
-        name: How the player calls itself in its log.
+        name: The player's name in its log.
     """
-    # The first process of a container ignores SIGTERM unless it says otherwise.
+    # The first process of a container ignores SIGTERM unless it has a handler.
     signal.signal(signal.SIGTERM, _stop)
     try:
         url = game_url()
@@ -73,10 +73,10 @@ def main(policy: Policy, *, name: str) -> None:
 
 
 def game_url() -> str:
-    """Return the address that the runner gave.
+    """Return the address of the game that the runner passed.
 
     Raises:
-        PlayError: None was given.
+        PlayError: The runner passed none.
     """
     for variable in URL_VARIABLES:
         if url := os.environ.get(variable):
@@ -85,7 +85,7 @@ def game_url() -> str:
 
 
 async def play(url: str, policy: Policy, *, name: str) -> None:
-    """Play until the game is over; a lost connection is taken up again.
+    """Play until the game is over, reconnecting whenever the connection is lost.
 
     Raises:
         PlayError: The game cannot be reached, or refuses this player.
@@ -106,7 +106,7 @@ async def _converse(socket: ClientConnection, policy: Policy, *, name: str) -> N
         message: Observation = json.loads(text)
         match message["type"]:
             case "observation":
-                # the game may be over by now: what it said last is still to be read
+                # The game may be over by now; its last messages are still to be read.
                 with contextlib.suppress(ConnectionClosedOK):
                     await socket.send(json.dumps({"move": policy(message)}))
             case "final":
@@ -127,7 +127,7 @@ async def _connected(url: str) -> ClientConnection:
     pause = 0.05
     while True:
         try:
-            # Games of older kinds do not answer pings.
+            # Older games do not answer pings.
             return await connect(url, ping_timeout=None, max_size=MAX_MESSAGE, compression=None)
         except InvalidStatus as refusal:
             status = refusal.response.status_code

@@ -1,9 +1,9 @@
-"""The frontier player: worth losing to. `python -m paintarena.players.frontier`.
+"""The frontier player, which is hard to beat. `python -m paintarena.players.frontier`.
 
-It looks a few steps ahead along every path that leads to the nearest tiles it does not own, and takes the path
-that gains most soonest. A free tile gains one; a tile of somebody else's gains two, one here and one less there; the
-tile somebody stands on gains little, because it is painted again at once. It keeps no memory and rolls no dice: the
-same observation always gives the same move.
+It searches paths a few steps ahead, favours those near tiles that it does not own, and takes the path that gains most
+soonest. A free tile gains one; another player's tile gains two, as the other player also loses one; a tile that another
+player stands on gains less, because it may be repainted at once. It has no memory and uses no randomness: the same
+observation always gives the same move.
 """
 
 from typing import Final
@@ -15,13 +15,13 @@ DEPTH: Final = 10
 """Steps to look ahead."""
 
 WIDTH: Final = 12
-"""Paths kept at each step."""
+"""Number of paths kept at each step."""
 
 UNDER_FOOT: Final = 0.3
-"""What is left of the worth of a tile that another player stands on."""
+"""Factor for the gain of a tile that another player stands on."""
 
 Path = tuple[float, int, int, Action, frozenset[int]]
-"""Worth so far, column, row, first action, tiles taken on the way."""
+"""Worth so far, column, row, first action, tiles gained on the way."""
 
 
 def choose(seen: Observation) -> Action:
@@ -32,7 +32,7 @@ def choose(seen: Observation) -> Action:
         if other != slot:
             gains[y * columns + x] *= UNDER_FOOT
     pull = _pull(gains, columns, rows)
-    # The seats prefer different ways among equals; with mirrored ones two of these players would copy each other.
+    # Ties are broken differently in each seat; with mirrored preferences, two of these players would copy each other.
     order: list[Action] = ["right", "down", "left", "up"] if slot % 2 == 0 else ["up", "left", "down", "right"]
     x, y = seen["positions"][slot]
     paths: list[Path] = [(0.0, x, y, "stay", frozenset())]
@@ -57,13 +57,13 @@ def choose(seen: Observation) -> Action:
                 key = (nx, ny, path[4])
                 if key not in longer or longer[key][0] < path[0]:
                     longer[key] = path
-        # Sorting keeps the order of equals, so the choice is the same every time.
+        # Sorting is stable, so the choice is the same every time.
         paths = sorted(longer.values(), key=lambda path: -path[0] + 0.05 * pull[path[2] * columns + path[1]])[:WIDTH]
     return paths[0][3]
 
 
 def _pull(gains: list[float], columns: int, rows: int) -> list[int]:
-    """Return how many steps every tile is away from the nearest tile worth taking."""
+    """Return each tile's distance in steps from the nearest tile that gains anything."""
     far = columns + rows
     distance = [0 if gain else far for gain in gains]
     for tile in range(len(gains)):

@@ -1,7 +1,7 @@
 """The sweep player: row by row, like a lawn mower. `python -m paintarena.players.sweep`.
 
-An even slot starts at the top and sweeps down, going right on even rows and left on odd ones; an odd slot starts
-at the bottom and sweeps up, the other way round. At the end of a row it changes rows; on the last row it turns back.
+An even slot starts at the top and sweeps down, going right on even rows and left on odd ones; an odd slot starts at the
+bottom and sweeps up, going left on even rows and right on odd ones. At the end of the last row it turns back.
 """
 
 from paintarena.players.client import Observation, main

@@ -1,3 +1,3 @@
-"""Says seven."""
+"""Prints seven."""
 
 print(7)

@@ -1,4 +1,4 @@
-"""How alembic runs the steps: on the connection it is handed."""
+"""Runs alembic's migrations on the connection that `Database.upgrade` passes."""
 
 from __future__ import annotations
 

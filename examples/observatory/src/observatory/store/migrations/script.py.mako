@@ -15,10 +15,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Go forward."""
+    """Upgrade the tables."""
     ${upgrades if upgrades else "pass"}
 
 
 def downgrade() -> None:
-    """Go back."""
+    """Restore the earlier tables."""
     ${downgrades if downgrades else "pass"}

@@ -1,4 +1,4 @@
-"""Says twice what is beside it."""
+"""Prints twice the number in the file beside it."""
 
 from number import NUMBER
 

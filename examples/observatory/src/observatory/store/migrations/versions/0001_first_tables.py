@@ -19,7 +19,7 @@ Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Go forward."""
+    """Create the tables."""
     op.create_table(
         "counters",
         sa.Column("name", sa.String(length=64), nullable=False),
@@ -666,7 +666,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Go back: to nothing."""
+    """Drop all tables."""
     for name in (
         "participants",
         "hosted_sessions",

@@ -1,4 +1,4 @@
-"""Scores count in a division's table where the league has scheduled the episode, and nowhere else.
+"""Scores count in a division's table only if the league scheduled the episode.
 
 Revision: 0002, after 0001.
 """
@@ -15,7 +15,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Go forward: what anybody has asked for counts no more."""
+    """Stop counting the scores of episodes that users requested."""
     scores = sa.table("episode_scores", sa.column("episode_request_id"), sa.column("division_id"))
     episodes = sa.table("episode_requests", sa.column("id"), sa.column("round_id"))
     asked_for = sa.select(episodes.c.id).where(episodes.c.round_id.is_(None))
@@ -23,4 +23,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Go back: which of them have counted is not known any more."""
+    """Do nothing: which scores counted before the upgrade is not known."""

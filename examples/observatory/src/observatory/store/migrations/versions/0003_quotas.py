@@ -1,4 +1,4 @@
-"""Accounts take turns in the queue, and may have quotas of their own.
+"""Accounts take turns in the queue and may have their own quotas.
 
 Revision: 0003, after 0002.
 """
@@ -17,12 +17,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Go forward: nobody has had a turn yet."""
+    """Add the columns; no account has had a turn yet."""
     op.add_column("users", sa.Column("served_at", Moment(), nullable=True))
     op.add_column("users", sa.Column("quotas", sa.JSON(none_as_null=True), nullable=True))
 
 
 def downgrade() -> None:
-    """Go back."""
+    """Drop the columns."""
     op.drop_column("users", "quotas")
     op.drop_column("users", "served_at")

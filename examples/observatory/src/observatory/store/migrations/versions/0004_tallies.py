@@ -1,4 +1,4 @@
-"""Leaderboards are read from sums, and lists of a league, division or Coworld in the order of an index.
+"""Leaderboards are read from stored sums; lists of a league, division or Coworld are read in the order of an index.
 
 Revision: 0004, after 0003.
 """
@@ -18,7 +18,7 @@ _LISTED = ("league", "division", "coworld")
 
 
 def upgrade() -> None:
-    """Go forward: sum up what has been played."""
+    """Create the sums from the existing scores, and the indexes."""
     references = {"division_id": "divisions", "policy_version_id": "policy_versions", "user_id": "users"}
     op.create_table(
         "tallies",
@@ -50,7 +50,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Go back."""
+    """Drop the sums and restore the earlier indexes."""
     for name in _LISTED:
         op.drop_index(f"ix_episode_requests_{name}_newest", "episode_requests")
         of_division = ("ix_episode_requests_division_newest", ["division_id", "created_at"])

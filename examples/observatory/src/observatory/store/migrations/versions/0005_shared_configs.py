@@ -1,4 +1,4 @@
-"""What the configs of many episodes have in common is stored once.
+"""The part that the configs of several episodes share is stored once.
 
 Revision: 0005, after 0004.
 """
@@ -19,7 +19,7 @@ _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Go forward: what is there keeps its whole config."""
+    """Add the table of shared configs; existing episodes keep their whole configs."""
     op.create_table(
         "game_configs",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -32,6 +32,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Go back. What was shared is lost to its episodes."""
+    """Drop the shared configs; episodes that use them lose that part of their configs."""
     op.drop_column("episode_requests", "config_id")
     op.drop_table("game_configs")

@@ -1,4 +1,4 @@
-"""What operators need: an audit log that only grows, who works, what is closed and why, and what was thrown away.
+"""For operators: an append-only audit log, workers, reasons for closed accounts and policies, and times of pruning.
 
 Revision: 0006, after 0005.
 """
@@ -19,7 +19,7 @@ _CLOSED = ("policies", "policy_versions")
 
 
 def upgrade() -> None:
-    """Go forward: nothing is written down yet."""
+    """Add the tables and columns, all empty."""
     op.create_table(
         "audit_entries",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -56,7 +56,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Go back."""
+    """Drop the tables and columns."""
     op.drop_column("episode_requests", "pruned_at")
     for table in reversed(_CLOSED):
         op.drop_column(table, "disabled_reason")
@@ -69,7 +69,7 @@ def downgrade() -> None:
 
 
 def _only_grows(dialect: str) -> None:
-    """Have the database refuse what would change a line that is written."""
+    """Make the database refuse to change or delete entries of the audit log."""
     if dialect == "postgresql":
         op.execute(
             "CREATE FUNCTION audit_only_grows() RETURNS trigger LANGUAGE plpgsql AS "

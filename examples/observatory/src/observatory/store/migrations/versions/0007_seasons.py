@@ -1,4 +1,4 @@
-"""Leagues that live: seasons, how a division stood after each round, and leagues that pause.
+"""Seasons of leagues, standings after each round, and paused leagues.
 
 Revision: 0007, after 0006.
 """
@@ -19,7 +19,7 @@ _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Go forward: everything so far was the first season."""
+    """Add seasons; all existing rounds belong to the first."""
     op.create_table(
         "seasons",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -39,7 +39,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Go back."""
+    """Drop the tables and columns."""
     op.drop_column("rounds", "report")
     op.drop_column("leagues", "paused_at")
     for table in ("rounds", "leagues"):

@@ -1,4 +1,4 @@
-"""Who sits in an episode is called by a name, also whoever plays without a player.
+"""All participants of an episode have a name, including accounts that play without a player.
 
 Revision: 0008, after 0007.
 """
@@ -18,11 +18,11 @@ _USERS = sa.table("users", sa.column("id"), sa.column("name"))
 
 
 def upgrade() -> None:
-    """Go forward: episodes that were ordered before have the names of their accounts, too."""
+    """Name the nameless participants of existing episodes after their accounts."""
     owner = sa.select(_USERS.c.name).where(_USERS.c.id == _SEATS.c.user_id).scalar_subquery()
     nameless = _SEATS.c.player_name.is_(None) & _SEATS.c.policy_version_id.is_not(None)
     op.execute(sa.update(_SEATS).where(nameless).values(player_name=owner))
 
 
 def downgrade() -> None:
-    """Go back: the names do no harm there."""
+    """Do nothing: the names do no harm."""

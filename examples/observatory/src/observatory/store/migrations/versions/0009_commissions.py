@@ -19,7 +19,7 @@ _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Go forward: no league has a commissioner yet."""
+    """Add the tables; no league has a commissioner yet."""
     op.create_table(
         "commissions",
         sa.Column("league_id", sa.String(length=64), nullable=False),
@@ -45,6 +45,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Go back."""
+    """Drop the tables."""
     op.drop_table("commission_events")
     op.drop_table("commissions")

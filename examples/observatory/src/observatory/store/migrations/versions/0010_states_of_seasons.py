@@ -1,4 +1,4 @@
-"""A season's table goes on from what was stored when its last round was closed.
+"""A season's table continues from the state stored when its last round was closed.
 
 Revision: 0010, after 0009.
 """
@@ -15,10 +15,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Go forward: seasons that have begun are replayed once more."""
+    """Add the column; seasons that have begun are replayed once more."""
     op.add_column("rounds", sa.Column("state", sa.JSON(none_as_null=True), nullable=True))
 
 
 def downgrade() -> None:
-    """Go back: they are replayed again after each round."""
+    """Drop the column; seasons are again replayed after each round."""
     op.drop_column("rounds", "state")
