@@ -1,4 +1,4 @@
-"""The least that serves 50 rows of a database over HTTP with FastAPI and SQLAlchemy: a floor for the Observatory."""
+"""A minimal server of 50 database rows over HTTP with FastAPI and SQLAlchemy: a floor for the Observatory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.get("/rows")
 async def rows() -> JSONResponse:
-    """The newest."""
+    """The 50 newest rows."""
     async with engine.connect() as connection:
         found: Any = (await connection.execute(NEWEST)).mappings().all()
     return JSONResponse({"entries": [dict(row) for row in found]})

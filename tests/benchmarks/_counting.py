@@ -1,4 +1,4 @@
-"""A game with hardly any rules, to measure what serves it; and a bare server that says the same frames."""
+"""A game with minimal rules, for measuring the server around it; and a bare server that sends the same frames."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Counting(Rules):
 
 
 async def bare(turns: int) -> None:
-    """Two seats, as the game has them: what one says is answered to both, until so many turns are over."""
+    """Serve two seats with the game's frames: each turn, both are sent the state and one answers, ``turns`` times."""
     seats: list[ServerConnection] = []
     came, over = asyncio.Event(), asyncio.Event()
 

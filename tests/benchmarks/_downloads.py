@@ -1,4 +1,4 @@
-"""What a user of the client does, timed from inside; the last line is JSON: seconds, count, bytes, peak memory."""
+"""Typical uses of the client, timed from inside; the last line is JSON: seconds, CPU, count, bytes, peak memory."""
 
 from __future__ import annotations
 

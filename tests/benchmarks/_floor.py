@@ -1,8 +1,8 @@
 """The floor: an episode without a runner, as a person would script it. Started by the benchmarks, with a spec as JSON.
 
-It starts the game with ``docker run`` or as a process, looks for its health every 20 ms, starts the players at once and
-waits for all to end: no checks, no isolation, no limits, no evidence. Whoever starts the players after the game is
-healthy has to pay this.
+It starts the game with ``docker run`` or as a process, checks its health every 20 ms, then starts all players at once
+and waits for all to end: no checks, no isolation, no limits, no evidence. Any program that starts the players only
+after the game is healthy has at least this cost.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main(spec: dict[str, Any]) -> None:
         Path(directory, "config.json").write_text(json.dumps({**spec["config"], "tokens": tokens}))
         Path(directory).chmod(0o777)
         port = free_port()
-        # several may play at once on one network
+        # Several floors may run at once on one network.
         alias = f"game-{os.getpid()}"
         where, there = (
             ("/coworld", f"{alias}:8080") if spec["backend"] == "docker" else (directory, f"127.0.0.1:{port}")

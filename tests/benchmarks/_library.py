@@ -1,4 +1,4 @@
-"""Episodes through the library, started by the benchmarks: package, backend, output, and how many at a time."""
+"""Runs episodes by the library, for the benchmarks. Arguments: package, backend, output, episodes, how many at once."""
 
 from __future__ import annotations
 

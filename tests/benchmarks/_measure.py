@@ -1,4 +1,4 @@
-"""Timing programs from outside, and showing figures side by side."""
+"""Times programs from outside, and shows figures side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Timing:
 
     wall: float
     cpu: float
-    """User and system seconds of the program and its children; containers are no children."""
+    """User and system seconds of the program and its children; containers do not count."""
     output: str
 
 
@@ -29,7 +29,7 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Timing:
     """Run a program to its end and time it.
 
     Raises:
-        SystemExit: It ended with another status than 0.
+        SystemExit: The exit status was not 0.
     """
     begun = time.monotonic()
     child = subprocess.Popen(
@@ -48,9 +48,9 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Timing:
 
 
 def ordinary_environment() -> dict[str, str]:
-    """The environment of a machine where Python keeps its bytecode, as it does unless told not to."""
+    """An environment in which Python stores bytecode, as it does by default."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    # not beside the sources: a checkout is no place for it, and may not be ours to write to
+    # Not beside the sources, because a checkout should stay clean and may not be writable.
     env.setdefault(
         "PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir()) / f"coworld-benchmark-bytecode-{os.getuid()}")
     )
@@ -58,7 +58,7 @@ def ordinary_environment() -> dict[str, str]:
 
 
 def interleaved(rounds: int, *programs: Any) -> list[list[Any]]:
-    """Call each program once a round, A, B, A, B, …; their results by program."""
+    """Call each program once per round, A, B, A, B, …; returns the results by program."""
     results: list[list[Any]] = [[] for _ in programs]
     for _ in range(rounds):
         for program, collected in zip(programs, results, strict=True):
@@ -67,23 +67,23 @@ def interleaved(rounds: int, *programs: Any) -> list[list[Any]]:
 
 
 def median(values: Sequence[float]) -> float:
-    """The median; 0 of nothing."""
+    """The median, or 0 without values."""
     return statistics.median(values) if values else 0.0
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Median and range, for people."""
+    """Median and range as text."""
     return f"{median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
 
 def peak_mib() -> float:
-    """Peak resident memory of this process; resource usage would count that of the program that started it."""
+    """Peak resident MiB of this process; ``getrusage`` would include that of the program that started it."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were taken on."""
+    """The machine on which the figures are taken."""
     return {"processors": os.cpu_count(), "load": round(os.getloadavg()[0], 2), "python": sys.version.split()[0]}
 
 
@@ -100,7 +100,7 @@ def show(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> 
 
 
 def finish(figures: dict[str, Any], *, as_json: bool) -> None:
-    """Print the figures as JSON, when asked to."""
+    """Print the figures as JSON, if requested."""
     if as_json:
         print(json.dumps(figures, indent=2))
 

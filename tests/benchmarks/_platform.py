@@ -1,4 +1,4 @@
-"""An Observatory where much has been played, for the benchmarks."""
+"""An Observatory with many finished episodes, for the benchmarks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BATCH = 2000
 
 @dataclass(frozen=True)
 class Filled:
-    """What was put there."""
+    """The added world and episodes."""
 
     world: World
     episodes: list[str]
@@ -43,13 +43,13 @@ class Filled:
 
 
 async def fill_episodes(services: Services, episodes: int, *, members: int, record: int = 0) -> Filled:
-    """Put episodes of two seats there, as if members of a league had played them, one a second.
+    """Add finished episodes with two seats, as if members of a league had played one per second.
 
     Args:
-        services: The Observatory's, which has one account.
-        episodes: How many.
-        members: How many accounts have a policy that takes part.
-        record: Characters that the runner's record of each has about.
+        services: The services of an Observatory with one account.
+        episodes: The number of episodes.
+        members: The number of accounts with a participating policy.
+        record: Approximate number of characters in the runner's record of each episode.
     """
     async with services.database.reading() as session:
         owner = (await session.scalars(sa.select(User.id))).one()

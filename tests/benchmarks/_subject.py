@@ -1,4 +1,4 @@
-"""What the benchmarks run: a package, who plays, as which processes or images."""
+"""The subject of a benchmark: a package, its players, and their processes or images."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Subject:
     game: dict[str, Any]
     players: list[dict[str, Any]]
     manifest: Path
-    """A manifest with real images for docker; the template for processes."""
+    """For docker, a manifest with real images; for processes, the template."""
 
     def floor_spec(self) -> str:
         """The argument of ``_floor.py``."""
@@ -48,13 +48,13 @@ class Subject:
 
 
 def subject(package: str, backend: BackendName, scratch: Path, *, seconds: float = 1.0) -> Subject:
-    """Prepare a package: its image where one is needed, and a manifest whose ``quick`` variant plays that long.
+    """Prepare a package: its image if one is needed, and a manifest whose ``quick`` variant takes ``seconds``.
 
     Args:
-        package: paintarena or misfits.
-        backend: Where it will run.
+        package: ``paintarena`` or ``misfits``.
+        backend: The backend to run it on.
         scratch: A directory for the manifest.
-        seconds: How long the play itself takes.
+        seconds: The duration of the game itself.
     """
     if package == "paintarena":
         directory = ROOT / "examples/paintarena"
@@ -77,7 +77,7 @@ def subject(package: str, backend: BackendName, scratch: Path, *, seconds: float
     manifest["certification"]["game_config"] = config
     manifest["game"].setdefault("version", "0.0.1")
     text = json.dumps(manifest, indent=2)
-    # processes run where the package's compose file says, so their manifest has to stand beside it
+    # Local processes run in the directory that the compose file beside the manifest names.
     path = scratch / f"{package}-{backend}" / "coworld_manifest.json"
     path.parent.mkdir(parents=True)
     path.write_text(text.replace(placeholder, image))
@@ -94,7 +94,7 @@ def subject(package: str, backend: BackendName, scratch: Path, *, seconds: float
 
 
 class FloorNetwork:
-    """The network that the floor's containers share; made once, as a person would."""
+    """The network of the floor's containers, created once, as a person would."""
 
     def __init__(self, needed: bool) -> None:
         self._needed = needed

@@ -1,8 +1,8 @@
-"""How quickly a busy Observatory answers, beside a bare page of the same rows.
+"""How quickly a busy Observatory answers, compared with a bare page of the same rows.
 
-A server with many finished episodes of a league is asked by several clients at once, each over one connection that it
-keeps: who one is, the leaderboard, lists of 50. The bare program serves the 50 newest rows of the same database with
-FastAPI and SQLAlchemy and does nothing else. Both take turns, round by round.
+Several clients, each with one persistent connection, send requests to a server with many finished episodes of a league:
+the current user, the leaderboard, lists of 50. The bare program only serves the 50 newest rows of the same database
+with FastAPI and SQLAlchemy. Both take turns, round by round.
 
     python tests/benchmarks/answers.py --episodes 10000
 """
@@ -33,7 +33,7 @@ from support.observatory import Observatory, running_observatory
 
 
 async def ask(address: str, path: str, token: str, seconds: float, clients: int) -> list[float]:
-    """Ask for a path again and again; how long each answer took."""
+    """Request a path repeatedly; returns the time of each answer."""
     host, port = str(urlsplit(address).hostname), int(urlsplit(address).port or 80)
     request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
     times: list[float] = []
@@ -45,11 +45,11 @@ async def ask(address: str, path: str, token: str, seconds: float, clients: int)
                 await stream.send(request)
                 await _answer(stream, path)
                 times.append(time.perf_counter() - begun)
-                # not asked first: where all processors are taken, the time may be over before there is a connection
+                # Checked last: on a busy machine, the time may be over before the connection exists.
                 if time.perf_counter() >= end:
                     return
 
-    # who has not been asked yet has nothing at hand
+    # Warm up, since the first answers fill caches.
     end = time.perf_counter() + 0.2
     await client()
     times.clear()
@@ -61,7 +61,7 @@ async def ask(address: str, path: str, token: str, seconds: float, clients: int)
 
 
 async def _answer(stream: anyio.abc.ByteStream, path: str) -> None:
-    """Read one answer; the benchmark's clients must cost little beside the server."""
+    """Read one answer, cheaply, because the benchmark's clients must cost little compared with the server."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += await stream.receive()
@@ -76,7 +76,7 @@ async def _answer(stream: anyio.abc.ByteStream, path: str) -> None:
 
 @contextmanager
 def bare(database: Path) -> Generator[str]:
-    """The bare page; where it is."""
+    """Run the bare page; yields its URL."""
     program = subprocess.Popen(
         [python(), str(HERE / "_bare_page.py"), str(database)],
         stdout=subprocess.PIPE,

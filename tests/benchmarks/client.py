@@ -1,9 +1,9 @@
-"""The client against an Observatory on this machine: long lists, many files, and a large one.
+"""The client with an Observatory on this machine: long lists, many files, and a large file.
 
-* listing: every episode of a platform that has that many, page by page
-* files: the replays of 200 episodes, 16 at a time against one after the other
-* large: one replay of some MiB, its peak memory over that of an idle client, and its throughput against ``curl`` of
-  the same bytes, taking turns in one run
+* listing: all episodes of a platform with many, page by page
+* files: the replays of 200 episodes, 16 at a time compared with one at a time
+* large: one replay of ``--mebibytes`` MiB: peak memory above that of an idle client, and throughput compared with
+  ``curl`` for the same bytes, taking turns in one run
 
     python tests/benchmarks/client.py --mebibytes 2048
 """
@@ -39,7 +39,7 @@ SMALL = 64 * 1024
 
 
 async def fill(platform: Observatory, episodes: int, files: int, large: int) -> list[str]:
-    """Put episodes there, with replays for the first of them; the ids of those, the one with the large replay last."""
+    """Add episodes, with replays for the first of them; returns the ids of those, that of the large replay last."""
     async with platform.services() as services:
         kept = (await fill_episodes(services, episodes, members=1)).episodes[: files + 1]
         for index, episode in enumerate(kept):
@@ -65,7 +65,7 @@ async def fill(platform: Observatory, episodes: int, files: int, large: int) -> 
 
 
 def _noise(path: Path, size: int) -> str:
-    """Bytes that do not pack, and their digest."""
+    """Write incompressible bytes to a file, and return their digest."""
     sha = hashlib.sha256()
     with path.open("wb") as file:
         for start in range(0, size, MIB):
@@ -76,7 +76,7 @@ def _noise(path: Path, size: int) -> str:
 
 
 class Programs:
-    """Programs to time, each a process of its own."""
+    """Programs to time, each in a separate process."""
 
     def __init__(self, platform: Observatory, scratch: Path, kept: Sequence[str], size: int) -> None:
         self.scratch = scratch
@@ -93,7 +93,7 @@ class Programs:
         self.curl_config.write_text(f'header = "Authorization: Bearer {platform.admin_token}"\n')
 
     def client(self, *arguments: str) -> dict[str, Any]:
-        """Run the client's program; what it measured itself."""
+        """Run the client's program, and return its own measurements and the wall time."""
         target = self.scratch / "downloads"
         timing = run([python(), str(HERE / "_downloads.py"), *arguments, "--into", str(target)], env=self.env)
         shutil.rmtree(target, ignore_errors=True)
@@ -130,7 +130,7 @@ async def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
 
 
 def compare(programs: Programs, options: argparse.Namespace, figures: dict[str, Any]) -> None:
-    """Time the programs, print the tables and note the figures."""
+    """Time the programs, print the tables and record the figures."""
     idle = programs.client("idle")
     listing = programs.client("list", "--limit", str(options.episodes))
     figures["listing"] = {

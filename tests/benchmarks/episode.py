@@ -1,7 +1,7 @@
-"""Wall time of one episode against the floor: a bare script that starts the same game and the same players.
+"""Wall time of one episode compared with the floor: a bare script that starts the same game and the same players.
 
-The programs take turns, A, B, C, A, B, C, …, so that the load of the machine falls on all of them alike; what counts is
-the ratio of medians. Each is a process of its own, its start included.
+The programs take turns, A, B, C, A, B, C, …, so that the machine's load affects all of them equally; the result is the
+ratio of medians. Each program is a separate process, and its start is included.
 
     python tests/benchmarks/episode.py --rounds 7
 """
@@ -65,7 +65,7 @@ def compare(about: Subject, backend: BackendName, scratch: Path, options: argpar
 
     rounds: int = options.rounds
     if not options.cold:
-        interleaved(1, floor, library, command)  # files and bytecode into their caches, for all alike
+        interleaved(1, floor, library, command)  # Fill the caches of files and bytecode for all programs.
     phases.clear()
     timings = interleaved(rounds, floor, library, command)
     names = ["floor", "run_episode()", "coworld run-episode"]

@@ -1,4 +1,4 @@
-"""What evaluations promise, whole: false alarms, coverage, time to a decision, and how long the arithmetic takes.
+"""The guarantees of evaluations in full: false alarms, coverage, time to a decision, and the cost of the arithmetic.
 
 python tests/benchmarks/evaluation.py --runs 2000
 """
@@ -60,7 +60,7 @@ POINTS_OF_ONE = 400 / math.log(10)
 
 
 def null_comparisons(runs: int, blocks: int) -> dict[str, dict[str, float]]:
-    """The share of comparisons of exchangeable players that ever end in a verdict."""
+    """The share of comparisons between exchangeable players that ever end in a verdict."""
     found: dict[str, dict[str, float]] = {}
     for shape, draw in DIFFERENCES.items():
         chance, evidence_alarms, interval_alarms = random.Random(1), 0, 0
@@ -116,7 +116,7 @@ def coverage(runs: int) -> dict[str, float]:
 
 
 def null_rankings(runs: int) -> float:
-    """The share of rankings of four equal players in which any two are told apart."""
+    """The share of rankings of four equal players in which any two are declared different."""
     chance, alarms = random.Random(5), 0
     for _ in range(runs):
         drawn = list(strength_blocks(chance, [0.0] * 4, lambda block: round_robin(LABELS, 2, block), 120))
@@ -125,9 +125,9 @@ def null_rankings(runs: int) -> float:
 
 
 def seats_and_values(runs: int, blocks: int) -> dict[str, dict[str, float]]:
-    """Null runs of scrimmage and pickup: how often a seat or a value is taken for one, and how often intervals hold.
+    """Scrimmages and pickups without a true effect: the rates of false alarms, and the coverage of intervals.
 
-    The seat is worth something in every second run, and the candidate is as strong as its pool.
+    In scrimmages the first seat has an effect in every second run; in pickups the candidate is as strong as its pool.
     """
     seat_alarms = seat_held = value_alarms = value_held = values = 0
     for number in range(runs):
@@ -149,7 +149,7 @@ def seats_and_values(runs: int, blocks: int) -> dict[str, dict[str, float]]:
 
 
 def credit(runs: int, blocks: int) -> dict[str, float]:
-    """How often the intervals of credit and synergy contain the truth, where it is known."""
+    """The share of intervals of credit and synergy that contain the known true value."""
     truth = {label: adds + TOGETHER / 2 * (label != "pool-2") for label, adds in ADDS.items()}
     dealt = together = 0
     for number in range(runs):
@@ -168,7 +168,7 @@ def _holds(measured: Any, truth: float) -> bool:
 
 
 def times(games: int) -> dict[str, float]:
-    """Seconds."""
+    """Seconds to compute intervals and ratings."""
     chance = random.Random(6)
     found: dict[str, float] = {}
     for blocks in (50, 400, 1000, 10_000):
@@ -184,7 +184,7 @@ def times(games: int) -> dict[str, float]:
 
 
 def tournament_times(games: int, players: int = 20) -> dict[str, float]:
-    """Seconds to read and rate the log of a tournament, from its file, and what memory the process took by then."""
+    """Wall and processor seconds to read and rate a tournament's log file, and the peak memory of this process."""
     chance = random.Random(7)
     rules = TournamentRules(
         coworld="game",
@@ -244,7 +244,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def report_figures(episodes: int) -> dict[str, float]:
-    """Seconds and peak memory of a process that makes the report of a ranking from its directory."""
+    """Seconds and peak memory of a process that computes the report of a ranking from its directory."""
     entrants = tuple(SeatRow(name=name) for name in "ABCDEFGH")
     plan = ranking_plan(entrants=entrants, max_blocks=max(1, episodes // 2))
     with tempfile.TemporaryDirectory() as place:

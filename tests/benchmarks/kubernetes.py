@@ -1,15 +1,15 @@
-"""What an episode on a cluster costs beside the floor: the same pods applied bare, and waited for by watch.
+"""The cost of an episode on a cluster compared with the floor: the same bare pods, created and watched until they end.
 
 ::
 
     python tests/benchmarks/kubernetes.py [--rounds N] [--parallel N] [--namespace NAME]
 
-Episode and floor take turns in one run, so that both have the same machine. The floor is the same three programs with
-the same config: the game's pod with a readiness probe, the players' pods when it is ready, and all of them waited for;
-nothing of it is looked into, isolated, limited, checked, collected or written down.
+Episode and floor take turns in one run, so that both have the same conditions. The floor consists of the same three
+programs with the same config: the game's pod with a readiness probe, and the players' pods once it is ready; then it
+waits for all of them to end. It does not inspect, isolate, limit, check, collect or record anything.
 
-An episode's pods have a second container each, the collector, through which files come out whole. What a node takes to
-create those is told apart by a floor of pods that have an idle second container as well.
+Each pod of an episode has a second container, the collector, from which complete files are fetched. A second floor,
+whose pods have an idle second container, shows how long a node takes to create those.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ IDLE = {
     "imagePullPolicy": "IfNotPresent",
     "command": ["python3", "-c", "import signal; signal.pause()"],
 }
-"""A second container."""
+"""An idle second container."""
 
 
 def bare(name: str, image: str, run: str, command: list[str], **more: Any) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def bare(name: str, image: str, run: str, command: list[str], **more: Any) -> di
 
 
 def env(**values: str) -> list[dict[str, str]]:
-    """Variables of a container."""
+    """Environment variables of a container."""
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
@@ -103,13 +103,13 @@ def bare_player(run: str, image: str, slot: int, host: str) -> dict[str, Any]:
 
 
 def is_ready(pod: Any) -> bool:
-    """Whether its readiness probe has succeeded."""
+    """Whether a pod's readiness probe has succeeded."""
     conditions = pod["status"].get("conditions") or ()
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 
 
 async def floor(cluster: Cluster, image: str, config: Mapping[str, Any], *beside: dict[str, Any]) -> float:
-    """Seconds for the bare pods, with these containers beside: the game is ready, players run, all have ended."""
+    """Seconds until all bare pods have ended; each also has the containers ``beside``."""
     run = new_run_id()
     begun = time.monotonic()
     ready: list[str] = []
@@ -155,7 +155,7 @@ async def floor(cluster: Cluster, image: str, config: Mapping[str, Any], *beside
 
 
 async def main(rounds: int, parallel: int, namespace: str) -> None:
-    """Measure, and print a line for each thing."""
+    """Measure, and print one line per figure."""
     image = ensure_image()
     plan = misfit_plan("well", "well", "well", image=image, play_seconds=PLAY_SECONDS)
     cluster = await Cluster.connect(namespace=namespace)

@@ -1,4 +1,4 @@
-"""Peak memory of the runner, by the size of replay and logs: flat, since neither is ever held in memory.
+"""Peak memory of the runner by size of replay and logs; it should be constant, since neither is held in memory.
 
 python tests/benchmarks/memory.py --mebibytes 200
 """
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def peak(backend: BackendName, scratch: Path, what: str, size: int) -> float:
-    """Peak resident MiB of a runner while one episode writes that much."""
+    """Peak resident MiB of a runner during an episode that writes ``size`` MiB."""
     place = scratch / f"{backend}-{what}-{size}"
     place.mkdir()
     about = subject("misfits", backend, place, seconds=0.2)

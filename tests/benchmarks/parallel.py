@@ -1,8 +1,8 @@
-"""Throughput of episodes at the same time, against what the processors allow.
+"""Throughput of concurrent episodes compared with what the processors allow.
 
-Two yardsticks. The bound: E episodes, N at a time, take at least E / N times the wall time of one alone, and at least
-the processor seconds that E cost alone, spread over all processors. The floor: as many bare scripts (``_floor.py``),
-as many at a time. On docker the processor seconds are those of the whole machine, so take them on a quiet one.
+There are two references. The bound: E episodes, N at a time, take at least E / N times the wall time of one alone, and
+at least the processor seconds of E episodes run alone, spread over all processors. The floor: as many bare scripts
+(``_floor.py``), as many at a time. On docker, the processor seconds count the whole machine, which must be quiet.
 
     python tests/benchmarks/parallel.py --backend process docker
 """
@@ -25,7 +25,7 @@ from _subject import FloorNetwork, Subject, subject
 
 
 def busy_seconds() -> float:
-    """Seconds that all processors of this machine have worked so far, whoever for."""
+    """Seconds for which all processors of this machine have been busy so far, in any program."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[:8])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
@@ -33,16 +33,16 @@ def busy_seconds() -> float:
 
 @dataclass(frozen=True)
 class Batch:
-    """Episodes that were played together."""
+    """A batch of episodes."""
 
     seconds: float
     """Wall time without the start of the program."""
     cost: float
-    """Processor seconds of each: its whole tree as local processes; of the whole machine on docker."""
+    """Processor seconds per episode: of its process tree, or on docker of the whole machine."""
 
 
 def played(about: Subject, where: Path, episodes: int, at_once: int) -> Batch:
-    """Play episodes, some at a time."""
+    """Play a number of episodes, ``at_once`` at a time."""
     words = [str(about.manifest), about.backend, str(where), str(episodes), str(at_once)]
     before = busy_seconds()
     timing = run([python(), str(HERE / "_library.py"), *words])
@@ -54,12 +54,12 @@ _numbers = count(1)
 
 
 def fresh(scratch: Path) -> Path:
-    """A directory that is not there yet."""
+    """The path of a new directory."""
     return scratch / f"run-{next(_numbers)}"
 
 
 def floors(about: Subject, episodes: int, at_once: int) -> float:
-    """Seconds that as many bare scripts take."""
+    """Seconds for the same number of bare scripts."""
     begun = time.monotonic()
     with ThreadPoolExecutor(at_once) as pool:
         done = [pool.submit(run, [python(), str(HERE / "_floor.py"), about.floor_spec()]) for _ in range(episodes)]

@@ -1,4 +1,4 @@
-"""Rules played in the process, beside a loop over the bare rules and, where OpenSpiel is, beside its own loop.
+"""Rules played in the process, compared with a loop over the bare rules and, if OpenSpiel is installed, its own loop.
 
 python tests/benchmarks/rollout.py --rounds 9
 uv run --no-sync --with open_spiel python tests/benchmarks/rollout.py --rounds 9
@@ -32,7 +32,7 @@ def act(observation: Any, legal: Any, rng: random.Random) -> Any:
 
 
 def bare(rules: type[Rules], episodes: int) -> int:
-    """The rules alone, with nothing checked."""
+    """Play the bare rules without checks; returns the number of ticks."""
     ticks = 0
     for seed in range(episodes):
         rng = random.Random(seed)
@@ -50,13 +50,13 @@ def bare(rules: type[Rules], episodes: int) -> int:
 
 
 def played(rules: type[Rules], episodes: int, policies: Any = "random", processes: int = 1) -> int:
-    """The same by rollouts."""
+    """Play the same by rollouts."""
     done = rollouts(rules, policies, episodes=episodes, processes=processes)
     return sum(one.ticks for one in done)
 
 
 def environment(rules: type[Rules], episodes: int) -> int:
-    """The same by an environment of PettingZoo, whose agents act by the mask."""
+    """Play the same in a PettingZoo environment, with agents that sample by the action mask."""
     env, ticks = as_aec_env(rules), 0
     for seed in range(episodes):
         env.reset(seed=seed)
@@ -68,14 +68,14 @@ def environment(rules: type[Rules], episodes: int) -> int:
 
 
 def openspiel() -> tuple[type[Rules], Callable[[int], int]] | None:
-    """Connect four as rules, and OpenSpiel's own loop; None where it is not installed."""
+    """Connect four as rules, and OpenSpiel's own loop; None if OpenSpiel is not installed."""
     try:
         game: Any = importlib.import_module("pyspiel").load_game("connect_four")
     except ModuleNotFoundError:
         return None
 
     class ConnectFour(OpenSpiel):
-        """Connect four, as `coworld wrap` has it."""
+        """Connect four, as `coworld wrap` writes it."""
 
         class Config(OpenSpielConfig):
             game: str = "connect_four"

@@ -1,4 +1,4 @@
-"""Rules served over sockets: turns a second beside a bare server of the same frames, memory, the way to a first page.
+"""Rules served over sockets: turns per second compared with a bare server, memory, and time to a new game's first page.
 
 python tests/benchmarks/serving.py --rounds 5
 uv run --no-sync --with mettagrid==0.26.22 python tests/benchmarks/serving.py --rounds 5
@@ -34,7 +34,7 @@ COGS = HERE.parents[1] / "examples" / "cogs"
 
 @contextmanager
 def program(*arguments: str, path: Path = HERE, **env: str) -> Generator[tuple[subprocess.Popen[str], int]]:
-    """A server, and its port."""
+    """Run a server; yields its process and port."""
     variables = {**os.environ, **env, "PYTHONPATH": str(path), "COGAME_HOST": "127.0.0.1", "COGAME_PORT": "0"}
     with subprocess.Popen([python(), *arguments], env=variables, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -47,7 +47,7 @@ def program(*arguments: str, path: Path = HERE, **env: str) -> Generator[tuple[s
 
 @contextmanager
 def game(place: Path, rules: str, seats: int, *, path: Path = HERE, **config: Any) -> Generator[Any]:
-    """A game of the kit, served."""
+    """Serve a game of the kit; yields its process and the URLs of the seats."""
     tokens = [f"token-{seat}" for seat in range(seats)]
     (place / "config.json").write_text(json.dumps({"tokens": tokens, "seed": 1, **config}))
     names = {
@@ -61,7 +61,7 @@ def game(place: Path, rules: str, seats: int, *, path: Path = HERE, **config: An
 
 
 async def play(urls: Sequence[str], action: Any, *, look: Callable[[int], None] = lambda tick: None) -> float:
-    """Sit in all seats until the game is over; seconds from the first observation of all."""
+    """Play all seats until the game is over; returns the seconds since the first turn."""
     begun = 0.0
 
     async def seat(url: str) -> None:
@@ -81,13 +81,13 @@ async def play(urls: Sequence[str], action: Any, *, look: Callable[[int], None] 
 
 
 def socket_speed(turns: int) -> float:
-    """Turns a second of the kit."""
+    """Turns per second of the kit."""
     with tempfile.TemporaryDirectory() as place, game(Path(place), "_counting:Counting", 2, turns=turns) as (_, urls):
         return turns / asyncio.run(play(urls, {"take": 1}))
 
 
 def bare_speed(turns: int) -> float:
-    """Turns a second of a bare server, to the same player."""
+    """Turns per second of a bare server with the same player."""
     with program(str(HERE / "_counting.py"), str(turns)) as (_, port):
         return turns / asyncio.run(play([f"ws://127.0.0.1:{port}"] * 2, {"take": 1}))
 
@@ -99,7 +99,7 @@ def resident(process: subprocess.Popen[str]) -> float:
 
 async def _sit(urls: Sequence[str], process: subprocess.Popen[str]) -> float:
     async with contextlib.AsyncExitStack() as stack:
-        # one seat stays free, so that the game does not begin
+        # One seat stays free, so that the game does not begin.
         for url in urls[1:]:
             socket = await stack.enter_async_context(connect(url, proxy=None))
             await socket.recv()
@@ -108,7 +108,7 @@ async def _sit(urls: Sequence[str], process: subprocess.Popen[str]) -> float:
 
 
 def memory_of_a_seat() -> float:
-    """KiB for one more seat that is taken."""
+    """KiB per additional occupied seat."""
     with tempfile.TemporaryDirectory() as place:
         held: list[float] = []
         for seats in (2, 16):
@@ -118,7 +118,7 @@ def memory_of_a_seat() -> float:
 
 
 def memory_of_play(turns: int) -> float:
-    """KiB by which a game grows in a thousand turns, after the first fifth of them."""
+    """KiB by which a game grows per thousand turns, after the first fifth of its turns."""
     held: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as place, game(Path(place), "_counting:Counting", 2, turns=turns) as (one, urls):
 
@@ -151,7 +151,7 @@ def first_page() -> float:
 
 
 def cogs(ticks: int) -> dict[str, float] | None:
-    """Ticks a second of the game on mettagrid with eight seats, in the process and over sockets; None without it."""
+    """Ticks per second of Cogs with eight seats, in the process and over sockets; None without mettagrid."""
     if importlib.util.find_spec("mettagrid") is None:
         return None
     sys.path.insert(0, str(COGS))

@@ -1,4 +1,4 @@
-"""What it costs to start: ``coworld --help`` against a bare import of click, imports, and reading a manifest.
+"""The cost of starting: ``coworld --help`` compared with a bare import of click, imports, and reading a manifest.
 
 python tests/benchmarks/startup.py --rounds 15
 """
@@ -54,7 +54,7 @@ def main() -> None:
 
     programs = [program(words) for words in PROGRAMS.values()]
     if not options.cold:
-        interleaved(1, *programs)  # files and bytecode into their caches
+        interleaved(1, *programs)  # Fill the caches of files and bytecode.
     timings = interleaved(options.rounds, *programs)
     base = median([timing.wall for timing in timings[0]])
     figures: dict[str, Any] = {"benchmark": "startup", "machine": machine()}

@@ -1,9 +1,8 @@
-"""How well the flag `starved` tells episodes whose result a busy machine has changed from those it has not.
+"""How well the flag `starved` identifies episodes whose result was changed by a busy machine.
 
-A game whose right result is known is played beside programs that keep the processors busy, all the time or in bursts.
-With ticks, an answer that comes too late loses a point; with moves, it loses nothing. Each episode says whether its
-result was the right one, and whether it was flagged; what counts is how many of the changed ones were, and how many of
-the others.
+A game with a known correct result runs beside programs that keep the processors busy, all the time or in bursts. With
+ticks, a late answer loses a point; with moves, it loses nothing. Each episode shows whether its result was correct and
+whether it was flagged; the figures are the flagged shares of changed and of unchanged results.
 
     python tests/benchmarks/starvation.py --backend process docker --episodes 100
 """
@@ -59,11 +58,11 @@ while True:
     time.sleep(random.uniform(0.3, 2.0))
 """
 SECONDS = 2.5
-"""Of play, on a quiet machine."""
+"""Duration of a game on a quiet machine."""
 TICKS = [(rate, work) for rate in (5, 10, 20, 50) for work in (0.0, 0.1, 0.3)]
-"""Ticks in a second, and the share of each that a player works."""
+"""Ticks per second, and the share of each tick during which a player works."""
 MOVES = [0.0, 0.01, 0.05]
-"""Seconds that a player works for each move."""
+"""Seconds for which a player works on each move."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Played:
     load: int
     bursts: bool
     lost: int
-    """Points that were not made."""
+    """Lost points."""
     starved: bool | None
     share: float | None
     unit: str | None
@@ -107,7 +106,7 @@ def manifest(image: str) -> Manifest:
 
 
 def plan(image: str, config: dict[str, Any]) -> EpisodePlan:
-    """Two players who work for each answer as long as the config says."""
+    """An episode with two players, who work on each answer as long as the config says."""
     runs = Runnable(type="player", image=image, run=("python3", "player.py"))
     return EpisodePlan(
         manifest=manifest(image),
@@ -120,7 +119,7 @@ def plan(image: str, config: dict[str, Any]) -> EpisodePlan:
 
 @contextmanager
 def busy(load: int, *, bursts: bool) -> Generator[None]:
-    """Keep the processors busy."""
+    """Keep ``load`` processors busy."""
     programs = [subprocess.Popen([python(), "-c", BURSTS if bursts else STEADY]) for _ in range(load)]
     try:
         yield
@@ -131,7 +130,7 @@ def busy(load: int, *, bursts: bool) -> Generator[None]:
 
 
 async def played(backend: Backend, image: str, chance: random.Random, loads: list[int], where: Path) -> Played:
-    """Play one episode of a game that is drawn, beside a load that is drawn."""
+    """Play one episode of a random game under a random load."""
     load, bursts = chance.choice(loads), chance.random() < 0.3
     if chance.random() < 0.3:
         work = chance.choice(MOVES)
@@ -158,7 +157,7 @@ async def played(backend: Backend, image: str, chance: random.Random, loads: lis
 
 
 async def all_played(name: str, episodes: int, loads: list[int], seed: int, *, aloud: bool) -> list[Played]:
-    """Play that many on a backend."""
+    """Play a number of episodes on a backend; returns those without faults."""
     found: list[Played] = []
     chance = random.Random(seed)
     async with AsyncExitStack() as stack:
@@ -176,7 +175,7 @@ async def all_played(name: str, episodes: int, loads: list[int], seed: int, *, a
 
 
 def share(found: list[Played]) -> str:
-    """How many of them are flagged, for people."""
+    """The number and share of flagged episodes, as text."""
     flagged, unknown = sum(one.starved is True for one in found), sum(one.starved is None for one in found)
     rate = f"{flagged / len(found):.0%}" if found else "–"
     return f"{flagged} of {len(found)} ({rate})" + (f", {unknown} unknown" if unknown else "")

@@ -1,4 +1,4 @@
-"""The benchmarks run. What they print is for people; no figure is asserted here."""
+"""Checks that the benchmarks run. No figure is asserted; they are for people to read."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ HERE = Path(__file__).parent
 
 
 def figures(script: str, *arguments: str, like: str = "coworld") -> dict[str, Any]:
-    """What a benchmark has found; it is started like one of the commands, which have imported what it imports."""
+    """Run a benchmark and return its figures; the launcher of a command starts it, with most imports already done."""
     words = [str(HERE / script), *arguments, "--json"]
-    # with the bytecode that is there, and none of the benchmarks' own
+    # Use the existing bytecode instead of a separate cache for benchmarks.
     env = {"PYTHONPYCACHEPREFIX": "", **os.environ, "PYTHONPATH": str(HERE.parent)}
     done = launcher_of(like).run(words, env=env, cwd=Path.cwd(), patience=280)
     assert done.status == 0, done.stdout + done.stderr

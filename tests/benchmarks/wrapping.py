@@ -1,7 +1,7 @@
-"""Every game of a library, wrapped with nothing done by hand: which are certified, and why the rest is not.
+"""All games of a library, wrapped automatically: which are certified, and why the others are not.
 
-Each game is wrapped as `coworld wrap` does it, and certified on the process backend. A line of JSON is written for
-each, so that a run which was interrupted goes on where it was, and the end is a table of how many, and of the reasons:
+Each game is wrapped as by `coworld wrap` and certified on the process backend. The outcome is written as a line of
+JSON, so that an interrupted run can continue; at the end, a table shows the number of games for each outcome:
 
     uv run --no-sync --with open_spiel python tests/benchmarks/wrapping.py openspiel -o openspiel.jsonl
     uv run --no-sync --with textarena python tests/benchmarks/wrapping.py textarena -o textarena.jsonl
@@ -26,13 +26,13 @@ from coworld_runner.wrapping import list_wrappable, wrap_game
 from coworld_runner.wrapping.wrappable import Wrappable
 
 PATIENCE = 600.0
-"""Seconds for a certification, whose episode alone may take five minutes."""
+"""Time limit in seconds for a certification; the episode alone may take five minutes."""
 
 CERTIFY = "import sys; from coworld_cli.main import main; sys.exit(main())"
 
 
 def certified(place: Path) -> str | None:
-    """Certify a package; what is wrong with it in one line, or None."""
+    """Certify a package; returns the problem in one line, or None."""
     command = [sys.executable, "-c", CERTIFY, "certify", ".", "--backend", "process", "-o", "certified"]
     try:
         done = subprocess.run(
@@ -47,11 +47,11 @@ def certified(place: Path) -> str | None:
 
 
 async def outcome(one: Wrappable, place: Path, wrapping: anyio.Lock) -> str:
-    """What becomes of a game: `certified`, or why not."""
+    """Wrap and certify a game; returns `certified`, or the reason why not."""
     if one.refused:
         return f"refused: {one.refused}"
     try:
-        # One at a time, since games are played here to see whether they can be wrapped.
+        # One at a time, since wrapping plays the games in this process.
         async with wrapping:
             await to_thread.run_sync(partial(wrap_game, one.source, directory=place, measure=False))
     except CoworldError as error:
@@ -60,7 +60,7 @@ async def outcome(one: Wrappable, place: Path, wrapping: anyio.Lock) -> str:
 
 
 async def run(games: list[Wrappable], path: Path, *, at_once: int) -> None:
-    """Find the outcome of each game that `path` does not have yet, and add it there."""
+    """Determine the outcome of each game that is missing from `path`, and add it there."""
     known = set(outcomes(path))
     wrapping, room = anyio.Lock(), anyio.CapacityLimiter(at_once)
     with tempfile.TemporaryDirectory() as directory, path.open("a", encoding="utf-8") as file:
@@ -79,13 +79,13 @@ async def run(games: list[Wrappable], path: Path, *, at_once: int) -> None:
 
 
 def outcomes(path: Path) -> dict[str, str]:
-    """What a file has: games, and what became of them."""
+    """Read the outcomes from a file, by game."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return {row["game"]: row["outcome"] for row in map(json.loads, lines)}
 
 
 def table(found: dict[str, str]) -> str:
-    """A table of how many there are of each outcome, with their names."""
+    """A table of outcomes with the number and names of games."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for game, said in sorted(found.items()):
         groups[said].append(game.partition(":")[2])
@@ -95,7 +95,7 @@ def table(found: dict[str, str]) -> str:
 
 
 def main() -> None:
-    """Run what the arguments say."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", help="openspiel, pettingzoo or textarena")
     parser.add_argument("-o", "--output", type=Path, required=True, help="a file of lines, gone on with if it is there")

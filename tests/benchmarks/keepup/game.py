@@ -1,7 +1,7 @@
-"""A game whose right result is known: who answers every question in time has all points.
+"""A game with a known correct result: a player that answers every question in time gets all points.
 
-With `tick_rate` it asks so many times a second and waits for nobody; with `seconds_per_move` it waits for everybody so
-long. It needs the standard library and websockets.
+With `tick_rate` it asks that many questions per second without waiting; with `seconds_per_move` it waits up to that
+long for all answers. It needs the standard library and websockets.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Game:
         self.all_answered = asyncio.Event()
 
     def answer(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Answer plain HTTP; None lets a websocket in."""
+        """Answer plain HTTP; returns None to accept a websocket."""
         url = urlsplit(request.path)
         if url.path == "/player":
             query = parse_qs(url.query)
@@ -73,7 +73,7 @@ class Game:
                         self.all_answered.set()
 
     async def play(self) -> None:
-        """Ask, count what came in time, and write the results."""
+        """Ask the questions, count answers in time, and write the results."""
         await self.all_there.wait()
         due = time.monotonic()
         for number in range(self.rounds):

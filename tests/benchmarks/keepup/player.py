@@ -1,4 +1,4 @@
-"""Answers every question after the work that it says: as many seconds on a processor."""
+"""Answers each question after as many seconds of processor time as it asks for."""
 
 from __future__ import annotations
 
