@@ -155,7 +155,7 @@ async def test_stored_bytes_are_counted_and_freed(tmp_path: Path, database: str 
             upload = await platform.http.post(f"/v2/{grant['repository']}/blobs/uploads/", headers=shown)
             answers.append(await platform.http.patch(upload.headers["Location"], content=chunk, headers=shown))
         assert [answer.status_code for answer in answers] == [202, 202, 413]
-        assert "60000 may be" in answers[-1].json()["errors"][0]["message"]
+        assert "your quota is 60000" in answers[-1].json()["errors"][0]["message"]
         # what others have is not hers, and an operator may give her more
         await upload_image(platform, bob, "one", big)
         async with platform.services.database.writing() as session:
