@@ -10,7 +10,7 @@ import anyio
 import pytest
 import sqlalchemy as sa
 from support.observatory import add_account, run_server
-from support.observatory_kit import QUICK, Platform, Subject, World, add_policy, open_platform, seed
+from support.observatory_kit import QUICK, Platform, Subject, World, add_member, add_policy, open_platform, seed
 
 from coworld_core.errors import UsageError
 from observatory.api.leagues import LeagueError, create_league, set_terms
@@ -26,7 +26,6 @@ from observatory.store.models import (
     Event,
     League,
     Membership,
-    PolicyVersion,
     Round,
     RoundResult,
     Tally,
@@ -288,17 +287,7 @@ async def test_a_server_killed_in_the_middle_of_a_round_goes_on(tmp_path: Path) 
             async with services.database.reading() as session:
                 user = (await session.scalars(sa.select(User.id).where(User.name == name))).one()
             version = await add_policy(services, user, name)
-            async with services.database.writing() as session:
-                row = await session.get_one(PolicyVersion, version)
-                session.add(
-                    Membership(
-                        league_id=world.league,
-                        division_id=world.division,
-                        policy_version_id=row.id,
-                        user_id=user,
-                        is_champion=True,
-                    )
-                )
+            await add_member(services, world, version)
         await _commission(services, world, "honest")
 
         async def over() -> int:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import undefer
 from support.full import FULL
 from support.observatory import ServerProcess, add_account, run_server
-from support.observatory_kit import QUICK, World, add_policy, roster, seed
+from support.observatory_kit import QUICK, World, add_member, add_policy, roster, seed
 
 from observatory.services import Services, open_services
 from observatory.settings import Settings
@@ -23,7 +23,6 @@ from observatory.store.models import (
     EpisodeScore,
     ExperienceRequest,
     League,
-    Membership,
     Round,
     User,
 )
@@ -169,10 +168,7 @@ async def test_a_round_by_four_workers_of_which_two_are_killed(tmp_path: Path, u
             owners = {user.name: user.id for user in await session.scalars(sa.select(User))}
         world = await seed(services, owners[names[0]])
         for name in names:
-            version = await add_policy(services, owners[name], name)
-            async with services.database.writing() as session:
-                place = {"league_id": world.league, "division_id": world.division}
-                session.add(Membership(**place, policy_version_id=version, user_id=owners[name], is_champion=True))
+            await add_member(services, world, await add_policy(services, owners[name], name))
         async with services.database.writing() as session:
             league = await session.get_one(League, world.league)
             league.commissioner_key = CONTINUOUS

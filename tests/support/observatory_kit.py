@@ -50,6 +50,7 @@ __all__ = [
     "Platform",
     "Subject",
     "World",
+    "add_member",
     "add_policy",
     "declaring",
     "open_platform",
@@ -144,17 +145,7 @@ class Platform:
 
     async def join(self, world: World, version: str, *, champion: bool = True) -> None:
         """Make a policy version a member of the league."""
-        async with self.services.database.writing() as session:
-            row = await session.get_one(PolicyVersion, version)
-            session.add(
-                Membership(
-                    league_id=world.league,
-                    division_id=world.division,
-                    policy_version_id=version,
-                    user_id=row.user_id,
-                    is_champion=champion,
-                )
-            )
+        await add_member(self.services, world, version, champion=champion)
 
     async def play_round(self, world: World, *versions: str) -> str:
         """Schedule a league round of one episode for some policy versions; returns the episode's id."""
@@ -284,6 +275,21 @@ async def seed(
         session.add(division)
         await session.flush()
         return World(coworld.id, name, arena.id, division.id)
+
+
+async def add_member(services: Services, world: World, version: str, *, champion: bool = True) -> None:
+    """Make a policy version a member of the league."""
+    async with services.database.writing() as session:
+        row = await session.get_one(PolicyVersion, version)
+        session.add(
+            Membership(
+                league_id=world.league,
+                division_id=world.division,
+                policy_version_id=version,
+                user_id=row.user_id,
+                is_champion=champion,
+            )
+        )
 
 
 async def add_policy(

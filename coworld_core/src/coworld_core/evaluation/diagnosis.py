@@ -98,7 +98,7 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block: the player in all seats, perhaps twice, then each player alone in one seat."""
-        turn, at = divmod(block - 1, len(self.plan.variants))
+        turn, at = self._place(block)
         variant = self.plan.variants[at]
         whole: Lineup = (BOT,) * variant.seats
         repeated = [whole] if variant.seeded and turn < _REPEATED else []
@@ -116,7 +116,7 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         lineups = self.lineups(block.block)
         rows = self.ledger.played[block.block][-len(lineups) :]
         if block.fate in ("counted", "void"):
-            self._taken[(block.block - 1) % len(self._taken)].take(block, lineups, rows)
+            self._taken[self._place(block.block)[1]].take(block, lineups, rows)
         return ""
 
     def seat_scores(self, block: JudgedBlock) -> tuple[float, ...]:
@@ -126,7 +126,7 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
 
     def alike(self, block: JudgedBlock) -> tuple[str, ...]:
         """The players, the variant, and the seat in which each of them sits alone."""
-        turn, at = divmod(block.block - 1, len(self.plan.variants))
+        turn, at = self._place(block.block)
         variant = self.plan.variants[at]
         return (variant.id, str(turn % variant.seats), *super().alike(block))
 
@@ -134,6 +134,10 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         """The scores of all episodes, with a repeated lineup counted once."""
         tables = dict(zip(self.lineups(block.block), block.tables, strict=True)).values()
         return tuple(score for table in tables for score in table)
+
+    def _place(self, block: int) -> tuple[int, int]:
+        """The turn that a block belongs to, and the index of its variant."""
+        return divmod(block - 1, len(self.plan.variants))
 
     def report(self) -> DiagnosisReport:
         """The result; it does not depend on the order of the rows."""

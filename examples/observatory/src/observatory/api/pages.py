@@ -103,10 +103,10 @@ async def paginate(
     Raises:
         Refusal: 400 for an invalid cursor.
     """
+    remembered = remembered or Remembered(key, (), most=0)
     keys = statement.with_only_columns(key, maintain_column_froms=True).order_by(None)
     total = await session.scalar(sa.select(sa.func.count()).select_from(keys.subquery())) or 0
-    remembered = remembered or Remembered(key, (), most=0)
-    wanted = statement.with_only_columns(*remembered.columns, maintain_column_froms=True).order_by(None)
+    wanted = keys.with_only_columns(*remembered.columns, maintain_column_froms=True)
     wanted = wanted.order_by(moment.desc(), key.desc()).limit(page.limit + 1)
     if page.cursor is not None:
         at, last = _decode(page.cursor)

@@ -11,7 +11,6 @@ import datetime as dt
 import hashlib
 import re
 import secrets
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -23,6 +22,7 @@ from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ..errors import Refusal, forbidden, unauthenticated
+from ..recent import Recent
 from ..store.audit import audit
 from ..store.columns import now
 from ..store.models import AuthCode, Player, Token, User
@@ -136,7 +136,7 @@ class Authenticator:
     """Creates and verifies tokens."""
 
     def __init__(self) -> None:
-        self._matched: OrderedDict[bytes, None] = OrderedDict()
+        self._matched: Recent[bytes, None] = Recent(_REMEMBERED)
 
     async def mint(
         self,
@@ -261,7 +261,7 @@ class Authenticator:
     async def _matches(self, text: str, secret: str, hashed: str) -> bool:
         digest = hashlib.sha256(text.encode()).digest()
         if digest in self._matched:
-            self._matched.move_to_end(digest)
+            self._matched[digest] = None
             return True
         try:
             await anyio.to_thread.run_sync(_HASHER.verify, hashed, secret)
@@ -272,8 +272,6 @@ class Authenticator:
 
     def _remember(self, text: str) -> None:
         self._matched[hashlib.sha256(text.encode()).digest()] = None
-        while len(self._matched) > _REMEMBERED:
-            self._matched.popitem(last=False)
 
 
 def _shown(headers: Mapping[str, str]) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
@@ -17,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ..errors import Refusal
 from ..quotas import Quotas
+from ..recent import Recent
 from ..store.models import EpisodeRequest, User
 from ..store.storage import stored_bytes
 
@@ -129,8 +129,7 @@ class RequestLimit:
     """Seconds over which the rate is averaged."""
 
     def __init__(self, most_callers: int = 10_000) -> None:
-        self._most = most_callers
-        self._due: OrderedDict[str, float] = OrderedDict()
+        self._due: Recent[str, float] = Recent(most_callers)
 
     def take(self, caller: str, rate: int | None) -> dict[str, str]:
         """Admit a request; returns headers with the remaining number of requests.
@@ -156,7 +155,4 @@ class RequestLimit:
                 headers=policy | {"RateLimit": '"requests";r=0', "Retry-After": str(math.ceil(late))},
             )
         self._due[caller] = due
-        self._due.move_to_end(caller)
-        while len(self._due) > self._most:
-            self._due.popitem(last=False)
         return policy | {"RateLimit": f'"requests";r={int(-late / pause)}'}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from ..recent import Recent
 from .columns import JsonObject
 from .database import Database
 from .models import AuditEntry, User
@@ -128,8 +128,7 @@ class RefusalLog:
     """Seconds."""
 
     def __init__(self, most: int = 10_000) -> None:
-        self._most = most
-        self._written: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._written: Recent[tuple[str, str], float] = Recent(most)
 
     async def write(self, database: Database, user_id: str, code: str, message: str) -> None:
         """Write an entry in a transaction of its own, since that of the refused request is rolled back."""
@@ -138,8 +137,5 @@ class RefusalLog:
         if last is not None and now - last < self.EVERY:
             return
         self._written[user_id, code] = now
-        self._written.move_to_end((user_id, code))
-        while len(self._written) > self._most:
-            self._written.popitem(last=False)
         async with database.writing() as session:
             audit(session, "quota.refused", user_id=user_id, code=code, message=message)

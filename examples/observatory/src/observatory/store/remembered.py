@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy.orm import InstrumentedAttribute
+
+from ..recent import Recent
 
 __all__ = ["Remembered"]
 
@@ -30,8 +31,7 @@ class Remembered(Generic[_Row]):
     ) -> None:
         self.columns = (key, *version)
         self._names = [column.key for column in self.columns]
-        self._most = most
-        self._rows: OrderedDict[tuple[Any, ...], _Row] = OrderedDict()
+        self._rows: Recent[tuple[Any, ...], _Row] = Recent(most)
 
     async def rows(
         self, versions: Sequence[tuple[Any, ...]], load: Callable[[list[str]], Awaitable[Sequence[_Row]]]
@@ -42,16 +42,10 @@ class Remembered(Generic[_Row]):
             versions: The current values of ``columns`` for each row.
             load: Loads the rows with the given ids.
         """
-        known = {version[0]: self._rows[version] for version in versions if version in self._rows}
-        for version in versions:
-            if version[0] in known:
-                self._rows.move_to_end(version)
-        missing = [version[0] for version in versions if version[0] not in known]
-        loaded = await load(missing) if missing else ()
-        for row in loaded:
+        known = {version: self._rows[version] for version in versions if version in self._rows}
+        if missing := [version[0] for version in versions if version not in known]:
             # A row may have changed since its version was read.
-            version = tuple(getattr(row, name) for name in self._names)
-            known[version[0]] = self._rows[version] = row
-        while len(self._rows) > self._most:
-            self._rows.popitem(last=False)
-        return known
+            known |= {tuple(getattr(row, name) for name in self._names): row for row in await load(missing)}
+        for version, row in known.items():
+            self._rows[version] = row
+        return {version[0]: row for version, row in known.items()}
