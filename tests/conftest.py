@@ -43,16 +43,7 @@ def quick_commands(own_scratch: None) -> Generator[None]:
     """Commands of the tests start at once; of the session, so that what starts them is no leak of a test."""
     from support import cli_kit
 
-    with cli_kit.quick_commands():
-        yield
-
-
-@pytest.fixture(scope="session")
-def quick_platforms(quick_commands: None) -> Generator[None]:
-    """The same for commands of the Observatory, where a test asks for it."""
-    from support import cli_kit
-
-    with cli_kit.quick_commands("observatory"):
+    with cli_kit.quick_commands("coworld", "observatory"):
         yield
 
 

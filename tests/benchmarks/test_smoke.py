@@ -64,7 +64,6 @@ def test_startup() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("quick_platforms")
 def test_client() -> None:
     sizes = ("--episodes", "120", "--files", "2", "--mebibytes", "2")
     found = figures("client.py", *sizes, "--rounds", "1", like="observatory")
@@ -73,7 +72,6 @@ def test_client() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("quick_platforms")
 def test_answers() -> None:
     sizes = ("--episodes", "60", "--members", "3", "--clients", "2")
     found = figures("answers.py", *sizes, "--rounds", "1", "--seconds", "0.1", like="observatory")

@@ -89,7 +89,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def observatory(quick_platforms: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Observatory]:
+async def observatory(quick_commands: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Observatory]:
     """One for all tests here: each has a user of its own."""
     async with running_observatory(tmp_path_factory.mktemp("observatory")) as observatory:
         yield observatory

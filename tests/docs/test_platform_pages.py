@@ -11,7 +11,6 @@ HERE = [page for page in PAGES if serves_a_platform(page) and not lacks_library(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.usefixtures("quick_platforms")
 @pytest.mark.parametrize("page", [needing(page) for page in HERE])
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(page, tmp_path, monkeypatch)

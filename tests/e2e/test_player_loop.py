@@ -19,7 +19,6 @@ from support.images import BASE_IMAGE, need_docker
 
 pytestmark = [
     *(pytest.mark.docker, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)),
-    pytest.mark.usefixtures("quick_platforms"),
 ]
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"

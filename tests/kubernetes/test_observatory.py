@@ -18,7 +18,6 @@ from support.observatory import running_observatory
 
 pytestmark = [
     *(pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.guarded("cluster"), pytest.mark.timeout(600)),
-    pytest.mark.usefixtures("quick_platforms"),
 ]
 
 POLICIES = ["plain", "telling"]

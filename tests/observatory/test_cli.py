@@ -138,7 +138,6 @@ async def test_one_server_a_directory(tmp_path: Path) -> None:
             pass
 
 
-@pytest.mark.usefixtures("quick_platforms")
 async def test_the_first_five_minutes(tmp_path: Path) -> None:
     """Nobody has an account, and is told how to make one; the one that is made works at once."""
     data = tmp_path / "new"

@@ -271,7 +271,6 @@ async def test_a_commissioner_that_is_not_there_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_platforms")
 async def test_a_server_killed_in_the_middle_of_a_round_goes_on(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "observatory")
     await add_account(settings, "ann")

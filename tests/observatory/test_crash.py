@@ -95,7 +95,6 @@ async def kill(services: Services, *processes: ServerProcess, owner: str) -> Non
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("quick_platforms")
 async def test_kills_in_many_episodes(tmp_path: Path, url: str | None) -> None:
     settings = Settings(data=tmp_path / "observatory", database=url)
     token = await add_account(settings, "ann")
@@ -152,7 +151,6 @@ async def test_kills_in_many_episodes(tmp_path: Path, url: str | None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-@pytest.mark.usefixtures("quick_platforms")
 async def test_a_round_by_four_workers_of_which_two_are_killed(tmp_path: Path, url: str | None) -> None:
     settings = Settings(data=tmp_path / "observatory", database=url)
     where, log = ["--data", str(settings.data), "--json"], tmp_path / "log"

@@ -25,7 +25,6 @@ async def _board(url: str) -> dict[str, int]:
     return {line["player_name"]: line["rounds_played"] for line in lines}
 
 
-@pytest.mark.usefixtures("quick_platforms")
 async def test_the_house_plays_and_goes_on_after_a_restart(tmp_path: Path) -> None:
     command = ["demo", "--data", str(tmp_path / "arena"), "--port", "0", "--json"]
     token = tmp_path / "arena" / "token"

@@ -33,7 +33,6 @@ from websockets.sync.client import connect
 
 pytestmark = [
     *(pytest.mark.docker, pytest.mark.slow, pytest.mark.guarded("published"), pytest.mark.timeout(900)),
-    pytest.mark.usefixtures("quick_platforms"),
 ]
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"

@@ -244,7 +244,6 @@ def _blobs(directory: Path) -> list[Path]:
 
 
 @pytest.mark.docker
-@pytest.mark.usefixtures("quick_platforms")
 async def test_a_real_engine_pushes_and_pulls(tmp_path: Path) -> None:
     need_docker()
     async with running_observatory(tmp_path) as platform, httpx2.AsyncClient(base_url=platform.server) as http:

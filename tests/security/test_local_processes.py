@@ -212,7 +212,6 @@ def test_two_packages_do_not_stand_in_for_each_other(tmp_path: Path) -> None:
     assert error.value.code == "package_conflict"
 
 
-@pytest.mark.usefixtures("quick_platforms")
 async def test_who_serves_local_processes_is_told_and_so_are_visitors(tmp_path: Path) -> None:
     where = ["--data", str(tmp_path / "o"), "--json", "--backend", "process", "--package", str(QUICK.directory)]
     log = tmp_path / "log"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib
 import json
 import os
-import pkgutil
 import pty
 import re
 import select
@@ -17,7 +15,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,42 +79,35 @@ def command(*args: str | Path) -> list[str]:
     return [sys.executable, "-m", "coworld_cli", *(str(arg) for arg in args)]
 
 
+# The 859 modules for clusters would take too long; migrations are run, not imported.
+_ALL = ".* but __main__|kube|migrations"
 _MODULES = {
     "coworld": (
-        *("coworld_core", "coworld_client", "coworld_runner", "coworld_cli", "paintarena"),
+        *(name + _ALL for name in ("coworld_core", "coworld_client", "coworld_runner", "coworld_cli", "paintarena")),
         *("anyio._backends._asyncio", "anyio._core._signals", "graphlib", "h11", "httpcore2", "jinja2", "jsonschema"),
         *("pydantic.dataclasses", "referencing.jsonschema", "yaml.cyaml"),
     ),
     "observatory": (
-        *("coworld_core", "coworld_client", "coworld_runner", "observatory"),
+        *(name + _ALL for name in ("coworld_core", "coworld_client", "coworld_runner", "observatory")),
         *("aiosqlite", "alembic.command", "anyio._backends._asyncio", "sqlalchemy.ext.asyncio", "uvicorn.server"),
     ),
 }
-"""The modules that these commands import while they run; our own packages stand for all their modules."""
+"""The modules that these commands import while they run."""
 _launchers: dict[str, Launcher] = {}
 
 
 @contextmanager
-def quick_commands(program: str = "coworld", *, prepared: bool = True) -> Generator[None]:
-    """Start a program's commands without delay while the context is open.
+def quick_commands(*programs: str, prepared: bool = True) -> Generator[None]:
+    """Start commands of these programs without delay while the context is open.
 
     For one or two commands, preparing the imports is not worth while; use ``prepared=False``.
     """
-    modules = [*_modules(_MODULES[program])] if prepared else []
-    with launcher(sys.executable, program, modules=modules) as started:
-        _launchers[program] = started
+    modules = {program: _MODULES[program] if prepared else () for program in programs}
+    with launcher(sys.executable, modules) as started:
+        _launchers.update(dict.fromkeys(programs, started))
         yield
-        del _launchers[program]
-
-
-def _modules(names: Sequence[str]) -> Iterator[str]:
-    for name in names:
-        yield name
-        if name.startswith(("coworld_", "observatory", "paintarena")):
-            for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
-                # The 859 modules for clusters would take too long; migrations are run, not imported.
-                if not re.search("__main__|kube|migrations", module.name):
-                    yield module.name
+        for program in programs:
+            del _launchers[program]
 
 
 def launcher_of(program: str) -> Launcher:

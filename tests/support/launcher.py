@@ -22,10 +22,10 @@ from typing import Any
 __all__ = ["Command", "Done", "Launcher", "heed_signals", "launcher"]
 
 _PROGRAM = """
-import gc, importlib, json, os, runpy, select, signal, socket, sys, traceback
+import gc, importlib, json, os, pkgutil, re, runpy, select, signal, socket, sys, traceback
 from importlib.metadata import entry_points
 
-names, modules, address = json.loads(sys.argv[1])
+modules, address = json.loads(sys.argv[1])
 programs = {}
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 listener.bind(address)
@@ -44,13 +44,21 @@ def build(model):
         build(each)
 
 
-def prepare():
-    # Import on the first command only, because many test runs have none.
-    for name in names:
-        [point] = entry_points(group="console_scripts", name=name)
-        programs[name] = point.load()
-    for module in modules:
-        importlib.import_module(module)
+def load(name):
+    package, _, left_out = name.partition(".* but ")
+    module = importlib.import_module(package)
+    if left_out:
+        for below in pkgutil.walk_packages(module.__path__, f"{package}."):
+            if not re.search(left_out, below.name):
+                importlib.import_module(below.name)
+
+
+def prepare(name):
+    # Import on a program's first command only, because many test runs have none.
+    [point] = entry_points(group="console_scripts", name=name)
+    programs[name] = point.load()
+    for module in modules[name]:
+        load(module)
     if "pydantic" in sys.modules:
         build(sys.modules["pydantic"].BaseModel)
     # A collection in a fork would write to, and so copy, all memory that it shares with this process.
@@ -114,12 +122,15 @@ while True:
             os.kill(pid, signal.SIGKILL)  # the caller is gone
     if listener in ready:
         caller, _ = listener.accept()
-        words, streams, _, _ = socket.recv_fds(caller, 1 << 20, 3)
-        if not programs:
-            prepare()
+        order, streams, _, _ = socket.recv_fds(caller, 1 << 20, 3)
+        order = json.loads(order)
+        # Scripts find what the first program imports.
+        name = order["words"][0] if order["words"][0] in modules else next(iter(modules))
+        if name not in programs:
+            prepare(name)
         child = os.fork()
         if not child:
-            run(json.loads(words), streams)
+            run(order, streams)
         children[child] = caller
         for stream in streams:
             os.close(stream)
@@ -303,20 +314,20 @@ def heed_signals() -> None:
 
 @contextmanager
 def launcher(
-    python: str | Path, *programs: str, modules: Sequence[str] = (), env: Mapping[str, str] | None = None
+    python: str | Path, programs: Mapping[str, Sequence[str]], *, env: Mapping[str, str] | None = None
 ) -> Generator[Launcher]:
     """Run a launcher while the context is open.
 
     Args:
         python: The Python of the environment where the programs are installed.
-        programs: The names of the programs.
-        modules: Further modules to import.
+        programs: The names of the programs, each with further modules to import; ``NAME.* but PATTERN`` stands for a
+            package with all its modules except those that match a regular expression.
         env: The launcher's own environment; by default, that of this process.
     """
     # An abstract address, because a path in the file system may be too long for a socket.
     address = f"\0coworld-tests-{os.urandom(16).hex()}"
     with subprocess.Popen(
-        [python, "-c", _PROGRAM, json.dumps([programs, list(modules), address])],
+        [python, "-c", _PROGRAM, json.dumps([dict(programs), address])],
         env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

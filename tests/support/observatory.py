@@ -233,7 +233,7 @@ async def run_server(
 ) -> AsyncGenerator[tuple[ServerProcess, dict[str, Any]]]:
     """Run `observatory` with arguments, wait for its first line of JSON, and stop it at the end.
 
-    Requires an open launcher, which the fixture ``quick_platforms`` provides.
+    Requires an open launcher, which the fixture ``quick_commands`` provides.
     """
     heard, said = os.pipe()
     try:

@@ -105,5 +105,5 @@ def published(python: Path, home: Path, server: str) -> Generator[Published]:
         "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
     }
     env = environment(mine)
-    with launcher(python, "coworld", "softmax", modules=_LAZY, env=env) as started:
+    with launcher(python, {"coworld": _LAZY, "softmax": ()}, env=env) as started:
         yield Published(started, home, env, server)

@@ -586,6 +586,12 @@ class Game:
             data = data[: len(data) // 2]
         if self.is_("not-utf8"):
             data = data[:-1] + b', "name": "\xff\xfe"}'
+        if self.is_("rewrites-results"):
+            # whole at any moment, since it is killed in the middle of all this
+            beside = file_of(place).with_name("rewritten")
+            beside.write_bytes(data)
+            beside.replace(file_of(place))
+            return
         with open(place_of(place), "wb") as file:  # noqa: PTH123
             file.write(data)
 
