@@ -1,4 +1,4 @@
-"""Who listens on a port, as the kernel tells it."""
+"""Who listens on a port and who is connected to it, as the kernel tells it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,45 @@ from typing import Any
 import pytest
 
 from coworld_runner import _connections
-from coworld_runner._connections import listening_sockets
+from coworld_runner._connections import Connections, listening_sockets
 
 
 def inode(listener: socket.socket) -> int:
     return os.fstat(listener.fileno()).st_ino
 
 
-@pytest.mark.parametrize("asked", [True, False], ids=["asked", "read"])
-def test_whoever_answers_on_loopback_is_found(monkeypatch: pytest.MonkeyPatch, asked: bool) -> None:
-    def refuse(*_: Any) -> Any:
+@pytest.fixture(params=["asked", "read"])
+def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is asked, or its tables are read because that is not allowed."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
         raise PermissionError("a sandbox")
 
-    if not asked:
+    if request.param == "read":
         monkeypatch.setattr(_connections, "_asked_for", refuse)
+    else:
+        monkeypatch.setattr(_connections, "_read", refuse)
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_whoever_is_connected_is_found(host: str) -> None:
+    six = ":" in host
+    family = socket.AF_INET6 if six else socket.AF_INET
+    with socket.create_server((host, 0), family=family, dualstack_ipv6=six) as server:
+        port = server.getsockname()[1]
+        connections = Connections(port)
+        assert not connections.of([os.getpid()])
+        with socket.create_connection((host, port)):
+            assert connections.of([os.getpid(), os.getppid()]) == {os.getpid()}
+        # what has turned out to be something else is not looked for again
+        with socket.create_connection((host, port)):
+            elsewhere = Connections(port + 1)
+            assert not any(elsewhere.of([os.getpid()]) for _ in range(10))
+
+
+@pytest.mark.usefixtures("told")
+def test_whoever_answers_on_loopback_is_found() -> None:
     with ExitStack() as stack:
 
         def listen(host: str, port: int = 0) -> socket.socket:

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from coworld_core.episode.outcome import Exit
-from coworld_runner._connections import Connections
 from coworld_runner.backend import Endpoint
 from coworld_runner.episode.starvation import (
     StarvationMeter,
@@ -86,19 +85,6 @@ def test_a_window_holds_one_tick() -> None:
 )
 def test_what_happens_at_one_time_counts_once(stretches: list[Stretch], ran: float, waited: float) -> None:
     assert together(stretches) == pytest.approx((ran, waited))
-
-
-def test_who_is_connected() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        connections = Connections(port)
-        assert not connections.of([os.getpid()])
-        with socket.create_connection(("127.0.0.1", port)):
-            assert connections.of([os.getpid(), os.getppid()]) == {os.getpid()}
-        # what has turned out to be something else is not looked for again
-        with socket.create_connection(("127.0.0.1", port)):
-            elsewhere = Connections(port + 1)
-            assert not any(elsewhere.of([os.getpid()]) for _ in range(10))
 
 
 _WORKS = """

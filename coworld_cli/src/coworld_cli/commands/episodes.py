@@ -139,7 +139,6 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
     from coworld_core.ids import new_run_id
     from coworld_runner.batch import run_batch
     from coworld_runner.episode.running import run_episode
-    from coworld_runner.replay.verification import verify_batch_replays, verify_episode_replay
 
     from ..browser import open_page
     from ..preparing import evidence_directory, opened_backend
@@ -184,6 +183,8 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
                     run_id=run_id,
                 )
                 if options.verify_replay:
+                    from coworld_runner.replay.verification import verify_episode_replay
+
                     out.note("Verifying the replay …")
                     record = await verify_episode_replay(
                         plan, record, workspace=workspace, backend=backend, listeners=(progress,)
@@ -205,6 +206,8 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
                     latest=latest,
                 )
                 if options.verify_replay:
+                    from coworld_runner.replay.verification import verify_batch_replays
+
                     out.note("Verifying the replays …")
                     summary = await verify_batch_replays(
                         plan, summary, workspace=workspace, backend=backend, listeners=(progress,)

@@ -77,10 +77,13 @@ def seat_query(slot: int, token: str) -> str:
 def load_libraries() -> None:
     """Import the libraries of the checks and the record early: this takes as long as a small game takes to start."""
     import importlib.metadata
+    import platform
 
     from .. import websocket
 
     _ = importlib.metadata, websocket
+    # it reads the interpreter's file and starts a program, and remembers what it has found
+    platform.platform()
 
 
 async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> int:
