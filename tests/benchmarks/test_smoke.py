@@ -79,6 +79,13 @@ def test_answers() -> None:
 
 
 @pytest.mark.timeout(300)
+def test_worker() -> None:
+    sizes = ("--episodes", "1", "--at-once", "1", "--seconds", "0.1")
+    found = figures("worker.py", *sizes, "--rounds", "1", like="observatory")
+    assert found["ratio"] > 0
+
+
+@pytest.mark.timeout(300)
 def test_evaluation() -> None:
     found = figures(
         "evaluation.py", "--runs", "2", "--blocks", "20", "--looks", "5", "--games", "100", "--episodes", "20"
