@@ -7,6 +7,7 @@ import os
 import socket
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -211,6 +212,32 @@ async def test_a_connection_that_asks_for_nothing_is_closed(tmp_path: Path, monk
         for said, answers in ((b"", 0), (half, 0), (half + b"\r\n" + half, 1)):
             heard = await anyio.to_thread.run_sync(talk, platform.url, said)
             assert heard.count(b"HTTP/1.1 200") == answers, said
+
+
+async def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "READER_SECONDS", 0.2)
+    ended = anyio.Event()
+    connection = serving._Connection
+    lost = connection.connection_lost
+
+    def note(self: Any, reason: Exception | None) -> None:
+        lost(self, reason)
+        ended.set()
+
+    monkeypatch.setattr(connection, "connection_lost", note)
+    many, all_of_it = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", b"Connection: close\r\n\r\n"
+    async with open_platform(tmp_path, backend="none") as platform:
+        host, port = platform.url.removeprefix("http://").split(":")
+        async with await anyio.connect_tcp(host, int(port)) as silent:
+            # more than the system keeps for a connection
+            await silent.send(many * 60)
+            with anyio.fail_after(60):
+                await ended.wait()
+        # whoever reads gets all of it, however much that is
+        async with await anyio.connect_tcp(host, int(port)) as reader:
+            await reader.send(many * 59 + many.removesuffix(b"\r\n") + all_of_it)
+            heard = b"".join([piece async for piece in reader])
+            assert heard.count(b"HTTP/1.1 200 OK") == 60
 
 
 async def test_a_body_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

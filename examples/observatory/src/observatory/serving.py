@@ -34,17 +34,33 @@ STOPPING_SECONDS = 5
 
 REQUEST_SECONDS = 30.0
 """How long the request line and headers may take to arrive before the connection is closed."""
+READER_SECONDS = 60.0
+"""How long a client may take for the next part of a response before the connection is closed."""
+_PART_BYTES = 16 * 1024
 
 
 class _Connection(H11Protocol):
-    """uvicorn's connection, with a deadline for the arrival of a request, which uvicorn lacks."""
+    """uvicorn's connection, with deadlines that it lacks: for the arrival of a request, and for reading a response."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _reader_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the deadline for the first request."""
         super().connection_made(transport)
+        # Writing pauses as soon as the system takes no more, so that all that is unread has a deadline.
+        transport.set_write_buffer_limits(0)
         self._await_request()
+
+    def pause_writing(self) -> None:
+        """Start the deadline for reading what could not be written."""
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        """Cancel that deadline."""
+        self._settle_reader()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Receive data."""
@@ -59,11 +75,14 @@ class _Connection(H11Protocol):
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Hand the connection over to the websocket protocol."""
         self._settle()
+        self._settle_reader()
+        self.transport.set_write_buffer_limits()
         super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the deadline."""
+        """Cancel the deadlines."""
         self._settle()
+        self._settle_reader()
         super().connection_lost(exc)
 
     def _await_request(self) -> None:
@@ -82,6 +101,22 @@ class _Connection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _await_reader(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        self._reader_deadline = self.loop.call_later(READER_SECONDS, self._look_at_reader, unread)
+
+    def _look_at_reader(self, unread: int) -> None:
+        if unread - self.transport.get_write_buffer_size() < _PART_BYTES:
+            # Closing would wait for the reader.
+            self.transport.abort()
+        else:
+            self._await_reader()
+
+    def _settle_reader(self) -> None:
+        if self._reader_deadline is not None:
+            self._reader_deadline.cancel()
+            self._reader_deadline = None
 
 
 class _Server(uvicorn.Server):
