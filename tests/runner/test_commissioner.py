@@ -204,8 +204,13 @@ HOOKED: dict[str, tuple[dict[str, Callable[[Message], Any]], str, str]] = {
     ),
     "says everything but the answer": (
         {"episode_completed": lambda _: [{"type": "episode_cancel", "request_id": "it", "reason": "no"}] * 101},
-        "commissioner_refused",
-        "more than 100 other messages",
+        "commissioner_oversized",
+        "more than 100 messages before it answered episode_completed_request",
+    ),
+    "says too much before the answer": (
+        {"round_completed": lambda _: [{"type": "episode_cancel", "request_id": "it", "reason": "x" * 60_000}] * 3},
+        "commissioner_oversized",
+        "more than 100000 bytes before it answered round_completed_request",
     ),
     "ends instead": ({"describe_division": lambda _: 3}, "commissioner_gone", "exited with status 3"),
     "has no such hook": ({"rank_division": lambda _: []}, "commissioner_silent", "nothing for 1 s"),
@@ -216,9 +221,10 @@ HOOKED: dict[str, tuple[dict[str, Callable[[Message], Any]], str, str]] = {
 async def test_a_hook_that_fails_leaves_nothing_of_its_round(tmp_path: Path, what: str) -> None:
     instead, code, words = HOOKED[what]
     program = program_of(hooked(**instead))
+    options = CommissionerOptions(reply_timeout=1, message_bytes=100_000)
     async with commissioned(tmp_path, "first", "second", program=program, hooks=HOOKS) as (small, place):
         with pytest.raises(CommissionerError, match=words) as told:
-            await played_on(small, place, commissioner_options=CommissionerOptions(reply_timeout=1))
+            await played_on(small, place, commissioner_options=options)
         assert told.value.code == code
         report = read_tournament(place).report
     assert isinstance(report, TournamentReport)
@@ -343,6 +349,22 @@ async def test_a_round_comes_to_nothing_as_a_whole(tmp_path: Path, what: str) ->
         assert isinstance(report, TournamentReport)
         assert (report.blocks, report.rounds, report.matches) == (0, 0, ())
         assert [(one.round, one.code) for one in said_by(report).rounds] == [(1, code)]
+        assert kinds(place)[-1] == "round_dropped"
+
+
+async def test_episodes_of_a_commissioner_that_has_left_are_not_begun(tmp_path: Path) -> None:
+    def leaves(message: Message, answers: list[Message]) -> Any:
+        if message["type"] == "round_start":
+            [wish] = [{**one, "episodes": one["episodes"] * 100} for one in answers]
+            return [{**wish, "episodes": [{**one, "request_id": str(at)} for at, one in enumerate(wish["episodes"])]}]
+        return 3 if message["type"] == "episodes_accepted" else [*answers]
+
+    async with commissioned(tmp_path, "first", "second", program=program_of(leaves)) as (small, place):
+        with pytest.raises(CommissionerError, match="exited with status 3") as told:
+            await played_on(small, place)
+        assert told.value.code == "commissioner_gone"
+        # episodes that had begun when it left are finished
+        assert kinds(place).count("episode_ended") < 100
         assert kinds(place)[-1] == "round_dropped"
 
 
