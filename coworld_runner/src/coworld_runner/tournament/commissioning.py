@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
+from coworld_core.commissioner.hook_names import HookName
 from coworld_core.commissioner.messages import (
     DescribeDivisionResponse,
     EpisodeCancel,
@@ -32,7 +33,6 @@ from coworld_core.episode.events import Notice
 from coworld_core.errors import CommissionerError
 from coworld_core.tournament.commissioning import Commission, refused
 from coworld_core.tournament.hooks import (
-    HookName,
     ask_about_episode,
     ask_consequences,
     ask_description,

@@ -13,7 +13,7 @@ from ..identity.accounts import AccountError
 from ..operating.closing import cancel_waiting
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
-from ..store.models import Division, EpisodeRequest, League, Membership, Player, Round, Season, Tally, User
+from ..store.models import Commission, Division, EpisodeRequest, League, Membership, Player, Round, Season, Tally, User
 from .terms import LeagueTerms
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "subjects_in",
     "who_decides",
     "why_stopped",
+    "why_unattended",
 ]
 
 CONTINUOUS = "continuous"
@@ -249,6 +250,20 @@ def who_decides(league: League) -> str:
     return (
         f"commissioner {terms.commissioner_runnable_id}" if league.commissioner_key == COMMISSIONED else terms.pairing
     )
+
+
+def why_unattended(league: League, lease: Commission | None) -> str | None:
+    """Why the commissioner of a league is not asked for rounds, if no server runs it; None otherwise.
+
+    Args:
+        league: The league.
+        lease: The lease on it, if a server has ever held one.
+    """
+    if league.commissioner_key != COMMISSIONED or league.disabled_at is not None:
+        return None
+    if lease is not None and (lease.trouble is not None or (lease.owner is not None and lease.expires_at > now())):
+        return None
+    return "No server runs its commissioner, so no rounds are played: start a server that has a backend."
 
 
 def why_stopped(report: JsonObject | None) -> str | None:
