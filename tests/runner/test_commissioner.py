@@ -163,6 +163,12 @@ async def test_hooks_add_to_a_round_and_rank_its_division(tmp_path: Path) -> Non
     episodes = [message for message in heard if message["type"] == "episode_completed_request"]
     assert [len(one["completed_episode_results"]) for one in episodes] == [0, 1, 2, 0, 1]
     assert all(one["episode_result"]["request_id"] for one in episodes)
+    # when each round began and ended is in the log, and told
+    ranked = [
+        one for message in heard if message["type"] == "rank_division_request" for one in message["completed_rounds"]
+    ]
+    assert len(ranked) == 3
+    assert all(one["created_at"] < one["completed_at"] for one in ranked)
     # standings are the hook's, who scored what notwithstanding
     division = next(one for one in said_by(report).divisions if one.members)
     assert [(one.name, one.rank, one.score) for one in division.members] == [("second", 1, 21.0), ("first", 2, 22.0)]
@@ -478,6 +484,17 @@ async def test_a_state_that_is_too_large_is_left_out_and_the_round_stays(tmp_pat
     assert (report.rounds, [one.state_refused for one in said_by(report).rounds]) == (3, [0, size, 0])
     assert [one["state"] for one in heard if one["type"] == "round_start"] == [None, small_one, small_one]
     assert f"{size} bytes was too large" in (place / "report.md").read_text()
+
+
+async def test_a_former_name_of_a_division_need_not_exist(tmp_path: Path) -> None:
+    def renames(answers: list[Message]) -> list[Message]:
+        return [{**answers[0], "divisions": [{**one, "previous_name": "Daily"} for one in answers[0]["divisions"]]}]
+
+    vice = at("league_migration_config_request", renames)
+    async with commissioned(tmp_path, "first", "second", program=program_of(vice)) as (small, place):
+        report = await played_on(small, place)
+    assert (report.stopped, report.rounds) == ("rounds", 1)
+    assert {one.name for one in said_by(report).divisions} == {"Challengers", "Masters"}
 
 
 async def test_when_nothing_is_due_it_ends_and_asks_again_next_time(tmp_path: Path) -> None:

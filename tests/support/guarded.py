@@ -89,13 +89,18 @@ DOCKER = (
 )
 
 PUBLISHED = (
-    # the code that answers the published clients, and the code that drives them
+    # the code that answers the published clients, and the one that talks to published commissioners
     "coworld_core/src/coworld_core/api/*.py",
+    "coworld_core/src/coworld_core/commissioner/*.py",
+    "coworld_core/src/coworld_core/tournament/*.py",
+    "coworld_runner/src/coworld_runner/commissioner/*.py",
+    "coworld_runner/src/coworld_runner/tournament/*.py",
     "examples/observatory/src/observatory/**/*.py",
     "tests/observatory/test_published_*.py",
+    "tests/runner/test_published_*.py",
     "tests/support/launcher.py",
     "tests/support/observatory*.py",
-    "tests/support/published_client.py",
+    "tests/support/published_*.py",
 )
 
 GROUPS = {
