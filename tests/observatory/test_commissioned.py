@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections import Counter
 from pathlib import Path
@@ -20,7 +21,9 @@ from observatory.api.standings import standings
 from observatory.operating.overview import leagues
 from observatory.services import Services, open_services
 from observatory.settings import Settings
+from observatory.store.columns import now
 from observatory.store.models import (
+    Commission,
     CommissionEvent,
     Division,
     EpisodeRequest,
@@ -297,6 +300,13 @@ async def test_a_league_whose_commissioner_no_server_runs_says_so(tmp_path: Path
         await _commission(services, world, "honest")
         assert "No server runs its commissioner" in (await _shown(services))["unattended"]
         assert "No server runs its commissioner" in await _page(platform, f"/leagues/{world.league}")
+        # after a failure, a server may be about to try again; a day later, there is none
+        async with services.database.writing() as session:
+            session.add(Commission(league_id=world.league, trouble="It failed.", expires_at=now()))
+        assert (await _shown(services))["unattended"] is None
+        async with services.database.writing() as session:
+            (await session.get_one(Commission, world.league)).expires_at = now() - dt.timedelta(days=1)
+        assert "No server runs its commissioner" in (await _shown(services))["unattended"]
     async with open_platform(tmp_path, parallel=0) as platform:
         with anyio.fail_after(100):
             while (await _shown(platform.services))["unattended"] is not None:  # noqa: ASYNC110 - bounded

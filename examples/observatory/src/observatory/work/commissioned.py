@@ -34,7 +34,7 @@ from ..store.models import Commission, League
 from .commission_log import CommissionedSeason, division_key, living_members, open_season, take_in_played
 from .commission_writing import Overtaken, write_events
 from .leftovers import remove_leftovers
-from .seasons import COMMISSIONED
+from .seasons import COMMISSIONED, MOST_RETREAT
 from .terms import LeagueTerms
 
 __all__ = ["lifespan"]
@@ -43,8 +43,7 @@ _LOOK_SECONDS = 1.0
 _KEEP_SECONDS = 20.0
 """How long to keep a commissioner's program running with nothing to send to it."""
 _RETREAT_SECONDS = 5.0
-_MOST_RETREAT = 600.0
-"""The longest pause after a failure of a commissioner; the pause doubles with each failure up to this."""
+"""The pause after the first failure of a commissioner; it doubles with each further one, up to ``MOST_RETREAT``."""
 _log = logging.getLogger("observatory.work.commissioned")
 _endurance = Endurance(_log)
 
@@ -66,7 +65,7 @@ class _Failures:
 
     def another(self, least: float) -> None:
         """Record a failure and wait before the next attempt, for at least ``least`` seconds."""
-        retreat = min(_MOST_RETREAT, _RETREAT_SECONDS * 2**self.count)
+        retreat = min(MOST_RETREAT, _RETREAT_SECONDS * 2**self.count)
         self.count, self.until = self.count + 1, anyio.current_time() + max(least, retreat)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from .terms import LeagueTerms
 __all__ = [
     "COMMISSIONED",
     "CONTINUOUS",
+    "MOST_RETREAT",
     "MovedSubject",
     "change_league",
     "close_season",
@@ -39,6 +41,9 @@ CONTINUOUS = "continuous"
 """``League.commissioner_key`` of a league whose champions meet in one round after another."""
 COMMISSIONED = "container"
 """``League.commissioner_key`` of a league whose rounds a commissioner decides; the protocol's word."""
+
+MOST_RETREAT = 600.0
+"""The longest pause after a failure of a commissioner, in seconds, unless its rounds are farther apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,8 +266,13 @@ def why_unattended(league: League, lease: Commission | None) -> str | None:
     """
     if league.commissioner_key != COMMISSIONED or league.disabled_at is not None:
         return None
-    if lease is not None and (lease.trouble is not None or (lease.owner is not None and lease.expires_at > now())):
+    if lease is not None and lease.owner is not None and lease.expires_at > now():
         return None
+    if lease is not None and lease.trouble is not None:
+        # After a failure, a server holds no lease until it tries again.
+        pause = max(MOST_RETREAT, LeagueTerms.of(league.commissioner_config).every_seconds)
+        if lease.expires_at + dt.timedelta(seconds=pause) > now():
+            return None
     return "No server runs its commissioner, so no rounds are played: start a server that has a backend."
 
 
