@@ -10,7 +10,7 @@ import anyio
 import httpx2
 import pytest
 from support.observatory import add_account, inside, new_services, run_server
-from support.uploads import upload_coworld
+from support.uploads import upload_coworld, upload_image
 
 from observatory import serving
 from observatory.cli import main
@@ -60,9 +60,12 @@ def test_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [user["name"] for user in json.loads(out)["items"]] == ["ann", "bob"]
 
 
-async def _coworld(tmp_path: Path) -> None:
+async def _coworld(tmp_path: Path, *commissioners: str) -> None:
     async with inside(tmp_path) as platform:
-        await upload_coworld(platform, await platform.add_user("ann"))
+        token = await platform.add_user("ann")
+        image = (await upload_image(platform, token, "head"))["id"]
+        head = {"name": "Head", "type": "commissioner", "description": "Decides.", "image": image}
+        await upload_coworld(platform, token, commissioner=[{"id": id, **head} for id in commissioners])
 
 
 def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,6 +94,36 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = _run(capsys, "league", "pause", "closed", *where)
     assert status == 2
     assert "There is no league 'closed'." in err
+
+
+def test_a_league_with_a_commissioner_and_its_hooks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ("--data", str(tmp_path / "observatory"))
+    anyio.run(_coworld, tmp_path, "head")
+    add = ("league", "add", "open", "--coworld", "paint-arena")
+    status, _, err = _run(capsys, *add, "--hook", "rank_division", *where)
+    assert (status, "Name it: --commissioner ID." in err) == (2, True)
+    status, _, err = _run(capsys, *add, "--commissioner", "head", "--hook", "rank", *where)
+    assert (status, "'rank_division'" in err) == (2, True)
+    hooks = ("--hook", "rank_division", "--hook", "describe_division")
+    status, _, err = _run(capsys, *add, "--commissioner", "head", *hooks, "--hook", "none", *where)
+    assert (status, "'none' stands alone" in err) == (2, True)
+    assert _run(capsys, *add, "--commissioner", "head", *hooks, *where)[0] == 0
+    _, out, _ = _run(capsys, "league", "list", *where)
+    assert "plays: commissioner head" in out
+    assert "No server runs its commissioner" in out
+
+    def set_to(*terms: str) -> tuple[str, list[str]]:
+        _, words, _ = _run(capsys, "league", "set", "open", *terms, *where)
+        _, out, _ = _run(capsys, "league", "set", "open", "--every", "60", "--json", *where)
+        return words, json.loads(out)["terms"]["hooks"]
+
+    assert set_to("--lifetime", "60")[1] == ["rank_division", "describe_division"]
+    said = "open: hooks round_completed, from the next round on.\n"
+    assert set_to("--hook", "round_completed") == (said, ["round_completed"])
+    assert set_to("--hook", "none") == ("open: hooks none, from the next round on.\n", [])
+    # without a commissioner there is nobody to ask
+    set_to("--hook", "round_completed")
+    assert set_to("--commissioner", "")[1] == []
 
 
 @pytest.mark.parametrize(

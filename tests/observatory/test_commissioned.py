@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,16 @@ import sqlalchemy as sa
 from support.observatory import add_account, run_server
 from support.observatory_kit import QUICK, Platform, Subject, World, add_member, add_policy, open_platform, seed
 
+from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
 from observatory.api.leagues import LeagueError, create_league, set_terms
 from observatory.api.standings import standings
 from observatory.operating.overview import leagues
 from observatory.services import Services, open_services
 from observatory.settings import Settings
+from observatory.store.columns import now
 from observatory.store.models import (
+    Commission,
     CommissionEvent,
     Division,
     EpisodeRequest,
@@ -180,6 +185,135 @@ async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: 
         assert (await _shown(services))["trouble"] is None
 
 
+# --- hooks
+
+HOOKED = [*HOOKS]
+
+
+async def test_a_league_asks_the_hooks_that_it_names(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        services = platform.services
+        world = await seed(services, (await platform.account("house")).id)
+        await _three(platform, world)
+        await _commission(services, world, "hooked", hooks=HOOKED)
+        first, second = await _until(services, "completed", "completed")
+        async with services.database.writing() as session:
+            await change_league(session, world.league, "pause")
+        async with services.database.reading() as session:
+            games = Counter(await session.scalars(sa.select(EpisodeRequest.round_id)))
+            members = (await session.scalars(sa.select(Membership).where(Membership.end_time.is_(None)))).unique().all()
+            division = await session.get_one(Division, first.division_id)
+            lines = await standings(session, division.id)
+        # the hook after the first episode had one more played
+        assert (games[first.id], games[second.id]) == (7, 2)
+        assert [(row.division_id, row.round_config["asked"]["stages"][0]["label"]) for row in (first, second)] == [
+            (division.id, "Everybody meets"),
+            (division.id, "Again"),
+        ]
+        assert "benched" in {row.substatus for row in members}
+        assert "by the hook" in {row.reason for row in members}
+        # the order and the points are the hook's; who has risen to the other division is not among them
+        assert len(lines) == 1 or [line.subject_id for line in lines] == sorted(line.subject_id for line in lines)
+        assert all(line.points is not None and line.points > 1000 for line in lines)
+        assert division.commissioner_description == {
+            "next_round": "At noon.",
+            "leaderboard_rules": "By the letters of the id.",
+        }
+        shown = await _page(platform, f"/leagues/{world.league}")
+        assert "Next round: At noon." in shown
+        assert ">Points<" in shown
+        async with platform.client() as anybody:
+            table = (await anybody.get(f"{platform.url}/observatory/v2/divisions/{division.id}/leaderboards")).json()
+        [view] = table["views"]
+        assert "points" in [column["key"] for column in view["columns"]]
+        assert [row["values"]["points"] for row in view["rows"]] == [line.points for line in lines]
+        # other hooks apply from the next round on: it is asked no more how its division is played
+        async with services.database.writing() as session:
+            await set_terms(session, world.league, terms={"hooks": ["rank_division"]})
+            await change_league(session, world.league, "resume")
+        before = len(await _rounds(services))
+        await _until(services, *["completed"] * (before + 2))
+        async with services.database.reading() as session:
+            division = await session.get_one(Division, first.division_id)
+            of_league = CommissionEvent.league_id == world.league
+            texts = await session.scalars(sa.select(CommissionEvent.event).where(of_league).order_by("number"))
+            decided = [json.loads(text) for text in texts if '"kind":"round_decided"' in text]
+        assert "The commissioner decides." in (division.commissioner_description or {}).values()
+        assert decided[0]["description"]
+        assert decided[-1]["standings"]
+        assert not decided[-1].get("description")
+
+
+BROKEN_HOOKS = {
+    "ranks-strangers": "It ranks unknown players: nobody.",
+    "moves-strangers": "which does not exist.",
+    "answers-another": "The commissioner said rank_division_response after describe_division_request.",
+    "talks-on": "The commissioner sent more than 100 messages before it answered episode_completed_request.",
+    "leaves": "The commissioner exited with status 3.",
+}
+
+
+@pytest.mark.parametrize("vice", BROKEN_HOOKS)
+async def test_a_hook_that_fails_drops_its_round_whole(tmp_path: Path, vice: str) -> None:
+    async with open_platform(tmp_path) as platform:
+        services = platform.services
+        world = await seed(services, (await platform.account("house")).id)
+        await _three(platform, world)
+        await _commission(services, world, vice, hooks=HOOKED)
+        [failed] = await _until(services, "failed")
+        assert BROKEN_HOOKS[vice] in (failed.error or "")
+        assert await _trouble(services) == failed.error
+        for path in (f"/leagues/{world.league}", f"/leagues/{world.league}/rounds/{failed.id}"):
+            assert BROKEN_HOOKS[vice] in await _page(platform, path)
+        async with services.database.reading() as session:
+            assert await session.scalar(sa.select(sa.func.count()).select_from(Tally)) == 0
+            assert (await session.scalars(sa.select(RoundResult))).all() == []
+            assert set(await session.scalars(sa.select(EpisodeScore.division_id))) == {None}, "it counts nowhere"
+            assert await standings(session, failed.division_id) == []
+            members = (await session.scalars(sa.select(Membership).where(Membership.end_time.is_(None)))).unique()
+            assert {(row.division_id, row.substatus) for row in members} == {(failed.division_id, "champion")}
+            division = await session.get_one(Division, failed.division_id)
+            assert "next_round" not in (division.commissioner_description or {})
+            events = (await session.scalars(sa.select(CommissionEvent.event))).all()
+        assert not any('"kind":"round_decided"' in event for event in events)
+
+
+async def test_a_commissioner_that_leaves_is_noticed_while_its_episodes_wait(tmp_path: Path) -> None:
+    # nobody plays: no result is ever told to it
+    async with open_platform(tmp_path, parallel=0) as platform:
+        services = platform.services
+        world = await seed(services, (await platform.account("house")).id)
+        await _three(platform, world)
+        await _commission(services, world, "deserter")
+        [failed] = await _until(services, "failed")
+        assert failed.error == "The commissioner exited with status 3."
+        async with services.database.reading() as session:
+            of_round = EpisodeRequest.round_id == failed.id
+            assert set(await session.scalars(sa.select(EpisodeRequest.status).where(of_round))) == {"cancelled"}
+
+
+async def test_a_league_whose_commissioner_no_server_runs_says_so(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        services = platform.services
+        world = await seed(services, (await platform.account("house")).id)
+        assert (await _shown(services))["unattended"] is None, "a pairing needs no backend"
+        await _commission(services, world, "honest")
+        assert "No server runs its commissioner" in (await _shown(services))["unattended"]
+        assert "No server runs its commissioner" in await _page(platform, f"/leagues/{world.league}")
+        # after a failure, a server may be about to try again; a day later, there is none
+        async with services.database.writing() as session:
+            session.add(Commission(league_id=world.league, trouble="It failed.", expires_at=now()))
+        assert (await _shown(services))["unattended"] is None
+        async with services.database.writing() as session:
+            (await session.get_one(Commission, world.league)).expires_at = now() - dt.timedelta(days=1)
+        assert "No server runs its commissioner" in (await _shown(services))["unattended"]
+    async with open_platform(tmp_path, parallel=0) as platform:
+        with anyio.fail_after(100):
+            while (await _shown(platform.services))["unattended"] is not None:  # noqa: ASYNC110 - bounded
+                await anyio.sleep(0.1)
+        assert "No server runs its commissioner" not in await _page(platform, f"/leagues/{world.league}")
+
+
 async def test_a_commissioner_that_never_answers_is_said(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         services = platform.services
@@ -217,15 +351,17 @@ async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, emp
         services = platform.services
         world = await seed(services, (await platform.account("house")).id)
         await _three(platform, world)
-        await _commission(services, world, "honest")
-        await _until(services, "completed", "completed")
+        await _commission(services, world, "hooked", hooks=HOOKED)
+        [first, _] = await _until(services, "completed", "completed")
         async with services.database.writing() as session:
+            lines = await standings(session, first.division_id)
+            assert all(line.points is not None and line.points > 1000 for line in lines)
             await change_league(session, world.league, "season")
-        await _commission(services, world, "late")
+        await _commission(services, world, "answers-another")
         with anyio.fail_after(100):
             while not (failed := [row for row in await _rounds(services) if row.status == "failed"]):  # noqa: ASYNC110
                 await anyio.sleep(0.1)
-        assert "applause" in (failed[0].error or "")
+        assert "rank_division_response after describe_division_request" in (failed[0].error or "")
         async with services.database.reading() as session:
             assert await session.scalar(sa.select(sa.func.count()).select_from(Tally)) == 0
 
@@ -266,12 +402,17 @@ async def test_a_commissioner_that_is_not_there_is_refused(tmp_path: Path) -> No
             with pytest.raises(UsageError, match="no commissioner 'gon' in its manifest") as refused:
                 await create_league(session, "new", coworld="quick", terms={"commissioner_runnable_id": "gon"})
             assert "honest" in (refused.value.hint or "")
+            with pytest.raises(LeagueError, match="Hooks are questions to a commissioner"):
+                await create_league(session, "new", coworld="quick", terms={"hooks": ["rank_division"]})
             with pytest.raises(LeagueError, match="No commissioner is named"):
                 await create_league(session, "new", coworld="quick", terms={"pairing": "commissioner"})
 
 
 @pytest.mark.slow
-async def test_a_server_killed_in_the_middle_of_a_round_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("commissioner", "hooks"), [("honest", []), ("hooked", HOOKED)])
+async def test_a_server_killed_in_the_middle_of_a_round_goes_on(
+    tmp_path: Path, commissioner: str, hooks: list[str]
+) -> None:
     settings = Settings(data=tmp_path / "observatory")
     await add_account(settings, "ann")
     where, log = ["--data", str(settings.data), "--json"], tmp_path / "log"
@@ -287,7 +428,8 @@ async def test_a_server_killed_in_the_middle_of_a_round_goes_on(tmp_path: Path) 
                 user = (await session.scalars(sa.select(User.id).where(User.name == name))).one()
             version = await add_policy(services, user, name)
             await add_member(services, world, version)
-        await _commission(services, world, "honest")
+        await _commission(services, world, commissioner, hooks=hooks)
+        games = 13 if hooks else 12
 
         async def over() -> int:
             async with services.database.reading() as session:
@@ -308,9 +450,10 @@ async def test_a_server_killed_in_the_middle_of_a_round_goes_on(tmp_path: Path) 
                 await change_league(session, world.league, "pause")
         async with services.database.reading() as session:
             of_round = sa.select(EpisodeRequest.id).where(EpisodeRequest.round_id == first.id)
-            assert len((await session.scalars(of_round)).all()) == 12, "four, each with each other in both orders"
+            # four, each with each other in both orders; and one that a hook asks for
+            assert len((await session.scalars(of_round)).all()) == games
             scores = sa.select(sa.func.count()).where(EpisodeScore.episode_request_id.in_(of_round))
-            assert await session.scalar(scores) == 24
+            assert await session.scalar(scores) == 2 * games
             of_league = CommissionEvent.league_id == world.league
             kinds = [
                 row.partition('"kind":"')[2].partition('"')[0]
@@ -319,4 +462,5 @@ async def test_a_server_killed_in_the_middle_of_a_round_goes_on(tmp_path: Path) 
             seats = await session.scalar(sa.select(sa.func.count()).where(EpisodeScore.division_id.is_not(None)))
             assert await session.scalar(sa.select(sa.func.sum(Tally.episodes))) == seats
         # the round was scheduled once, whoever was spoken to about it
-        assert kinds[:5] == ["league_set", "league_set", "rounds_due", "round_scheduled", "round_decided"]
+        scheduled = ["round_scheduled"] * (2 if hooks else 1)
+        assert kinds[: 4 + len(scheduled)] == ["league_set", "league_set", "rounds_due", *scheduled, "round_decided"]

@@ -163,6 +163,12 @@ async def test_hooks_add_to_a_round_and_rank_its_division(tmp_path: Path) -> Non
     episodes = [message for message in heard if message["type"] == "episode_completed_request"]
     assert [len(one["completed_episode_results"]) for one in episodes] == [0, 1, 2, 0, 1]
     assert all(one["episode_result"]["request_id"] for one in episodes)
+    # when each round began and ended is in the log, and told
+    ranked = [
+        one for message in heard if message["type"] == "rank_division_request" for one in message["completed_rounds"]
+    ]
+    assert len(ranked) == 3
+    assert all(one["created_at"] < one["completed_at"] for one in ranked)
     # standings are the hook's, who scored what notwithstanding
     division = next(one for one in said_by(report).divisions if one.members)
     assert [(one.name, one.rank, one.score) for one in division.members] == [("second", 1, 21.0), ("first", 2, 22.0)]
@@ -204,8 +210,13 @@ HOOKED: dict[str, tuple[dict[str, Callable[[Message], Any]], str, str]] = {
     ),
     "says everything but the answer": (
         {"episode_completed": lambda _: [{"type": "episode_cancel", "request_id": "it", "reason": "no"}] * 101},
-        "commissioner_refused",
-        "more than 100 other messages",
+        "commissioner_oversized",
+        "more than 100 messages before it answered episode_completed_request",
+    ),
+    "says too much before the answer": (
+        {"round_completed": lambda _: [{"type": "episode_cancel", "request_id": "it", "reason": "x" * 60_000}] * 3},
+        "commissioner_oversized",
+        "more than 100000 bytes before it answered round_completed_request",
     ),
     "ends instead": ({"describe_division": lambda _: 3}, "commissioner_gone", "exited with status 3"),
     "has no such hook": ({"rank_division": lambda _: []}, "commissioner_silent", "nothing for 1 s"),
@@ -216,9 +227,10 @@ HOOKED: dict[str, tuple[dict[str, Callable[[Message], Any]], str, str]] = {
 async def test_a_hook_that_fails_leaves_nothing_of_its_round(tmp_path: Path, what: str) -> None:
     instead, code, words = HOOKED[what]
     program = program_of(hooked(**instead))
+    options = CommissionerOptions(reply_timeout=1, message_bytes=100_000)
     async with commissioned(tmp_path, "first", "second", program=program, hooks=HOOKS) as (small, place):
         with pytest.raises(CommissionerError, match=words) as told:
-            await played_on(small, place, commissioner_options=CommissionerOptions(reply_timeout=1))
+            await played_on(small, place, commissioner_options=options)
         assert told.value.code == code
         report = read_tournament(place).report
     assert isinstance(report, TournamentReport)
@@ -346,6 +358,22 @@ async def test_a_round_comes_to_nothing_as_a_whole(tmp_path: Path, what: str) ->
         assert kinds(place)[-1] == "round_dropped"
 
 
+async def test_episodes_of_a_commissioner_that_has_left_are_not_begun(tmp_path: Path) -> None:
+    def leaves(message: Message, answers: list[Message]) -> Any:
+        if message["type"] == "round_start":
+            [wish] = [{**one, "episodes": one["episodes"] * 100} for one in answers]
+            return [{**wish, "episodes": [{**one, "request_id": str(at)} for at, one in enumerate(wish["episodes"])]}]
+        return 3 if message["type"] == "episodes_accepted" else [*answers]
+
+    async with commissioned(tmp_path, "first", "second", program=program_of(leaves)) as (small, place):
+        with pytest.raises(CommissionerError, match="exited with status 3") as told:
+            await played_on(small, place)
+        assert told.value.code == "commissioner_gone"
+        # episodes that had begun when it left are finished
+        assert kinds(place).count("episode_ended") < 100
+        assert kinds(place)[-1] == "round_dropped"
+
+
 async def test_after_a_failure_another_round_is_begun(tmp_path: Path) -> None:
     def first_round_only(message: Message, answers: list[Message]) -> Any:
         return 5 if message["type"] == "episode_result" and len(starts) == 1 else [*answers]
@@ -456,6 +484,17 @@ async def test_a_state_that_is_too_large_is_left_out_and_the_round_stays(tmp_pat
     assert (report.rounds, [one.state_refused for one in said_by(report).rounds]) == (3, [0, size, 0])
     assert [one["state"] for one in heard if one["type"] == "round_start"] == [None, small_one, small_one]
     assert f"{size} bytes was too large" in (place / "report.md").read_text()
+
+
+async def test_a_former_name_of_a_division_need_not_exist(tmp_path: Path) -> None:
+    def renames(answers: list[Message]) -> list[Message]:
+        return [{**answers[0], "divisions": [{**one, "previous_name": "Daily"} for one in answers[0]["divisions"]]}]
+
+    vice = at("league_migration_config_request", renames)
+    async with commissioned(tmp_path, "first", "second", program=program_of(vice)) as (small, place):
+        report = await played_on(small, place)
+    assert (report.stopped, report.rounds) == ("rounds", 1)
+    assert {one.name for one in said_by(report).divisions} == {"Challengers", "Masters"}
 
 
 async def test_when_nothing_is_due_it_ends_and_asks_again_next_time(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ CLUSTER = (
     "coworld_runner/src/coworld_runner/backend.py",
     "coworld_runner/src/coworld_runner/backends/*.py",
     "coworld_runner/src/coworld_runner/backends/kubernetes/*.py",
+    "coworld_runner/src/coworld_runner/commissioner/*.py",
     "coworld_runner/src/coworld_runner/collector/*.py",
     "coworld_runner/src/coworld_runner/runs/*.py",
     "coworld_runner/src/coworld_runner/episode/*.py",
@@ -45,6 +46,7 @@ CLUSTER = (
     "tests/faults/test_matrix.py",
     "tests/kubernetes/*.py",
     "tests/runner/test_kube_backend.py",
+    "tests/runner/test_tournament_backends.py",
     "tests/support/*kube*.py",
     "tests/support/*worker*.py",
     "tests/support/arena.py",
@@ -87,13 +89,18 @@ DOCKER = (
 )
 
 PUBLISHED = (
-    # the code that answers the published clients, and the code that drives them
+    # the code that answers the published clients, and the one that talks to published commissioners
     "coworld_core/src/coworld_core/api/*.py",
+    "coworld_core/src/coworld_core/commissioner/*.py",
+    "coworld_core/src/coworld_core/tournament/*.py",
+    "coworld_runner/src/coworld_runner/commissioner/*.py",
+    "coworld_runner/src/coworld_runner/tournament/*.py",
     "examples/observatory/src/observatory/**/*.py",
     "tests/observatory/test_published_*.py",
+    "tests/runner/test_published_*.py",
     "tests/support/launcher.py",
     "tests/support/observatory*.py",
-    "tests/support/published_client.py",
+    "tests/support/published_*.py",
 )
 
 GROUPS = {

@@ -139,6 +139,8 @@ class _View:
                 round_number=number,
                 status="completed" if number in decided else "failed" if number in dropped else "pending",
                 round_config=due.config,
+                created_at=self.league.created[number].isoformat(),
+                completed_at=self.league.ended[number].isoformat() if number in self.league.ended else None,
             )
             for number, due in self.recent(self.league.rounds).items()
         )
@@ -189,7 +191,7 @@ class Commission(_View):
         """The divisions that a commissioner wants; the current ones if it names none.
 
         Raises:
-            CommissionerError: Two share a name, or a previous name is unknown.
+            CommissionerError: Two share a name.
         """
         before = {one.name: str(one.id) for one in self.divisions()}
         if not response.divisions:
@@ -202,9 +204,9 @@ class Commission(_View):
             raise refused(f"Its divisions are not told apart by name: {listed(twice)} stands for several.")
         found: dict[str, LeagueDivision] = {}
         for one in response.divisions:
-            if one.previous_name is not None and one.previous_name not in before:
-                raise refused(f"It renames the division {one.previous_name!r}, which does not exist.")
-            id = before.get(one.previous_name or one.name) or str(self.id_of("division", one.name))
+            # A commissioner says the same each time, so a division may have its new name already, or be new.
+            former = one.previous_name if one.previous_name in before else one.name
+            id = before.get(former) or str(self.id_of("division", one.name))
             while id in found:
                 id = str(self.id_of("division", f"{one.name}:{id}"))
             found[id] = LeagueDivision(

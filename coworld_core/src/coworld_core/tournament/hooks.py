@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from ..commissioner.messages import (
     DescribeDivisionRequest,
@@ -27,7 +26,6 @@ from .commissioning import Commission, legacy_events, refused
 from .log import DueRound, RoundDecided, RoundPlace
 
 __all__ = [
-    "HookName",
     "ask_about_episode",
     "ask_consequences",
     "ask_description",
@@ -36,9 +34,6 @@ __all__ = [
     "with_description",
     "with_ranking",
 ]
-
-HookName = Literal["episode_completed", "round_completed", "rank_division", "describe_division"]
-"""What a commissioner can be asked: after each episode, after each round, for standings, and for a description."""
 
 
 def ask_about_episode(

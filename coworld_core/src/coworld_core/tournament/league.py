@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -84,6 +85,8 @@ class CommissionedLeague:
         rounds: All rounds that were due, by number.
         decided: Finished rounds, by number.
         dropped: Dropped rounds, by number.
+        created: When each round became due, by number.
+        ended: When each round was finished or dropped, by number.
         idle: Whether nothing was due when the commissioner was last asked.
         state: The commissioner's state, to pass on in its next round.
     """
@@ -94,6 +97,8 @@ class CommissionedLeague:
         self.rounds: dict[int, DueRound] = {}
         self.decided: dict[int, RoundDecided] = {}
         self.dropped: dict[int, RoundDropped] = {}
+        self.created: dict[int, dt.datetime] = {}
+        self.ended: dict[int, dt.datetime] = {}
         self.idle = False
         self.state: Any = None
         self._words_of: dict[str, dict[str, str]] = {}
@@ -108,18 +113,24 @@ class CommissionedLeague:
             self._moves.update({move.name: move for move in event.moves})
             self.idle = False
         elif isinstance(event, RoundsDue):
-            self.rounds.update({due.round: due for due in event.rounds})
+            self._add(event.rounds, event.at)
             self.idle = not event.rounds
         elif isinstance(event, RoundDecided):
             self.decided[event.round] = event
+            self.ended[event.round] = event.at
             self._moved[event.round] = tuple(self._words(move) for move in event.moves)
             self._moves.update({move.name: move for move in event.moves})
             self.state = self.state if event.state_refused else event.state
-            self.rounds.update({due.round: due for due in event.follow_up})
+            self._add(event.follow_up, event.at)
             if event.description:
                 self._words_of[self.rounds[event.round].division] = event.description
         elif isinstance(event, RoundDropped):
             self.dropped[event.round] = event
+            self.ended[event.round] = event.at
+
+    def _add(self, due: Iterable[DueRound], at: dt.datetime) -> None:
+        for one in due:
+            self.rounds[one.round], self.created[one.round] = one, at
 
     @property
     def open(self) -> DueRound | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,11 +12,14 @@ import anyio
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 from websockets.frames import CloseCode
+from websockets.protocol import State
 
 from coworld_core.commissioner.messages import (
     CommissionerMessage,
     EpisodeCancel,
     HostMessage,
+    RoundComplete,
+    ScheduleEpisodes,
     read_commissioner_message,
 )
 from coworld_core.errors import BackendError, CommissionerError, NotReadyError, StartError
@@ -31,6 +35,8 @@ from .finding import FoundCommissioner
 __all__ = ["Commissioner", "CommissionerOptions", "CommissionerSocket", "open_commissioner"]
 
 _Answer = TypeVar("_Answer", bound=CommissionerMessage)
+_MOST_LATER = 100
+"""Maximum number of other messages kept while waiting for an answer within a round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,7 @@ class CommissionerOptions:
     ping_timeout: float = 30.0
     """Time to answer a ping."""
     message_bytes: int = 64 * 1024 * 1024
-    """Maximum size of one of its messages."""
+    """Maximum size of one of its messages, and of all messages that it sends before it answers a hook."""
     stop_grace: float = 5.0
     """Time between TERM and KILL."""
     limits: Limits = field(default_factory=lambda: EpisodeOptions().game_limits)
@@ -59,7 +65,7 @@ class CommissionerSocket:
 
     * ``commissioner_silent``: it did not reply in time or did not answer a ping.
     * ``commissioner_gone``: it closed the connection or exited.
-    * ``commissioner_oversized``: a message is too long.
+    * ``commissioner_oversized``: a message is too long, or there are too many before the answer to a hook.
     * ``commissioner_nonsense``: a message is unknown or not allowed at this point.
     """
 
@@ -67,6 +73,18 @@ class CommissionerSocket:
         self._connection = connection
         self._unit = unit
         self._options = options
+        self._later: deque[tuple[CommissionerMessage, int]] = deque()
+        """Messages that arrived before the answer to a hook, with their sizes."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the conversation is over: the commissioner disconnected, exited, or answered no ping."""
+        return self._connection.state is State.CLOSED
+
+    async def require_open(self) -> None:
+        """Raise the error for the end of the conversation if it is over."""
+        if self.closed:
+            raise await self._gone(self._connection.protocol.close_exc)
 
     async def tell(self, message: HostMessage) -> None:
         """Send a message."""
@@ -79,15 +97,20 @@ class CommissionerSocket:
             raise await self._gone(error) from error
 
     async def hear(self) -> CommissionerMessage:
-        """Wait for its next message."""
+        """Wait for its next message; one that arrived before the answer to a hook comes first."""
+        if self._later:
+            return self._later.popleft()[0]
+        return read_commissioner_message(await self._receive())
+
+    async def _receive(self) -> str | bytes:
+        """Wait for a message from the connection."""
         try:
             with anyio.fail_after(self._options.reply_timeout):
-                text = await self._connection.recv()
+                return await self._connection.recv()
         except TimeoutError:
             raise self._silent("has sent nothing") from None
         except ConnectionClosed as error:
             raise await self._gone(error) from error
-        return read_commissioner_message(text)
 
     async def ask(self, request: HostMessage, answer: type[_Answer]) -> _Answer:
         """Send a request and wait for its answer."""
@@ -97,6 +120,29 @@ class CommissionerSocket:
         if not isinstance(heard, answer):
             raise misplaced(heard, request)
         return heard
+
+    async def ask_meanwhile(self, request: HostMessage, answer: type[_Answer]) -> _Answer:
+        """Send a request within a round; ``hear`` returns messages of the round that arrive before the answer.
+
+        Their number and their total size are limited (``CommissionerOptions.message_bytes``).
+        """
+        await self.tell(request)
+        while True:
+            text = await self._receive()
+            heard = read_commissioner_message(text)
+            if isinstance(heard, answer):
+                return heard
+            if not isinstance(heard, ScheduleEpisodes | RoundComplete | EpisodeCancel):
+                raise misplaced(heard, request)
+            self._later.append((heard, len(text.encode() if isinstance(text, str) else text)))
+            most, size = self._options.message_bytes, sum(kept for _, kept in self._later)
+            if len(self._later) > _MOST_LATER or size > most:
+                limit = f"{most} bytes" if size > most else f"{_MOST_LATER} messages"
+                raise CommissionerError(
+                    f"The commissioner sent more than {limit} before it answered {request.type}.",
+                    code="commissioner_oversized",
+                    hint="It must answer the request before it sends more.",
+                )
 
     def _silent(self, what: str) -> CommissionerError:
         return CommissionerError(

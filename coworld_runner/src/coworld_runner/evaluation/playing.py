@@ -204,6 +204,7 @@ async def play_blocks(
     options: EpisodeOptions | None,
     episode_listeners: EpisodeListeners | None,
     between: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
+    held: Callable[[], bool] = lambda: False,
 ) -> None:
     """Play the missing episodes of an evaluation until it is over; void blocks are played again.
 
@@ -217,6 +218,7 @@ async def play_blocks(
         options: How to run each episode.
         episode_listeners: Readers of one episode's events.
         between: Called when no episode is running; it may raise ``Evaluation.last_block`` to have more played.
+        held: Whether to begin no more episodes until ``between`` has been called.
 
     Raises:
         UsageError: A player differs from the one that played before, or the metric is not in the results.
@@ -234,7 +236,7 @@ async def play_blocks(
         return None
 
     def episodes() -> Iterator[tuple[str, EpisodePlan]]:
-        while not evaluation.stopped and (found := needed()) is not None:
+        while not evaluation.stopped and not held() and (found := needed()) is not None:
             block, key, lineup = found
             asked.add(key)
             yield key, entrants.plan(lineup, block, seed=evaluation.seed_of(block))

@@ -6,14 +6,12 @@ if the same ones were played before. A failure of the commissioner drops the ope
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
+from coworld_core.commissioner.hook_names import HookName
 from coworld_core.commissioner.messages import (
-    CommissionerMessage,
     DescribeDivisionResponse,
     EpisodeCancel,
     EpisodeCompletedResponse,
@@ -21,7 +19,6 @@ from coworld_core.commissioner.messages import (
     EpisodeResult,
     EpisodesAccepted,
     EpisodesRejected,
-    HostMessage,
     LeagueMigrationConfigResponse,
     LeagueMigrationResponse,
     RankDivisionResponse,
@@ -36,7 +33,6 @@ from coworld_core.episode.events import Notice
 from coworld_core.errors import CommissionerError
 from coworld_core.tournament.commissioning import Commission, refused
 from coworld_core.tournament.hooks import (
-    HookName,
     ask_about_episode,
     ask_consequences,
     ask_description,
@@ -67,11 +63,8 @@ from .settings import TournamentSettings
 
 __all__ = ["Chair", "open_chair"]
 
-_Answer = TypeVar("_Answer", bound=CommissionerMessage)
 _PATIENCE = 3
 """The number of refused messages at which a round is given up."""
-_MOST_LATER = 100
-"""Maximum number of other messages kept while waiting for the answer to a hook."""
 
 
 @dataclass
@@ -89,8 +82,6 @@ class _Round:
     told: list[EpisodeResult | EpisodeFailed] = field(default_factory=list[EpisodeResult | EpisodeFailed])
     events: list[MembershipEvent] = field(default_factory=list[MembershipEvent])
     """Membership changes requested so far; they take effect when the round does."""
-    later: deque[CommissionerMessage] = field(default_factory=deque[CommissionerMessage])
-    """Messages received while waiting for the answer to a hook."""
 
 
 class Chair:
@@ -142,7 +133,7 @@ class Chair:
         Raises:
             CommissionerError: The commissioner failed; an open round is dropped.
         """
-        while not self._tournament.unplayed and await self.step():
+        while (not self._tournament.unplayed or self.deserted) and await self.step():
             pass
 
     async def step(self) -> bool:
@@ -171,6 +162,11 @@ class Chair:
                 self.drop(due, error)
             raise
         return True
+
+    @property
+    def deserted(self) -> bool:
+        """Whether the commissioner has left the open round; the next step drops it."""
+        return self._round is not None and self._round.socket.closed
 
     @property
     def waits(self) -> bool:
@@ -273,14 +269,16 @@ class Chair:
             told = self._commission.told(id, block, self._tournament.history.judged(block.block))
             await now.socket.tell(told)
             if "episode_completed" in self._hooks:
-                answer = await self._ask(now, ask_about_episode(now.start, told, now.told), EpisodeCompletedResponse)
+                request = ask_about_episode(now.start, told, now.told)
+                answer = await now.socket.ask_meanwhile(request, EpisodeCompletedResponse)
                 now.told.append(told)
                 now.events += answer.policy_membership_events
                 if answer.episodes:
                     await self._schedule(now, ScheduleEpisodes(episodes=answer.episodes))
         if now.untold:  # still running, or requested by a hook
+            await now.socket.require_open()
             return
-        message = now.later.popleft() if now.later else await now.socket.hear()
+        message = await now.socket.hear()
         if isinstance(message, ScheduleEpisodes):
             await self._schedule(now, message)
         elif isinstance(message, RoundComplete):
@@ -294,29 +292,18 @@ class Chair:
             raise refused(f"It cancels the episode {message.request_id!r:.80}, which it has not requested.")
         # a cancellation has no effect: the episode had ended when the message was read
 
-    async def _ask(self, now: _Round, request: HostMessage, answer: type[_Answer]) -> _Answer:
-        """Send a request within a round; other messages that arrive before the answer are handled later."""
-        await now.socket.tell(request)
-        while not isinstance(heard := await now.socket.hear(), answer):
-            if not isinstance(heard, ScheduleEpisodes | RoundComplete | EpisodeCancel):
-                raise misplaced(heard, request)
-            now.later.append(heard)
-            if len(now.later) > _MOST_LATER:
-                raise refused(f"It sends more than {_MOST_LATER} other messages before it answers {request.type}.")
-        return heard
-
     async def _consequences(self, now: _Round, event: RoundDecided) -> RoundDecided:
         """Add the answers of the hooks to the end of a round."""
-        commission, division = self._commission, now.due.division
+        commission, division, ask = self._commission, now.due.division, now.socket.ask_meanwhile
         if "round_completed" in self._hooks:
             request = ask_consequences(commission, now.due, event)
-            event = with_consequences(commission, event, await self._ask(now, request, RoundCompletedResponse))
+            event = with_consequences(commission, event, await ask(request, RoundCompletedResponse))
         if "rank_division" in self._hooks:
             request = ask_ranking(commission.after(event), division)
-            event = with_ranking(commission, event, await self._ask(now, request, RankDivisionResponse))
+            event = with_ranking(commission, event, await ask(request, RankDivisionResponse))
         if "describe_division" in self._hooks:
             request = ask_description(commission.after(event), division)
-            event = with_description(event, await self._ask(now, request, DescribeDivisionResponse))
+            event = with_description(event, await ask(request, DescribeDivisionResponse))
         return event
 
     async def _schedule(self, now: _Round, message: ScheduleEpisodes) -> None:

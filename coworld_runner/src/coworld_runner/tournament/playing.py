@@ -120,5 +120,6 @@ async def play_tournament(
                             options=options,
                             episode_listeners=episode_listeners,
                             between=between,
+                            held=lambda: chair is not None and chair.deserted,
                         )
         return folder.report()

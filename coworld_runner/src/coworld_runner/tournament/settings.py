@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 import tomlkit
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from coworld_core.commissioner.hook_names import HookName
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ratings import RatingName
-from coworld_core.tournament.hooks import HookName
 
 from ..players import PlayerRef
 from ..runs.workspace import atomic_write

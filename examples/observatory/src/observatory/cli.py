@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
@@ -453,6 +453,8 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
     result = changing(settings, change)
     out.answer(result)
     said = {**named, **({} if every is None else {"every": every})}
+    if (hooks := terms.get("hooks")) is not None:
+        said["hooks"] = " ".join(cast("list[str]", hooks)) or "none"
     words = ", ".join(f"{key.partition('_')[0]} {value}" for key, value in said.items())
     out.say(f"{result['name']}: {words}, from the next round on.")
 
@@ -471,6 +473,8 @@ def league_list(settings: Settings, out: Out) -> None:
         out.say(f"    {league['state']}: {plays}division{'s' if league['divisions'] > 1 else ''}{_under_way(league)}")
         if league["trouble"]:
             out.say(f"    The last attempt failed: {league['trouble']}")
+        if league["unattended"]:
+            out.say(f"    {league['unattended']}")
         for one in league["stopped"]:
             out.say(f"    {one['division']}: {one['why']}")
             out.note(

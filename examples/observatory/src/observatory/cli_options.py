@@ -13,6 +13,7 @@ import click
 from coworld_cli.output import Output
 from coworld_cli.render.text import table
 from coworld_core import durations
+from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
 
 from .settings import DEFAULT_PORT, Retention, Settings, write_secret
@@ -235,6 +236,15 @@ def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:
             help="How long a commissioner's round may take, its episodes included.  [default: 3600]",
         ),
         click.option(
+            "--hook",
+            "hooks",
+            multiple=True,
+            type=click.Choice([*HOOKS, "none"]),
+            callback=_named_hooks,
+            help="Also ask the commissioner this, which it must have a hook for: after each episode or round, for a "
+            "division's standings, or for its description. May be repeated.  [default: none]",
+        ),
+        click.option(
             "--commissioner",
             "commissioner_runnable_id",
             metavar="ID",
@@ -243,6 +253,13 @@ def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         function = option(function)
     return function
+
+
+def _named_hooks(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> list[str] | None:
+    """The hooks given by ``--hook``; None if the option is absent."""
+    if "none" in names and len(names) > 1:
+        raise click.BadParameter("'none' stands alone: leave it out, or the other hooks.", context, option)
+    return [name for name in dict.fromkeys(names) if name != "none"] if names else None
 
 
 def runs(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,7 +25,7 @@ from ..naming import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round
-from ..work.seasons import COMMISSIONED, CONTINUOUS, locked_league
+from ..work.seasons import COMMISSIONED, CONTINUOUS, last_report, locked_league
 from ..work.terms import LeagueTerms, describe_division
 from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
 from .views import division_json, game_json, league_json
@@ -367,6 +367,8 @@ async def set_terms(
     league = await locked_league(session, reference)
     before = LeagueTerms.of(league.commissioner_config)
     said = dict(terms) if every is None else {**terms, "every_seconds": every}
+    if said.get("commissioner_runnable_id", ...) is None:
+        said.setdefault("hooks", [])
     settled = LeagueTerms.of({**(league.commissioner_config or {}), **said})
     coworld = await session.get(Coworld, league.game.coworld_id)
     commissioned = _who_decides(settled, coworld)
@@ -386,8 +388,14 @@ async def set_terms(
     elif every is not None or league.commissioner_key == COMMISSIONED:
         league.commissioner_key = CONTINUOUS
     for division in divisions:
-        division.commissioner_description = describe_division(settled, plays=league.commissioner_key != "static")
-    audit(session, "league.set", subject=league.name, **{name: str(value) for name, value in said.items()})
+        described = "describe_division" in settled.hooks and await last_report(session, division.id, league.season)
+        if not described:  # else the commissioner's own description stays
+            plays = league.commissioner_key != "static"
+            division.commissioner_description = describe_division(settled, plays=plays)
+    words = {name: str(value) for name, value in said.items()}
+    if "hooks" in said:
+        words["hooks"] = ", ".join(settled.hooks) or "none"
+    audit(session, "league.set", subject=league.name, **words)
     await session.flush()
     return league
 
@@ -396,13 +404,19 @@ def _who_decides(terms: LeagueTerms, coworld: Coworld | None) -> str | None:
     """``COMMISSIONED`` if a commissioner decides the rounds, which the Coworld must declare; None if a pairing does.
 
     Raises:
-        LeagueError: The pairing requires a commissioner, and none is named.
+        LeagueError: The pairing or a hook requires a commissioner, and none is named.
         UsageError: There is no such commissioner, or no such pairing.
     """
     if terms.commissioner_runnable_id is not None:
         manifest = load_manifest(dict(coworld.manifest if coworld is not None else {}), template=True).manifest
         declared_commissioner(manifest, terms.commissioner_runnable_id)
         return COMMISSIONED
+    if terms.hooks:
+        raise LeagueError(
+            "Hooks are questions to a commissioner, and this league has none.",
+            code="unknown_commissioner",
+            hint="Name it: --commissioner ID.",
+        )
     if isinstance(find_pairing(terms.pairing), Commissioned):
         raise LeagueError("No commissioner is named.", code="unknown_commissioner", hint="Name it: --commissioner ID.")
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -42,7 +42,7 @@ class RecentQuery(QueryModel):
     )
 
 
-_STORED = ("rounds", "rating", "low", "high", "won", "played")
+_STORED = ("rounds", "rating", "low", "high", "won", "played", "points")
 """Fields of a standing in ``Round.report``."""
 
 
@@ -72,6 +72,8 @@ class Standing:
     """Matches won; with several players, the share of opponents beaten."""
     played: int = 0
     """Matches that counted."""
+    points: float | None = None
+    """The score that a commissioner gave it with its last place; None without a commissioner."""
 
 
 async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
@@ -111,7 +113,7 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
             score=float(score),
             episodes=int(episodes),
             policy_version_ids=tuple(sorted(versions.get(who, ()))),
-            **{key: stands[who][key] for key in _STORED if who in stands},
+            **{key: stands[who][key] for key in _STORED if key in stands.get(who, ())},
         )
         for who, player_name, user_name, player_id, score, episodes in rows
     ]
@@ -120,15 +122,23 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
         lines = [line for line in lines if line.subject_id in here]
     places = {who: line["place"] for who, line in stands.items()}
     lines.sort(key=lambda line: places.get(line.subject_id, math.inf))
-    return _ranked(lines)
+    return _ranked(lines, {who: line.get("rank") for who, line in stands.items()})
 
 
-def _ranked(lines: Sequence[Standing]) -> list[Standing]:
-    """Rank the lines; equal lines share a rank."""
+def _ranked(lines: Sequence[Standing], given: Mapping[str, int | None]) -> list[Standing]:
+    """Rank the lines; equal lines share a rank.
+
+    Args:
+        lines: The lines, best first.
+        given: The ranks that a commissioner gave, by subject.
+    """
     found: list[Standing] = []
     for place, line in enumerate(lines, start=1):
         before = found[-1] if found else None
-        if before is None or before.rating is not None or line.rating is not None:
+        own = given.get(line.subject_id)
+        if own is not None:
+            tied = before is not None and own == given.get(before.subject_id)
+        elif before is None or before.rating is not None or line.rating is not None:
             tied = before is not None and (before.rating, before.won) == (line.rating, line.won)
         else:
             tied = math.isclose(before.score, line.score, rel_tol=1e-12)
@@ -168,8 +178,11 @@ async def leaderboards(call: Anyone, division_id: str) -> Json:
         return Json(None)
     recent = await _recent_rounds(call.db, division, 5)
     rated = any(line.rating is not None for line in lines)
-    columns = _COLUMNS if rated else [column for column in _COLUMNS if column["key"] not in _STORED]
-    keys = [column["key"] for column in columns]
+    about = "By the pairing and the rating, after each round."
+    if division.league.commissioner_key == COMMISSIONED:
+        about = "By the commissioner, after each round."
+    pointed = any(line.points is not None for line in lines)
+    keys = [key for key in _COLUMNS if (rated or key not in _STORED) and (pointed or key != "points")]
     return Json(
         {
             "default_view_key": "score",
@@ -178,11 +191,9 @@ async def leaderboards(call: Anyone, division_id: str) -> Json:
                 {
                     "key": "score",
                     "title": division.name,
-                    "description": "By the pairing and the rating, after each round."
-                    if rated
-                    else "The mean score of all finished episodes of its rounds.",
+                    "description": about if rated else "The mean score of all finished episodes of its rounds.",
                     "axis_values": {},
-                    "columns": columns,
+                    "columns": [{"key": key, **_COLUMNS[key]} for key in keys],
                     "rows": [
                         {
                             "subject_type": line.subject_type,
@@ -200,17 +211,18 @@ async def leaderboards(call: Anyone, division_id: str) -> Json:
     )
 
 
-_COLUMNS = [
-    {"key": "rank", "label": "Rank", "value_type": "integer", "sort": "asc"},
-    {"key": "rating", "label": "Rating", "value_type": "number", "sort": "desc"},
-    {"key": "low", "label": "At least", "value_type": "number", "sort": "desc"},
-    {"key": "high", "label": "At most", "value_type": "number", "sort": "desc"},
-    {"key": "won", "label": "Won", "value_type": "number", "sort": "desc"},
-    {"key": "played", "label": "Matches", "value_type": "integer", "sort": "desc"},
-    {"key": "rounds", "label": "Rounds", "value_type": "integer", "sort": "desc"},
-    {"key": "score", "label": "Score", "value_type": "number", "sort": "desc"},
-    {"key": "episodes", "label": "Episodes", "value_type": "integer", "sort": "desc"},
-]
+_COLUMNS = {
+    "rank": {"label": "Rank", "value_type": "integer", "sort": "asc"},
+    "points": {"label": "Points", "value_type": "number", "sort": "desc"},
+    "rating": {"label": "Rating", "value_type": "number", "sort": "desc"},
+    "low": {"label": "At least", "value_type": "number", "sort": "desc"},
+    "high": {"label": "At most", "value_type": "number", "sort": "desc"},
+    "won": {"label": "Won", "value_type": "number", "sort": "desc"},
+    "played": {"label": "Matches", "value_type": "integer", "sort": "desc"},
+    "rounds": {"label": "Rounds", "value_type": "integer", "sort": "desc"},
+    "score": {"label": "Score", "value_type": "number", "sort": "desc"},
+    "episodes": {"label": "Episodes", "value_type": "integer", "sort": "desc"},
+}
 
 _Recent = Sequence[tuple[Round, Sequence[RoundResult]]]
 

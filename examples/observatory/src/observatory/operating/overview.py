@@ -28,7 +28,7 @@ from ..store.models import (
     WorkerRow,
 )
 from ..store.storage import stored
-from ..work.seasons import last_report, state_of, who_decides, why_stopped
+from ..work.seasons import last_report, state_of, who_decides, why_stopped, why_unattended
 from ..work.terms import LeagueTerms
 from .presence import EVERY_SECONDS
 
@@ -76,8 +76,7 @@ async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[Js
 async def leagues(session: AsyncSession) -> list[JsonObject]:
     """Leagues, oldest first, with their settings and current rounds."""
     rows = (await session.scalars(sa.select(League).order_by(League.created_at, League.id))).unique().all()
-    said = await session.execute(sa.select(Commission.league_id, Commission.trouble))
-    troubles: dict[str, str | None] = {row[0]: row[1] for row in said}
+    leases = {row.league_id: row for row in await session.scalars(sa.select(Commission))}
     members = await _counted(session, Membership.league_id, Membership.end_time.is_(None))
     divisions = await _counted(session, Division.league_id, Division.archived_at.is_(None))
     over = sa.func.count(EpisodeRequest.id).filter(EpisodeRequest.status.not_in(("pending", "running")))
@@ -100,7 +99,8 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
             "state": state_of(row),
             "pairing": LeagueTerms.of(row.commissioner_config).pairing,
             "decides": who_decides(row),
-            "trouble": troubles.get(row.id),
+            "trouble": leases[row.id].trouble if row.id in leases else None,
+            "unattended": why_unattended(row, leases.get(row.id)),
             "season": row.season,
             "members": members.get(row.id, 0),
             "divisions": divisions.get(row.id, 0),

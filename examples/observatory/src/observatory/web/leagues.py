@@ -35,7 +35,7 @@ from ..store.models import (
     User,
 )
 from ..work.queue import OVER
-from ..work.seasons import last_report, names_of, state_of, why_stopped
+from ..work.seasons import last_report, names_of, state_of, why_stopped, why_unattended
 from ..work.terms import LeagueTerms
 from .rows import recent_episodes
 from .visit import Visit, open_visit, page, trouble
@@ -69,6 +69,7 @@ async def league(request: Request) -> Response:
         seasons = await visit.db.scalars(
             sa.select(Season).where(Season.league_id == row.id).order_by(Season.number.desc()).limit(_ROUNDS)
         )
+        lease = await visit.db.get(Commission, row.id)
         return page(
             request,
             "league.html",
@@ -82,7 +83,8 @@ async def league(request: Request) -> Response:
                 "season": row.season,
                 "paused": state_of(row) == "paused",
                 "commissioner": LeagueTerms.of(row.commissioner_config).commissioner_runnable_id,
-                "trouble": await visit.db.scalar(sa.select(Commission.trouble).where(Commission.league_id == row.id)),
+                "trouble": lease.trouble if lease is not None else None,
+                "unattended": why_unattended(row, lease),
             },
             divisions=[await _division(visit.db, division, row.season) for division in divisions.all()],
             rounds=await _rounds(visit.db, Division.league_id == row.id),
@@ -152,6 +154,11 @@ async def _division(session: AsyncSession, division: Division, season: int) -> J
         "name": division.name,
         "stopped": why_stopped(report),
         "rated": any(line["rating"] is not None for line in table),
+        "pointed": any(line["points"] is not None for line in table),
+        "about": [
+            (key.replace("_", " ").capitalize(), words)
+            for key, words in (division.commissioner_description or {}).items()
+        ],
         "standings": [{**line, "history": _line(history.get(line["subject_id"], ()))} for line in table],
         "met": _met(table[:_MET], pairs),
     }

@@ -226,9 +226,12 @@ class _Writing:
         if event.state_refused:
             row.error = f"Its state of {event.state_refused} bytes was too large, so the previous one is kept."
         self._results(row, event.results)
-        if event.description:
+        # An operator may have withdrawn the hook during the round.
+        if event.description and "describe_division" in self._terms.hooks:
             division = await session.get_one(Division, row.division_id)
-            division.commissioner_description = {key: _text(words) for key, words in event.description.items()}
+            division.commissioner_description = {
+                key: _text(words, most=2000) for key, words in event.description.items()
+            }
         await session.flush()
         row.round_config = {**row.round_config, "moves": await self._move(event.moves)}
         await keep_report(session, row, self._report(row.division_id))
@@ -280,7 +283,7 @@ def _succeeds(event: LogEvent) -> bool:
     return isinstance(event, RoundDecided) or (isinstance(event, LeagueSet) and bool(event.commissioner))
 
 
-def _text(text: str | None) -> str:
+def _text(text: str | None, *, most: int = 250) -> str:
     """A commissioner's text, made fit to be stored and shown on one line."""
     plain = strip_controls(text or "").encode(errors="replace").decode()
-    return " ".join(plain.split())[:250]
+    return " ".join(plain.split())[:most]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from anyio.abc import TaskGroup
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coworld_core.commissioner.hook_names import HookName
 from coworld_core.episode.events import BaseEvent, Notice
 from coworld_core.errors import CommissionerError, CoworldError, UsageError, unwrapped
 from coworld_core.ids import new_run_id
@@ -33,7 +34,7 @@ from ..store.models import Commission, League
 from .commission_log import CommissionedSeason, division_key, living_members, open_season, take_in_played
 from .commission_writing import Overtaken, write_events
 from .leftovers import remove_leftovers
-from .seasons import COMMISSIONED
+from .seasons import COMMISSIONED, MOST_RETREAT
 from .terms import LeagueTerms
 
 __all__ = ["lifespan"]
@@ -42,8 +43,7 @@ _LOOK_SECONDS = 1.0
 _KEEP_SECONDS = 20.0
 """How long to keep a commissioner's program running with nothing to send to it."""
 _RETREAT_SECONDS = 5.0
-_MOST_RETREAT = 600.0
-"""The longest pause after a failure of a commissioner; the pause doubles with each failure up to this."""
+"""The pause after the first failure of a commissioner; it doubles with each further one, up to ``MOST_RETREAT``."""
 _log = logging.getLogger("observatory.work.commissioned")
 _endurance = Endurance(_log)
 
@@ -65,7 +65,7 @@ class _Failures:
 
     def another(self, least: float) -> None:
         """Record a failure and wait before the next attempt, for at least ``least`` seconds."""
-        retreat = min(_MOST_RETREAT, _RETREAT_SECONDS * 2**self.count)
+        retreat = min(MOST_RETREAT, _RETREAT_SECONDS * 2**self.count)
         self.count, self.until = self.count + 1, anyio.current_time() + max(least, retreat)
 
 
@@ -232,10 +232,11 @@ class _League:
                 happen=season.happen,
                 backend=self._place.backend,
                 publish=_say,
+                hooks=self._terms.hooks,
                 run_id=self._lease.run_id,
             )
             try:
-                await self._play(season, chair, found.name)
+                await self._play(season, chair, found.name, self._terms.hooks)
             finally:
                 # The chair shields its own clean-up. What it opened in this task must be closed in this task.
                 await chair.close()
@@ -258,8 +259,8 @@ class _League:
         admitted = await admission.admit(session, found.runnable, owner=season.setup.coworld.user_id)
         return replace(found, runnable=admitted.runnable)
 
-    async def _play(self, season: CommissionedSeason, chair: Chair, asked: str) -> None:
-        """Play a season until, between two rounds, its members or its game change."""
+    async def _play(self, season: CommissionedSeason, chair: Chair, asked: str, hooks: Collection[HookName]) -> None:
+        """Play a season until, between two rounds, its members, its game or the hooks to ask change."""
         while True:
             async with self._database.reading() as session:
                 league = await session.get_one(League, self._league)
@@ -267,17 +268,21 @@ class _League:
                 if league.season != season.number or self._terms.commissioner_runnable_id != asked:
                     raise Overtaken
                 await take_in_played(session, season)
-                changed = season.played is None and await _has_changed(session, season, league)
+                changed = season.played is None and (
+                    self._terms.hooks != hooks or await _has_changed(session, season, league)
+                )
             if changed:
                 await anyio.sleep(_LOOK_SECONDS)
                 return
             wait = self._wait(season)
             if wait > _KEEP_SECONDS:
                 await chair.close()
-            if wait > 0 or (chair.waits and not self._overtime(season)):
-                await anyio.sleep(min(wait or _LOOK_SECONDS, _LOOK_SECONDS))
-            else:
+            waits = chair.waits
+            if wait == 0:
+                # While episodes are running, this only looks whether the commissioner is still there.
                 await self._step(season, chair)
+            if wait > 0 or waits:
+                await anyio.sleep(min(wait or _LOOK_SECONDS, _LOOK_SECONDS))
 
     def _wait(self, season: CommissionedSeason) -> float:
         """Seconds until a round may begin; 0 during a round."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from ..identity.accounts import AccountError
 from ..operating.closing import cancel_waiting
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
-from ..store.models import Division, EpisodeRequest, League, Membership, Player, Round, Season, Tally, User
+from ..store.models import Commission, Division, EpisodeRequest, League, Membership, Player, Round, Season, Tally, User
 from .terms import LeagueTerms
 
 __all__ = [
     "COMMISSIONED",
     "CONTINUOUS",
+    "MOST_RETREAT",
     "MovedSubject",
     "change_league",
     "close_season",
@@ -32,12 +34,16 @@ __all__ = [
     "subjects_in",
     "who_decides",
     "why_stopped",
+    "why_unattended",
 ]
 
 CONTINUOUS = "continuous"
 """``League.commissioner_key`` of a league whose champions meet in one round after another."""
 COMMISSIONED = "container"
 """``League.commissioner_key`` of a league whose rounds a commissioner decides; the protocol's word."""
+
+MOST_RETREAT = 600.0
+"""The longest pause after a failure of a commissioner, in seconds, unless its rounds are farther apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +255,25 @@ def who_decides(league: League) -> str:
     return (
         f"commissioner {terms.commissioner_runnable_id}" if league.commissioner_key == COMMISSIONED else terms.pairing
     )
+
+
+def why_unattended(league: League, lease: Commission | None) -> str | None:
+    """Why the commissioner of a league is not asked for rounds, if no server runs it; None otherwise.
+
+    Args:
+        league: The league.
+        lease: The lease on it, if a server has ever held one.
+    """
+    if league.commissioner_key != COMMISSIONED or league.disabled_at is not None:
+        return None
+    if lease is not None and lease.owner is not None and lease.expires_at > now():
+        return None
+    if lease is not None and lease.trouble is not None:
+        # After a failure, a server holds no lease until it tries again.
+        pause = max(MOST_RETREAT, LeagueTerms.of(league.commissioner_config).every_seconds)
+        if lease.expires_at + dt.timedelta(seconds=pause) > now():
+            return None
+    return "No server runs its commissioner, so no rounds are played: start a server that has a backend."
 
 
 def why_stopped(report: JsonObject | None) -> str | None:

@@ -21,6 +21,7 @@ from coworld_core.tournament.log import (
     EntrantAdded,
     EntrantWithdrawn,
     EpisodeEnded,
+    RoundPlace,
     RoundScheduled,
     ScheduledBlock,
     TournamentRules,
@@ -78,7 +79,8 @@ class Table:
 
     report: JsonObject
     """``standings``, best first (``subject``, ``place``, ``rating``, ``low``, ``high``, ``won``, ``played``,
-    ``rounds``), ``pairs``, ``over``, and ``why`` in words if the season cannot continue."""
+    ``rounds``; also ``rank`` and ``points``, given by a commissioner if there is one), ``pairs``, ``over``, and ``why``
+    in words if the season cannot continue."""
     state: JsonObject | None
     """What the next table continues from (``coworld_core.tournament.standings.TournamentState``); None if the pairing
     needs all earlier rounds."""
@@ -260,6 +262,8 @@ def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] 
     shown = {one.name for one in standings} if among is None else set(among)
     rounds = tournament.field().rounds_entered()
     remarks = tournament.report().remarks if over in _REMARKS else ()
+    # Without a commissioner there are none, and nothing is stored for them.
+    given = tournament.league.last_places() if tournament.league.decided else None
     return {
         "over": over,
         "why": next((one.message for one in remarks if one.code == _REMARKS.get(over)), None),
@@ -272,6 +276,7 @@ def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] 
                 "won": one.won,
                 "played": one.played,
                 "rounds": rounds[one.name],
+                **_given(given, tournament.league.membership(one.name).division, one.name),
             }
             for one in standings
             if one.played and one.name in shown
@@ -291,6 +296,13 @@ def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] 
             if shown.issuperset((pair.first, pair.second))
         ],
     }
+
+
+def _given(places: Mapping[tuple[str, str], RoundPlace] | None, division: str, name: str) -> JsonObject:
+    if places is None:
+        return {}
+    place = places.get((division, name))
+    return {"rank": place.rank if place else None, "points": place.score if place else None}
 
 
 def _ends(interval: IntervalRecord | None) -> JsonObject:

@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from coworld_core.commissioner.hook_names import HookName
+
 from ..store.columns import JsonObject
 
 __all__ = ["LeagueTerms", "describe_division"]
@@ -36,6 +38,8 @@ class LeagueTerms(BaseModel):
 
     commissioner_runnable_id: str | None = None
     """The commissioner in the Coworld's manifest that decides the rounds; None: the pairing does."""
+    hooks: tuple[HookName, ...] = ()
+    """The optional questions to ask the commissioner. A commissioner without one of these hooks never answers it."""
     lifetime_seconds: float = Field(default=3600.0, gt=0)
     """How long a commissioner's round may take, including its episodes."""
 
