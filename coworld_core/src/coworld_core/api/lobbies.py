@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import Field, model_validator
 
+from ..errors import UsageError
 from ._values import LobbyStatus
 from ._wire import Body, Text, Time, Wire, newer, part, required
 from .experience import MAX_ROSTER
@@ -43,6 +44,24 @@ class LobbySeatBody(_SeatChoice):
     """A seat of a new lobby."""
 
     position: int = Field(ge=0, lt=MAX_ROSTER, description="Its position, from 0.")
+
+    @classmethod
+    def parse(cls, text: str) -> LobbySeatBody:
+        """Read ``POSITION:KIND``, or ``POSITION:league_player:PLAYER_ID``.
+
+        Raises:
+            UsageError: Code ``bad_seat``.
+        """
+        position, _, choice = text.partition(":")
+        kind, _, player = choice.partition(":")
+        try:
+            return cls(position=int(position), kind=cast("SeatKind", kind), player_id=player or None)
+        except ValueError:
+            raise UsageError(
+                f"{text!r} is not a seat.",
+                code="bad_seat",
+                hint="Write POSITION:human_open, POSITION:random, POSITION:closed or POSITION:league_player:PLAYER_ID.",
+            ) from None
 
 
 class LobbySeatChangeBody(_SeatChoice):

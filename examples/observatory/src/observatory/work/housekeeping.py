@@ -38,7 +38,7 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 
 async def tidy(services: Services) -> None:
-    """Remove stale uploads to the registry, old stored answers, and long expired tokens, codes and drafts of lobbies."""
+    """Remove stale uploads to the registry, old stored answers, and tokens, codes and drafts that expired long ago."""
     await anyio.to_thread.run_sync(services.blobs.sweep)
     before = now() - KEPT
     async with services.database.writing() as session:
