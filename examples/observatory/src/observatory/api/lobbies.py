@@ -122,8 +122,8 @@ async def start_game(
         Refusal: 403 unless the caller is its host; 409 for a draft of another revision, one that cannot be started, or
             programs that may not run here; 422 if the key came with another revision; 429 and 503 as for all games.
     """
-    sessions = sessions_of(services)
     require_host(lobby, caller)
+    sessions = sessions_of(services)
     if lobby.start_key == key:
         # Nothing changes a lobby after its start.
         if revision != lobby.revision - 1:
@@ -145,8 +145,8 @@ async def end_game(services: Services, caller: Caller, lobby: Lobby) -> None:
     Raises:
         Refusal: 403 unless the caller is its host; 409 for one that has not been started.
     """
-    sessions = sessions_of(services)
     require_host(lobby, caller)
+    sessions = sessions_of(services)
     if lobby.session_id is None:
         raise conflict(f"The lobby {lobby.id} has no game to end: it has not been started.", code="not_started")
     session = sessions.get(lobby.session_id)
