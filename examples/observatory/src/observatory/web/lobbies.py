@@ -36,7 +36,9 @@ async def lobby_page(request: Request) -> Response:
         try:
             row = await find_lobby(visit.db, caller, request.path_params["lobby_id"])
         except Refusal:
-            return trouble(request, caller, 404, "Not found", "There is no such lobby, or it is private. Try signing in.")
+            return trouble(
+                request, caller, 404, "Not found", "There is no such lobby, or it is private. Try signing in."
+            )
         lobby = await lobby_json(services, visit.db, caller, row)
         champions = await league_champions(visit.db, caller, row.league_id) if lobby["can_manage"] else ()
         session = _session(visit, row.session_id)
@@ -95,9 +97,7 @@ async def change_lobby(request: Request) -> Response:
     return RedirectResponse(place, status_code=303)
 
 
-async def _change(
-    services: Services, caller: Caller, lobby_id: str, action: str, values: Mapping[str, str]
-) -> None:
+async def _change(services: Services, caller: Caller, lobby_id: str, action: str, values: Mapping[str, str]) -> None:
     position = values.get("position", "")
     async with services.database.writing() as db:
         lobby = await find_lobby(db, caller, lobby_id, lock=True)
