@@ -202,11 +202,11 @@ def with_input_controls(manifest: Manifest, config: JsonObject, slots: Iterable[
     given = result.get("slots", [])
     if not isinstance(allowed, list) or not {"input", "play"} <= {str(value) for value in cast("list[Any]", allowed)}:
         return result
-    if not isinstance(given, list):
+    people = set(slots)
+    if not isinstance(given, list) or not people:
         return result
     known = dict(enumerate(cast("list[Any]", given)))
-    people = set(slots)
-    count = max([len(known), *(slot + 1 for slot in people)])
+    count = max(len(known), max(people) + 1)
     result["slots"] = [
         {**_object(known.get(slot)), "control": "input"} if slot in people else known.get(slot, {})
         for slot in range(count)
