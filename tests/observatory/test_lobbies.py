@@ -18,12 +18,23 @@ from websockets.asyncio.client import connect
 from observatory.hosted import sessions as hosted_sessions
 from observatory.operating.closing import disable_policy
 from observatory.store.columns import now
-from observatory.store.models import AuditEntry, EpisodeScore, HostedSession, League, Lobby, PolicyVersion, Tally
+from observatory.store.models import (
+    AuditEntry,
+    Coworld,
+    EpisodeScore,
+    HostedSession,
+    League,
+    Lobby,
+    PolicyVersion,
+    Tally,
+)
 from observatory.work.housekeeping import KEPT, tidy
 
 pytestmark = pytest.mark.timeout(600)
 
 Answer = dict[str, Any]
+KEPT_OF_PLAYERS = ("id", "name", "type", "description")
+"""Fields of a bundled player that do not depend on who runs it."""
 
 
 @pytest.fixture(autouse=True)
@@ -280,6 +291,25 @@ async def test_a_draft_that_cannot_be_played_is_not_started(tmp_path: Path) -> N
         assert not marker.exists()
 
 
+async def test_a_game_that_runs_its_players_itself_has_no_lobbies(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        world, _, _ = await league_of(platform)
+        async with platform.services.database.writing() as db:
+            row = await db.get_one(Coworld, world.id)
+            players = [
+                {key: value for key, value in player.items() if key in KEPT_OF_PLAYERS}
+                for player in row.manifest["player"]
+            ]
+            row.manifest = {
+                **row.manifest,
+                "game": {**row.manifest["game"], "player_runtime": "game-hosted"},
+                "player": [{**player, "file": "players/one.py"} for player in players],
+            }
+        async with platform.client(await platform.account("ann")) as client:
+            answer = await client.post(f"/v2/leagues/{world.league}/lobbies", json={"idempotency_key": "k"})
+            await refused(answer, 400, "unsupported_runtime")
+
+
 async def finished(client: httpx2.AsyncClient, lobby_id: str) -> Answer:
     """The lobby, once its game is over."""
     with anyio.fail_after(300):
@@ -310,6 +340,8 @@ async def test_a_person_and_a_policy_play_to_the_end(tmp_path: Path, database: s
             running = answer.json()
             assert (running["status"], running["revision"]) == ("running", lobby["revision"] + 1)
             assert running["permissions"]["can_end_game"] is True
+            # now it is known who was drawn
+            assert [seat["player_name"] for seat in running["seats"]] == ["bot-owner", None, None, None]
             # the same request is answered alike, and another one under its key is not
             again = (await client.post(f"{place}/start", json=starting(lobby))).json()
             assert again["session_id"] == running["session_id"]

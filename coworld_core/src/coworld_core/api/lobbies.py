@@ -103,7 +103,9 @@ class LobbySeat(Wire):
 
     position: int = required("Its position, from 0.", -1)
     kind: str = required("human, human_open, league_player, random or closed.")
-    player_id: str | None = Field(default=None, description="The player whose champion sits here, or the person's.")
+    player_id: str | None = Field(
+        default=None, description="The player whose champion sits here, or the person's; of a random seat once started."
+    )
     player_name: str | None = Field(default=None, description="The name of that player.")
     is_me: bool = required("Whether it is your seat.", default=False)
     claimant_label: str | None = Field(default=None, description="The name of the person who sits here.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -49,7 +49,8 @@ class LobbySeat:
     kind: Literal["human", "human_open", "league_player", "random", "closed"]
     """``human`` is a person, and ``human_open`` waits for one."""
     player_id: str | None = None
-    """The player: of a league, or as which a person plays. For a league, also an account without a player."""
+    """The player: of a league, or as which a person plays. For a league, also an account without a player. Of a
+    ``random`` seat once it is drawn."""
     name: str | None = None
     """Name of the player or person, as of when it was seated."""
     user_id: str | None = None
@@ -216,7 +217,9 @@ async def _start(
     lobby = await db.get_one(Lobby, lobby_id, with_for_update={"of": Lobby}, populate_existing=True)
     require_draft(lobby, revision)
     lobby.session_id, lobby.start_key, lobby.started_at = session.id, key, now()
-    lobby.revision += 1
+    playing = [at for at, seat in enumerate(seats_of(lobby)) if seat.kind != "closed"]
+    drawn = {playing[slot]: policy for slot, policy in policies.items()}
+    _replace(lobby, {at: _played_by(seat, drawn.get(at)) for at, seat in enumerate(seats_of(lobby))})
     seated = [policy.label for _, policy in sorted(policies.items())]
     audit(db, "lobby.started", user_id=lobby.user_id, subject=lobby.id, play_session=session.id, policies=seated)
 
@@ -232,6 +235,11 @@ def _replace(lobby: Lobby, changes: Mapping[int, LobbySeat]) -> None:
     seats = seats_of(lobby)
     lobby.seats = write_seats([changes.get(at, seat) for at, seat in enumerate(seats)])
     lobby.revision += 1
+
+
+def _played_by(seat: LobbySeat, policy: Candidate | None) -> LobbySeat:
+    """A seat once it is known which policy plays, so that people see with whom they do."""
+    return seat if policy is None else replace(seat, player_id=policy.subject_id, name=policy.player_name)
 
 
 def _described(seat: LobbySeat) -> str:
