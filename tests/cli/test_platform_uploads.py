@@ -390,3 +390,76 @@ def test_hosted_game(run: Run, told: Platform) -> None:
     assert told.asked[0].json == {"coworld_id": COWORLD["id"], "variant_id": "quick", "allow_spectators": False}
     assert "/play" in run("hosted-game", "join", "cps_1").stdout
     assert json.loads(run("hosted-game", "join", "cps_1", "--json").stdout)["slot"] == 1
+
+
+def test_lobby(run: Run, told: Platform) -> None:
+    league, lobby = f"league_{uuid(1)}", f"lby_{uuid(2)}"
+    free = {"is_me": False, "can_claim": True, "can_remove": False}
+    answer: dict[str, Any] = {
+        "id": lobby,
+        "league_id": league,
+        "coworld_id": COWORLD["id"],
+        "coworld_name": "arena",
+        "coworld_version": "1.0.0",
+        "coworld_manifest_hash": "abc",
+        "host_name": "Ada",
+        "variant_id": "quick",
+        "min_players": 2,
+        "max_players": 4,
+        "status": "draft",
+        "revision": 3,
+        "page_url": "/lobbies/1",
+        "created_at": TIME,
+        "expires_at": TIME,
+        "seats": [
+            {
+                "position": 0,
+                "kind": "human",
+                "claimant_label": "Ada",
+                "is_me": True,
+                "can_claim": False,
+                "can_remove": True,
+            },
+            {"position": 1, "kind": "league_player", "player_name": "Bot", **free},
+        ],
+        "can_manage": True,
+        "permissions": {"can_start": True, "can_edit": True, "can_remove_player": True, "can_end_game": False},
+    }
+    place = f"/v2/lobbies/{lobby}"
+    told.on("POST", f"/v2/leagues/{league}/lobbies", answer)
+    told.on("GET", place, answer)
+    words = ["--variant", "quick", "--num-players", "3", "--seat", "2:league_player:ply_1", "--override", "seed=5"]
+    made = run("lobby", "create", league, *words)
+    assert [line.split() for line in made.stdout.splitlines()[-2:]] == [
+        ["0", "human", "Ada", "you"],
+        ["1", "league_player", "Bot", "open"],
+    ]
+    sent = told.asked[0].json
+    assert sent.pop("idempotency_key")
+    assert sent == {
+        "variant_id": "quick",
+        "num_players": 3,
+        "seats": [{"position": 2, "kind": "league_player", "player_id": "ply_1"}],
+        "game_config_overrides": {"seed": 5},
+    }
+    assert json.loads(run("lobby", "get", lobby, "--json").stdout)["revision"] == 3
+    told.on("PUT", f"{place}/seats/1", answer)
+    told.on("POST", f"{place}/seats/1/claim", answer)
+    told.on("DELETE", f"{place}/seats/1/player", answer)
+    for verb in ("leave", "cancel", "end"):
+        told.on("POST", f"{place}/{verb}", {**answer, "status": "ended", "error": "It broke."})
+    told.on("POST", f"{place}/start", {**answer, "status": "running", "session_id": "cps_1"})
+    run("lobby", "seat", lobby, "1:random")
+    assert told.asked[-1].json == {"kind": "random", "expected_revision": 3}
+    run("lobby", "seat", lobby, "1:closed", "--revision", "2")
+    assert told.asked[-1].json == {"kind": "closed", "expected_revision": 2}
+    run("lobby", "claim", lobby, "1")
+    run("lobby", "remove", lobby, "1")
+    assert "hosted-game join cps_1" in run("lobby", "start", lobby, "--revision", "7").stdout
+    assert told.asked[-1].json["expected_revision"] == 7
+    for verb in ("leave", "cancel", "end"):
+        assert "It broke." in run("lobby", verb, lobby).stdout
+    told.on("POST", f"{place}/start", Answer({"detail": "Seat 1 waits for a person."}, 409))
+    refused = run("lobby", "start", lobby)
+    assert refused.exit_code == exitcodes.REMOTE
+    assert "Seat 1 waits for a person." in refused.stderr

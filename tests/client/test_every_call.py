@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,9 +11,11 @@ from support.canned_platform import canned_platform, uid
 from support.flaky_transport import Fault, FlakyTransport
 
 from coworld_client import ApiConnectionError, ApiShapeError, ApiStatusError, Backoff, CoworldClient
+from coworld_core.api import LobbySeatBody
 
 AT_ONCE = Backoff(base=0.0, cap=0.0)
 EREQ, XREQ, COW = f"ereq_{uid(11)}", f"xreq_{uid(15)}", f"cow_{uid(12)}"
+LOBBY = f"lby_{uid(18)}"
 LEAGUE, DIVISION, ROUND = f"league_{uid(2)}", f"div_{uid(3)}", f"round_{uid(7)}"
 ROSTER = {"coworld_id": COW, "roster": [{"player": {"random": True}}], "num_episodes": 1}
 
@@ -60,6 +63,7 @@ READING: dict[str, Call] = {
     "images.get": lambda api: api.images.get(f"img_{uid(16)}"),
     "secrets.list": lambda api: api.secrets.list("paint-arena"),
     "league_seeds.list": lambda api: api.league_seeds.list().all(),
+    "lobbies.get": lambda api: api.lobbies.get(LOBBY),
     "players.list": lambda api: api.players.list().all(),
 }
 
@@ -72,6 +76,12 @@ WRITING: dict[str, Call] = {
     "hosted.create": lambda api: api.hosted.create(COW),
     "hosted.join": lambda api: api.hosted.join("cps_1"),
     "hosted.replay_session": lambda api: api.hosted.replay_session(COW, uid(14), "https://example.org/r"),
+    "lobbies.create": lambda api: api.lobbies.create(LEAGUE, seats=[LobbySeatBody(position=1, kind="random")]),
+    "lobbies.claim": lambda api: api.lobbies.claim(LOBBY, 1),
+    "lobbies.leave": lambda api: api.lobbies.leave(LOBBY),
+    "lobbies.start": lambda api: api.lobbies.start(LOBBY, revision=1),
+    "lobbies.cancel": lambda api: api.lobbies.cancel(LOBBY),
+    "lobbies.end": lambda api: api.lobbies.end(LOBBY),
     "league_seeds.create": lambda api: api.league_seeds.create("paint-arena"),
     "players.create": lambda api: api.players.create("Alice"),
     "players.login": lambda api: api.players.login(f"ply_{uid(6)}"),
@@ -167,6 +177,24 @@ async def test_two_calls_have_two_keys() -> None:
     keys = [asked.headers["idempotency-key"] for asked in transport.asked]
     assert len(set(keys)) == 3
     assert keys[2] == "mine"
+
+
+async def test_the_seats_of_a_lobby_are_changed_again_when_the_reply_is_lost() -> None:
+    async with canned_platform() as platform:
+        transport = FlakyTransport(Fault("lost", method="PUT"), Fault("lost", method="DELETE"))
+        async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+            lobby = await api.lobbies.seat(LOBBY, 1, "league_player", player="ply_1", revision=1)
+            assert (lobby.seats[0].claimant_label, lobby.permissions.can_start) == ("Alice", True)
+            assert lobby.odd == ()
+            await api.lobbies.remove(LOBBY, 0)
+            # without a revision, it is that of the present
+            await api.lobbies.seat(LOBBY, 1, "random")
+            await api.lobbies.start(LOBBY)
+        methods = [asked.method for asked in transport.asked]
+        assert methods == ["PUT", "PUT", "DELETE", "DELETE", "GET", "PUT", "GET", "POST"]
+        bodies = [json.loads(asked.body) for asked in transport.asked if asked.method == "PUT"]
+        change = {"kind": "league_player", "player_id": "ply_1", "expected_revision": 1}
+        assert bodies == [change, change, {"kind": "random", "expected_revision": 1}]
 
 
 async def test_secrets_are_put_and_deleted_again_when_the_reply_is_lost() -> None:

@@ -24,7 +24,7 @@ from coworld_client import (
     NotFound,
 )
 from coworld_client.resources._base import Resource
-from coworld_core.api import EpisodeRequest, ExperienceBody, Wire
+from coworld_core.api import EpisodeRequest, ExperienceBody, LobbySeatBody, Wire
 
 AT_ONCE = Backoff(base=0.0, cap=0.0)
 
@@ -241,4 +241,38 @@ def content(path: Path, name: str) -> bytes:
 def test_every_noun_is_a_resource() -> None:
     api = CoworldClient()
     nouns = [name for name in dir(type(api)) if isinstance(getattr(api, name, None), Resource)]
-    assert len(nouns) == 17
+    assert len(nouns) == 18
+
+
+async def test_a_lobby_from_the_draft_to_its_end(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        ann, ben, world, _, _ = await peopled(platform)
+        # whatever gets lost on the way, each of them happens once
+        async with client(platform, ann, Fault("lost", method="POST")) as host, client(platform, ben) as guest:
+            seats = [LobbySeatBody.parse("1:human_open"), LobbySeatBody.parse(f"2:league_player:{ben.id}")]
+            lobby = await host.lobbies.create(world.league, players=3, seats=seats, overrides={"seed": 2})
+            assert (lobby.odd, str(lobby.status), lobby.revision, lobby.host_name) == ((), "draft", 1, "ann")
+            assert [seat.kind for seat in lobby.seats] == ["human", "human_open", "league_player", "closed"]
+            taken = await guest.lobbies.claim(lobby.id, 1)
+            assert [seat.is_me for seat in taken.seats] == [False, True, False, False]
+            assert [seat.can_remove for seat in (await host.lobbies.get(lobby.id)).seats] == [True, True, False, False]
+            with pytest.raises(Conflict, match="is at revision 2, not 1"):
+                await host.lobbies.seat(lobby.id, 3, "random", revision=1)
+            with pytest.raises(Forbidden, match="Only its host, ann"):
+                await guest.lobbies.start(lobby.id)
+            await guest.lobbies.leave(lobby.id)
+            with pytest.raises(Conflict, match="Seat 1 waits for a person"):
+                await host.lobbies.start(lobby.id)
+            await host.lobbies.seat(lobby.id, 1, "random")
+            started = await host.lobbies.start(lobby.id)
+            assert started.odd == ()
+            assert started.permissions.can_end_game
+            assert started.session_id is not None
+            seat = await host.hosted.join(started.session_id)
+            assert (seat.slot, seat.player_url is None) == (0, False)
+            ended = await host.lobbies.end(lobby.id)
+            assert (str(ended.status), ended.status.is_terminal, ended.odd) == ("ended", True, ())
+            other = await host.lobbies.create(world.league)
+            assert str((await host.lobbies.cancel(other.id)).status) == "cancelled"
+            with pytest.raises(NotFound):
+                await host.lobbies.get("lby_none")

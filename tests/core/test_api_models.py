@@ -23,6 +23,8 @@ from coworld_core.api import (
     JoinedSession,
     LeaderboardEntry,
     League,
+    LobbySeatBody,
+    LobbyStatus,
     Membership,
     Participant,
     PlayerBody,
@@ -80,6 +82,34 @@ def test_what_fits_is_read_and_not_odd() -> None:
     assert league.game.name == "Paint"
     assert league.created_at == datetime(2026, 11, 1, 12, tzinfo=UTC)
     assert (league.public, league.hidden, league.is_game_of_week) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "seat"),
+    [
+        ("0:human_open", (0, "human_open", None)),
+        ("12:random", (12, "random", None)),
+        ("1:league_player:ply_1:x", (1, "league_player", "ply_1:x")),
+    ],
+)
+def test_a_seat_of_a_lobby_as_text(text: str, seat: tuple[int, str, str | None]) -> None:
+    read = LobbySeatBody.parse(text)
+    assert (read.position, read.kind, read.player_id) == seat
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1:", "x:random", "-1:random", "1:human", "1:league_player", "1:random:ply_1"]
+)
+def test_what_is_no_seat(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a seat") as caught:
+        LobbySeatBody.parse(text)
+    assert caught.value.code == "bad_seat"
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "ended", "cancelled", "expired"])
+def test_lobbies_end(status: str) -> None:
+    assert LobbyStatus(status).is_terminal
+    assert not LobbyStatus("draft").is_terminal
 
 
 def test_unknown_fields_are_kept_at_every_depth() -> None:

@@ -21,6 +21,7 @@ from coworld_core import (
     with_tokens,
 )
 from coworld_core.errors import ManifestError, UsageError
+from coworld_core.manifest.gameconfig import with_input_controls
 
 
 @pytest.fixture
@@ -126,6 +127,33 @@ def test_overwritten_named_players_resizes(manifest: Manifest) -> None:
     ]
     assert overwritten_named_players(manifest, config, ["A"])["players"] == [{"name": "A", "weight": 1}]
     assert config["players"][0]["name"] == "L"
+
+
+def controlled(document: dict[str, Any], allowed: list[str]) -> Manifest:
+    """A game whose config says of each slot who controls it."""
+    slot = {"type": "object", "properties": {"control": {"type": "string", "enum": allowed}, "colour": {}}}
+    document["game"]["config_schema"]["properties"]["slots"] = {"type": "array", "items": slot}
+    return load_manifest(document).manifest
+
+
+def test_seats_of_people_are_controlled_by_their_input(document: dict[str, Any]) -> None:
+    manifest = controlled(document, ["play", "input", "idle"])
+    assert with_input_controls(manifest, {}, [1])["slots"] == [{}, {"control": "input"}]
+    given = {"slots": [{"colour": 1}, {"control": "idle"}, {"colour": 2, "control": "play"}]}
+    changed = with_input_controls(manifest, given, [0, 2])
+    assert changed["slots"] == [
+        {"colour": 1, "control": "input"},
+        {"control": "idle"},
+        {"colour": 2, "control": "input"},
+    ]
+    assert given["slots"][0] == {"colour": 1}
+    assert with_input_controls(manifest, {}, []) == {}
+    assert with_input_controls(manifest, {"slots": "none"}, [0]) == {"slots": "none"}
+
+
+def test_games_that_name_no_controllers_keep_their_config(manifest: Manifest, document: dict[str, Any]) -> None:
+    assert with_input_controls(manifest, {"a": [1]}, [0]) == {"a": [1]}
+    assert with_input_controls(controlled(document, ["input", "idle"]), {}, [0]) == {}
 
 
 def test_names_without_named_players(nameless: Manifest) -> None:

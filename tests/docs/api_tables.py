@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 # kinds that only other platforms have are theirs to explain
 _KINDS = (
     *("coworld", "division", "episode request", "experience request", "game", "image", "league", "league seed"),
-    *("membership", "player", "round", "submission", "user"),
+    *("lobby", "membership", "player", "round", "submission", "user"),
 )
 
 _PAGES = ("limit", "offset", "cursor")

@@ -130,7 +130,6 @@ async def test_what_is_not_offered_is_said_so(tmp_path: Path) -> None:
                 ("GET", "/v2/leagues/league_x/campaign"),
                 ("GET", "/v2/leagues/league_x/campaign/history"),
                 ("POST", "/v2/leagues/league_x/campaign/prompt"),
-                ("POST", "/v2/leagues/league_x/lobbies"),
             ):
                 answer = await client.request(method, path, json={} if method == "POST" else None)
                 assert (answer.status_code, answer.json()["type"]) == (501, "not_offered"), path

@@ -94,12 +94,14 @@ async def _some_things(platform: Inside, token: str) -> dict[str, str]:
     found = await platform.get("/stats/policy-versions", token, mine="true")
     player = await platform.post("/players", token, {"name": "sprinter"})
     episodes = await platform.get("/v2/episode-requests", token)
+    lobby = await platform.post(f"/v2/leagues/{league.id}/lobbies", token, {"idempotency_key": "first"})
     return {
         "coworld_id": coworld["id"],
         "coworld": "paint-arena",
         "name": "paint_arena",
         "image_id": image["id"],
         "league_id": league.id,
+        "lobby_id": lobby["id"],
         "division_id": division.id,
         "membership_id": submission["league_policy_membership_id"],
         "policy_id": found["entries"][0]["policy_id"],

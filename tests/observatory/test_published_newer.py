@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -17,6 +18,8 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from support.observatory_kit import Platform, World, open_platform, roster, seed
 from support.published_client import Published, install, published
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.guarded("published"), pytest.mark.timeout(900)]
 
@@ -44,6 +47,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         ann = await platform.account("ann", team=True)
         world = await seed(platform.services, ann.id)
         versions = [await platform.policy(ann, name) for name in ("one", "two")]
+        await platform.join(world, versions[1])
         episode = await platform.play_round(world, *versions)
         assert (await platform.until_played(episode)).status == "completed"
         return Played(platform.url, ann.token, world, episode, versions[0])
@@ -138,6 +142,50 @@ def test_a_game_for_people(client: Published, played: Played) -> None:
     )
     with urlopen(ended) as answer:
         assert answer.status == 200
+
+
+def test_a_lobby(client: Published, played: Played, release: str) -> None:
+    if release == "0.1.47":
+        return  # it knows none
+    league = played.world.league
+    lobby = client.ask(
+        "lobby", "create", league, "--num-players", "3", "--seat", "2:human_open", "--override", "seed=5"
+    )
+    assert (lobby["status"], lobby["coworld_name"], lobby["revision"]) == ("draft", "quick", 1)
+    assert [seat["kind"] for seat in lobby["seats"]] == ["human", "league_player", "human_open", "closed"]
+    id = lobby["id"]
+    assert f"Lobby: /observatory/v2/lobbies/{id}" in client.run("lobby", "get", id).stdout
+    assert client.ask("lobby", "claim", id, "2")["seats"][2]["is_me"]
+    assert client.ask("lobby", "remove", id, "2")["seats"][2]["kind"] == "human_open"
+    assert client.ask("lobby", "claim", id, "0")["seats"][0]["is_me"]
+    assert client.ask("lobby", "leave", id)["seats"][0]["kind"] == "human_open"
+    stale = client.run("lobby", "seat", id, "0:random", "--revision", "1", status=1)
+    assert "(409)" in stale.stderr
+    player = lobby["seats"][1]["player_id"]
+    assert client.ask("lobby", "seat", id, f"0:league_player:{player}")["seats"][0]["player_id"] == player
+    client.run("lobby", "claim", id, "2")
+    client.run("lobby", "seat", id, "1:closed")
+    started = client.ask("lobby", "start", id)
+    address = client.ask("hosted-game", "join", started["session_id"])["target_url"]
+    with connect(address.replace("http", "ws").replace("/client/", "/"), open_timeout=300) as socket:
+        assert socket.recv()
+        # the game hangs up once it is over
+        with suppress(ConnectionClosed):
+            while socket.recv():
+                pass
+    deadline = monotonic() + 300
+    while (ended := client.ask("lobby", "get", id))["status"] == "running":
+        assert monotonic() < deadline
+    assert ended["status"] == "completed"
+    row = client.ask("episodes", ended["episode_request_id"])
+    # whichever of them its account has nominated last
+    assert [participant["label"] for participant in row["participants"]] in (["one:v1"], ["two:v1"])
+    assert json.loads(client.run("episode-results", row["id"]).stdout)["scores"] == [5, 6]
+    other = client.ask("lobby", "create", league)["id"]
+    client.run("lobby", "start", other)
+    assert client.ask("lobby", "end", other)["status"] == "ended"
+    last = client.ask("lobby", "create", league)["id"]
+    assert client.ask("lobby", "cancel", last)["status"] == "cancelled"
 
 
 def test_what_is_only_elsewhere(client: Published, played: Played, release: str) -> None:

@@ -153,7 +153,17 @@ TABLE: dict[str, Row] = {
     "POST /v2/leagues/{league_id}/campaign/{part}": Row(KNOWN, params={"part": "prompt"}),
     "GET /v2/coworlds/{coworld_id}/documentation": Row(PRIVATE),
     "POST /v2/divisions/{division_id}/power-analysis": Row(KNOWN),
-    "POST /v2/leagues/{league_id}/lobbies": Row(KNOWN),
+    "POST /v2/leagues/{league_id}/lobbies": Row(KNOWN, body={"idempotency_key": "k"}),
+    "GET /v2/lobbies/{lobby_id}": Row(KNOWN),
+    "PUT /v2/lobbies/{lobby_id}/seats/{position}": Row(
+        KNOWN_403, params={"position": "1"}, body={"kind": "closed", "expected_revision": 1}
+    ),
+    "POST /v2/lobbies/{lobby_id}/seats/{position}/claim": Row(KNOWN, params={"position": "1"}),
+    "DELETE /v2/lobbies/{lobby_id}/seats/{position}/player": Row(KNOWN_403, params={"position": "0"}),
+    "POST /v2/lobbies/{lobby_id}/leave": Row(KNOWN),
+    "POST /v2/lobbies/{lobby_id}/start": Row(KNOWN_403, body={"idempotency_key": "k", "expected_revision": 1}),
+    "POST /v2/lobbies/{lobby_id}/cancel": Row(KNOWN_403),
+    "POST /v2/lobbies/{lobby_id}/end": Row(KNOWN_403),
     "POST /v2/counterfactual-evals": Row(KNOWN),
     "GET /v2/counterfactual-evals/{evaluation_id}": Row(KNOWN, params={"evaluation_id": "x"}),
 }
@@ -244,6 +254,7 @@ async def scene_of(platform: Inside) -> Scene:
         await db.flush()
         artifact, round_id = kept.id, this.id
     [version] = (await platform.get("/stats/policy-versions", ann, name_exact="hush-policy"))["entries"]
+    lobby = await platform.post(f"/v2/leagues/{league}/lobbies", ann, {"idempotency_key": "hers"})
     games = {game["coworld_name"]: game["id"] for game in await platform.get("/v2/games", ann)}
     things = {
         "player_id": (await platform.post("/players", ann, {"name": "one"}))["id"],
@@ -258,6 +269,7 @@ async def scene_of(platform: Inside) -> Scene:
         "member_id": member["id"],
         "league_id": league,
         "division_id": division["id"],
+        "lobby_id": lobby["id"],
         "membership_id": submitted["league_policy_membership_id"],
         "round_id": round_id,
         "seed_id": seed["id"],

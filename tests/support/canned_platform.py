@@ -126,6 +126,33 @@ THING = {
     "filename": "../../replay",
     "state": "pending",
 }
+LOBBY = {
+    "id": f"lby_{uid(18)}",
+    "league_id": LEAGUE["id"],
+    "coworld_id": COWORLD["id"],
+    "coworld_name": "paint-arena",
+    "coworld_version": "1.0.0",
+    "coworld_manifest_hash": "abc",
+    "min_players": 2,
+    "max_players": 2,
+    "status": "draft",
+    "revision": 1,
+    "created_at": NOW,
+    "expires_at": NOW,
+    "seats": [
+        {
+            "position": 0,
+            "kind": "human",
+            "is_me": True,
+            "claimant_label": "Alice",
+            "can_claim": False,
+            "can_remove": True,
+        },
+        {"position": 1, "kind": "random", "is_me": False, "can_claim": False, "can_remove": False},
+    ],
+    "can_manage": True,
+    "permissions": {"can_start": True, "can_edit": True, "can_remove_player": True, "can_end_game": False},
+}
 OWNED = {"id": PLAYER["id"], "name": "Alice", "created_at": NOW}
 
 
@@ -191,6 +218,11 @@ ROUTES: list[tuple[str, str, Any]] = [
     ),
     ("DELETE", "/v2/coworlds/play/session/[^/]+", {"session_id": "cps_1", "player_count": 2}),
     ("POST", "/v2/coworlds/play/session/[^/]+/join", {"player_url": "http://127.0.0.1/p", "slot": 0}),
+    ("POST", "/v2/leagues/[^/]+/lobbies", LOBBY),
+    ("GET", "/v2/lobbies/lby_[^/]+", LOBBY),
+    ("PUT", "/v2/lobbies/lby_[^/]+/seats/[0-9]+", LOBBY),
+    ("DELETE", "/v2/lobbies/lby_[^/]+/seats/[0-9]+/player", LOBBY),
+    ("POST", "/v2/lobbies/lby_[^/]+/(seats/[0-9]+/claim|start|leave|cancel|end)", LOBBY),
     ("POST", "/v2/coworlds/replays/session", {"viewer_url": "http://127.0.0.1/v"}),
     ("GET", "/v2/container_images", [IMAGE]),
     ("GET", "/v2/container_images/img_[^/]+", IMAGE),

@@ -47,7 +47,6 @@ _INSTEAD: Mapping[str, str] = {
     "stats": "`coworld diagnose` counts what players did, `coworld episode-stats` shows statistics of a platform.",
     "manifest-schema": "`coworld schema` prints schemas, `coworld validate` checks a manifest.",
     "docs": "`coworld COMMAND --help` explains a command, with examples.",
-    "lobby": "`coworld hosted-game create` starts a game for people.",
     "retry-certification": "`coworld certify` repeats it on this machine, `coworld upload-coworld` uploads again.",
     "reporters": "`coworld list` shows Coworlds; reporters of a platform are not listed.",
 }

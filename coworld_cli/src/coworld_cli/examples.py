@@ -117,6 +117,24 @@ coworld hosted-game create COW_ID
 coworld hosted-game create COW_ID --variant default --no-spectators
 coworld hosted-game join SESSION_ID
 coworld hosted-game join SESSION_ID --json
+coworld lobby create LEAGUE
+coworld lobby create LEAGUE --num-players 3 --seat 1:human_open --seat 2:random
+coworld lobby get LBY_ID
+coworld lobby get LBY_ID --json
+coworld lobby start LBY_ID
+coworld lobby start LBY_ID --revision 3
+coworld lobby seat LBY_ID 1:human_open
+coworld lobby seat LBY_ID 2:league_player:PLY_ID
+coworld lobby claim LBY_ID 1
+coworld lobby claim LBY_ID 1 --as-user
+coworld lobby remove LBY_ID 1
+coworld lobby remove LBY_ID 1 --json
+coworld lobby leave LBY_ID
+coworld lobby leave LBY_ID --json
+coworld lobby cancel LBY_ID
+coworld lobby cancel LBY_ID --json
+coworld lobby end LBY_ID
+coworld lobby end LBY_ID --json
 coworld leagues
 coworld leagues LEAGUE
 coworld divisions --league LEAGUE

@@ -76,6 +76,7 @@ _COMMANDS: CommandTable = {
         "upload-policy": ("uploads", "Upload a player as a version of a policy."),
         "submit": ("policies", "Submit a policy to a league."),
         "retire-membership": ("policies", "Take a policy out of its league."),
+        "lobby": ("lobbies", "Play a league's game, with people and policies."),
         "league": ("leagues", "Request leagues for a Coworld (for the platform's team)."),
     },
     "Episodes": {

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .resources.images import Images
     from .resources.league_seeds import LeagueSeeds
     from .resources.leagues import Leagues
+    from .resources.lobbies import Lobbies
     from .resources.memberships import Memberships
     from .resources.players import Players
     from .resources.policies import Policies
@@ -276,6 +277,13 @@ class CoworldClient:
         from .resources.leagues import Leagues
 
         return Leagues(self)
+
+    @cached_property
+    def lobbies(self) -> Lobbies:
+        """Games of leagues that people and policies play together."""
+        from .resources.lobbies import Lobbies
+
+        return Lobbies(self)
 
     @cached_property
     def memberships(self) -> Memberships:

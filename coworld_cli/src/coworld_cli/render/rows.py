@@ -56,6 +56,8 @@ _COLOURS = {
     "failed": "red",
     "rejected": "red",
     "disqualified": "red",
+    "ended": "yellow",
+    "expired": "yellow",
     "cancelled": "yellow",
     "canceled": "yellow",
 }

@@ -14,6 +14,7 @@ from ..lazy import lazy_names
 if TYPE_CHECKING:
     from ._values import ExperienceStatus as ExperienceStatus
     from ._values import ImageStatus as ImageStatus
+    from ._values import LobbyStatus as LobbyStatus
     from ._values import MembershipStatus as MembershipStatus
     from ._values import RequestStatus as RequestStatus
     from ._values import RoundStatus as RoundStatus
@@ -107,6 +108,14 @@ if TYPE_CHECKING:
     from .leagues import Round as Round
     from .leagues import RoundDetail as RoundDetail
     from .leagues import RoundResult as RoundResult
+    from .lobbies import Lobby as Lobby
+    from .lobbies import LobbyBody as LobbyBody
+    from .lobbies import LobbyPermissions as LobbyPermissions
+    from .lobbies import LobbySeat as LobbySeat
+    from .lobbies import LobbySeatBody as LobbySeatBody
+    from .lobbies import LobbySeatChangeBody as LobbySeatChangeBody
+    from .lobbies import LobbyStartBody as LobbyStartBody
+    from .lobbies import SeatKind as SeatKind
     from .memberships import AutoChampion as AutoChampion
     from .memberships import Membership as Membership
     from .memberships import RetireBody as RetireBody

@@ -10,6 +10,7 @@ from pydantic_core import CoreSchema, core_schema
 __all__ = [
     "ExperienceStatus",
     "ImageStatus",
+    "LobbyStatus",
     "MembershipStatus",
     "OpenText",
     "RequestStatus",
@@ -88,6 +89,22 @@ class ExperienceStatus(_RunStatus):
     def known(cls) -> tuple[str, ...]:
         """``pending`` to ``cancelled``."""
         return ("pending", "submitted", "running", "completed", "failed", "cancelled", "canceled")
+
+
+class LobbyStatus(_RunStatus):
+    """Status of a lobby: ``draft``, which may expire, then that of its game; ``ended`` without an episode."""
+
+    __slots__ = ()
+
+    @classmethod
+    def known(cls) -> tuple[str, ...]:
+        """``draft`` to ``expired``."""
+        return ("draft", "pending", "running", "completed", "failed", "ended", "cancelled", "canceled", "expired")
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether this is a final state, also without an episode."""
+        return super().is_terminal or str(self) in ("ended", "expired")
 
 
 class RoundStatus(_RunStatus):

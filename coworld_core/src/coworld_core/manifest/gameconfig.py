@@ -29,6 +29,7 @@ __all__ = [
     "slot_count",
     "token_bounds",
     "validate_game_config",
+    "with_input_controls",
     "with_tokens",
 ]
 
@@ -178,6 +179,37 @@ def overwritten_named_players(manifest: Manifest, config: JsonObject, names: Seq
     result["players"] = [
         {**copy.deepcopy(players[index % len(players)]), "name": name}
         for index, name in enumerate(distinct_names(names))
+    ]
+    return result
+
+
+def with_input_controls(manifest: Manifest, config: JsonObject, slots: Iterable[int]) -> dict[str, Any]:
+    """A copy of a config whose ``slots`` give some seats to people, for games that play seats themselves otherwise.
+
+    It sets ``slots[i].control`` to ``input`` if the schema's enumeration for that field has ``input`` and ``play``; a
+    plain copy for any other game.
+
+    Args:
+        manifest: The manifest.
+        config: The config.
+        slots: The seats of people.
+    """
+    result = copy.deepcopy(dict(config))
+    schema = manifest.game.config_schema
+    seats = _property(schema, schema, "slots")
+    items = follow(schema, _object(seats).get("items")) if _has_type(seats, "array") else None
+    allowed = _object(_property(schema, items, "control")).get("enum") if _has_type(items, "object") else None
+    given = result.get("slots", [])
+    if not isinstance(allowed, list) or not {"input", "play"} <= {str(value) for value in cast("list[Any]", allowed)}:
+        return result
+    people = set(slots)
+    if not isinstance(given, list) or not people:
+        return result
+    known = dict(enumerate(cast("list[Any]", given)))
+    count = max(len(known), max(people) + 1)
+    result["slots"] = [
+        {**_object(known.get(slot)), "control": "input"} if slot in people else known.get(slot, {})
+        for slot in range(count)
     ]
     return result
 

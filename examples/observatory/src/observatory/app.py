@@ -52,6 +52,7 @@ PARTS = (
     "api.replays",
     "web.games",
     "api.hosted",
+    "api.lobbies",
     "api.not_offered",
     "registry.protocol",
     "web.cli_sign_in",

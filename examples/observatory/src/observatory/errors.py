@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coworld_core.errors import CoworldError
+from coworld_core.errors import CoworldError, ManifestError
 
-__all__ = ["Refusal", "conflict", "forbidden", "invalid", "not_found", "unauthenticated"]
+__all__ = ["Refusal", "conflict", "explained", "forbidden", "invalid", "not_found", "unauthenticated"]
 
 
 class Refusal(CoworldError):
@@ -34,6 +34,14 @@ class Refusal(CoworldError):
         self.status = status
         self.detail = detail
         self.headers = dict(headers or {})
+
+
+def explained(error: CoworldError) -> str:
+    """An error of a request's game or config, as the detail of a refusal."""
+    if isinstance(error, ManifestError):
+        lines = [f"{issue.pointer or '/'}: {issue.message}" for issue in error.report.issues[:10]]
+        return "The game config does not fit the game.\n" + "\n".join(lines)
+    return f"{error.message} {error.hint}" if error.hint else error.message
 
 
 def not_found(kind: str, name: str) -> Refusal:

@@ -40,6 +40,7 @@ from ..identity.auth import ANONYMOUS, Caller
 from ..identity.limits import QUOTA_CODES, quotas_of
 from ..services import Services
 from ..store.audit import Actor, acting, audit
+from ..store.columns import JsonObject
 from ..store.models import Idempotent
 
 __all__ = [
@@ -133,14 +134,18 @@ class Gate(HTTPBearer):
         held: Whether a route that writes has a transaction from beginning to end. A route that takes long has none, and
             opens its own.
         secret: Whether the response contains a token. Such a response is never stored, even under an Idempotency-Key.
+        keyed: Whether the body has an ``idempotency_key``, which is used if there is no Idempotency-Key.
     """
 
-    def __init__(self, access: Access, *, tolerant: bool = False, held: bool = True, secret: bool = False) -> None:
+    def __init__(
+        self, access: Access, *, tolerant: bool = False, held: bool = True, secret: bool = False, keyed: bool = False
+    ) -> None:
         super().__init__(scheme_name="token", auto_error=False)
         self.access = access
         self.tolerant = tolerant
         self.held = held
         self.secret = secret
+        self.keyed = keyed
 
     async def __call__(self, request: HTTPConnection) -> Any:
         """The call, which ``_Route`` has admitted before reading the body."""
@@ -268,6 +273,8 @@ class _Route(APIRoute):
                 request = _JsonRequest(scope, request.receive)
                 # The sender may be slow, so the transaction begins after the body.
                 await request.body()
+                if gate.keyed and remembers and key is None:
+                    key = await _key_within(request)
             open_session = services.database.writing if writes else services.database.reading
             try:
                 async with open_session() as session:
@@ -349,6 +356,16 @@ async def read_body(request: Request, limit: int) -> bytes:
             408, f"The body was not there after {BODY_SECONDS:.0f} s.", code="too_slow", headers={"Connection": "close"}
         ) from None
     return bytes(content)
+
+
+async def _key_within(request: Request) -> str | None:
+    """The ``idempotency_key`` of a body; None without one, or if the body is invalid, which is reported later."""
+    try:
+        body = await request.json()
+    except json.JSONDecodeError:
+        return None
+    key = cast("JsonObject", body).get("idempotency_key") if isinstance(body, dict) else None
+    return key if isinstance(key, str) and key else None
 
 
 async def _once(call: Call, handle: Callable[[], Coroutine[Any, Any, Response]], key: str) -> Response:

@@ -13,10 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload
 
 from coworld_core import api
-from coworld_core.errors import CoworldError, ManifestError, UsageError
+from coworld_core.errors import ManifestError, UsageError
 from coworld_core.manifest.loading import load_manifest
 
-from ..errors import Refusal, conflict, not_found
+from ..errors import Refusal, conflict, explained, not_found
 from ..evidence.access import view_of
 from ..identity.limits import require_episodes, require_stored
 from ..store.columns import JsonObject, new_id, now
@@ -178,7 +178,7 @@ async def _prepare(
             seed_pinned="seed" in overrides,
         )
     except (ManifestError, UsageError) as error:
-        raise Refusal(400, _said(error), code=error.code) from error
+        raise Refusal(400, explained(error), code=error.code) from error
     return arena, drawn, configs
 
 
@@ -192,13 +192,6 @@ def _of(call: Call, arena: Arena, source: str) -> Order:
         coworld_id=arena.coworld.id,
         variant_id=arena.variant_id,
     )
-
-
-def _said(error: CoworldError) -> str:
-    if isinstance(error, ManifestError):
-        lines = [f"{issue.pointer or '/'}: {issue.message}" for issue in error.report.issues[:10]]
-        return "The game config does not fit the game.\n" + "\n".join(lines)
-    return f"{error.message} {error.hint}" if error.hint else error.message
 
 
 def _mine(call: Call) -> sa.ColumnElement[bool]:

@@ -18,7 +18,7 @@ from ..store.closed import open_versions
 from ..store.models import Coworld, Division, Game, League, Membership, Policy, PolicyVersion, Tally
 from ..work.scheduling import Candidate, Wish
 
-__all__ = ["Arena", "find_arena", "read_roster"]
+__all__ = ["Arena", "find_arena", "league_champions", "league_coworld", "read_roster"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,22 +48,48 @@ async def find_arena(session: AsyncSession, caller: Caller, body: EpisodeBody) -
         return Arena(coworld=coworld, variant_id=variant, pool=await _pool(session, caller, coworld=coworld))
     division = await _division(session, caller, target)
     league = division.league
-    chosen = target.coworld_id or league.game.coworld_id
-    if chosen is None:
-        raise Refusal(400, f"The game of the league {league.name!r} has no Coworld.", code="no_coworld")
-    coworld = await _coworld(session, caller, chosen)
-    if coworld.name_key != league.game.name_key:
-        raise Refusal(
-            400, f"The league {league.name!r} plays {league.game.name}, not {coworld.name}.", code="other_game"
-        )
     return Arena(
-        coworld=coworld,
+        coworld=await league_coworld(session, caller, league, target.coworld_id),
         variant_id=body.variant_id or target.variant_id or league.variant_id,
         league_id=league.id,
         division_id=division.id,
         ladder=await _ladder(session, caller, division),
         pool=await _pool(session, caller, division=division),
     )
+
+
+async def league_coworld(session: AsyncSession, caller: Caller, league: League, chosen: str | None = None) -> Coworld:
+    """The Coworld that a league plays, or a chosen version of it.
+
+    Raises:
+        Refusal: 404 if it does not exist or is hidden from the caller; 400 if it is another game's, or there is none.
+    """
+    coworld_id = chosen or league.game.coworld_id
+    if coworld_id is None:
+        raise Refusal(400, f"The game of the league {league.name!r} has no Coworld.", code="no_coworld")
+    coworld = await _coworld(session, caller, coworld_id)
+    if coworld.name_key != league.game.name_key:
+        raise Refusal(
+            400, f"The league {league.name!r} plays {league.game.name}, not {coworld.name}.", code="other_game"
+        )
+    return coworld
+
+
+async def league_champions(session: AsyncSession, caller: Caller, league_id: str) -> tuple[Candidate, ...]:
+    """The champions of a league that the caller may choose, newest first; one for each player."""
+    statement = (
+        _live(caller)
+        .join(Division, Division.id == Membership.division_id)
+        .where(Membership.league_id == league_id, Membership.is_champion, Division.archived_at.is_(None))
+        .order_by(Membership.created_at.desc(), Membership.id)
+    )
+    if not caller.elevated:
+        statement = statement.where(~Division.hidden)
+    found: dict[str, Candidate] = {}
+    for row in (await session.scalars(statement)).unique():
+        champion = Candidate.of(row.policy_version, row.player)
+        found.setdefault(champion.subject_id, champion)
+    return tuple(found.values())
 
 
 async def read_roster(session: AsyncSession, caller: Caller, arena: Arena, roster: Sequence[RosterEntry]) -> list[Wish]:

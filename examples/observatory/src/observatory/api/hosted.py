@@ -9,6 +9,7 @@ from typing import Annotated
 from coworld_core import api
 
 from ..errors import not_found
+from ..hosted.games import game_for_people
 from ..hosted.sessions import Session, open_sessions, seat_json, sessions_of, wait_ready
 from ..services import Services
 from ..store.columns import JsonObject
@@ -32,7 +33,8 @@ async def start_play(call: Annotated[Call, gate("known", held=False)], body: api
     """Start a game that waits for players."""
     coworld = await find_coworld(call.db, call.caller, body.coworld_id)
     sessions = sessions_of(call.services)
-    session = await sessions.play(coworld, body.variant_id, call.caller, spectators=body.allow_spectators)
+    game = game_for_people(coworld, body.variant_id)
+    session = await sessions.play(game, call.caller, spectators=body.allow_spectators)
     await wait_ready(session)
     return Json(_session_json(call, session))
 
@@ -75,9 +77,8 @@ async def change_play(
     session = _own(call, session_id)
     if body.kind == "variant":
         coworld = await find_coworld(call.db, call.caller, session.coworld_id)
-        session = await sessions.play(
-            coworld, body.variant_id, call.caller, spectators=session.spectators, instead_of=session
-        )
+        game = game_for_people(coworld, body.variant_id)
+        session = await sessions.play(game, call.caller, spectators=session.spectators, instead_of=session)
         await wait_ready(session)
     elif body.allow_spectators is not None:
         session.spectators = body.allow_spectators
@@ -105,7 +106,7 @@ def _session_json(call: Call, session: Session) -> JsonObject:
         "session_id": session.id,
         "join_url": f"{call.base_url}/play/{session.id}",
         "lobby_url": f"{call.base_url}/play/{session.id}",
-        "player_count": session.slots,
+        "player_count": session.game.slots,
         "global_url": f"{call.base_url}/sessions/{session.id}{session.page}" if session.spectators else None,
     }
 

@@ -57,15 +57,6 @@ async def change_campaign(call: Annotated[Call, gate("known", held=False)], leag
     raise _no_campaigns()
 
 
-@router.post("/v2/leagues/{league_id}/lobbies", responses=refusals(501))
-async def create_lobby(call: Annotated[Call, gate("known", held=False)], league_id: str) -> Json:
-    """A lobby of people and policies: not offered here."""
-    raise _not_offered(
-        "This platform drafts no lobbies in which people and policies play together. People play with each other in a "
-        "game for them: POST /v2/coworlds/play/session."
-    )
-
-
 def _no_campaigns() -> Refusal:
     return _not_offered(
         "This platform has no campaigns: a league here is its divisions and their standings, at "

@@ -1,4 +1,4 @@
-"""Stores a game played by people as an episode, with scores, replay and the game's log."""
+"""Stores a hosted game that was played as an episode, with scores, replay and the game's log."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..evidence.stats import SeatNames
 from ..store.columns import new_id
 from ..store.database import next_revision
 from ..store.models import EpisodeRequest, HostedSession, Participant
+from ..work.ordering import participant
 from ..work.outcome import POLICY, store_outcome
 from ..work.queue import write_outcome
 
@@ -38,7 +39,8 @@ async def keep_play(
 ) -> str | None:
     """Store a finished game as an episode.
 
-    The episode belongs to the account that started the game; everyone who took a seat may see it.
+    The episode belongs to the account that started the game; everyone who took a seat may see it, and so may the
+    owners of the policies. It belongs to no league, so no standings count it.
 
     Args:
         services: The Observatory.
@@ -54,8 +56,8 @@ async def keep_play(
         return None
     episode_id = new_id("ereq")
     prefix = f"episodes/{episode_id}/{session.run_id}"
-    joined = session.joined
-    names = [SeatNames(policy_name=joined[slot].name if slot in joined else None) for slot in range(session.slots)]
+    joined, policies = session.joined, session.game.policies
+    names = [_names(session, slot) for slot in range(session.game.slots)]
     verdict = judge(record, POLICY)
     try:
         outcome = await store_outcome(record, layout, verdict, names, store=services.artifacts, prefix=prefix)
@@ -88,6 +90,7 @@ async def keep_play(
                 )
                 for slot, seat in joined.items()
             )
+            db.add_all(participant(episode_id, slot, policy) for slot, policy in policies.items())
             await db.flush()
             await write_outcome(db, row, outcome)
             (await db.get_one(HostedSession, session.id)).episode_request_id = episode_id
@@ -99,3 +102,12 @@ async def keep_play(
             await services.artifacts.forget(prefix)
         return None
     return episode_id
+
+
+def _names(session: Session, slot: int) -> SeatNames:
+    if (policy := session.game.policies.get(slot)) is not None:
+        return SeatNames(
+            policy_version_id=policy.policy_version_id, policy_name=policy.name, policy_version=policy.version
+        )
+    person = session.joined.get(slot)
+    return SeatNames(policy_name=person.name if person is not None else None)

@@ -7,7 +7,6 @@ or with the server. Leftovers of a killed server are removed by label when the n
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import hmac
 import logging
 import shutil
@@ -22,17 +21,19 @@ import anyio
 import anyio.to_thread
 import sqlalchemy as sa
 from anyio.abc import TaskGroup
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.episode.artifacts import EpisodeLayout
-from coworld_core.errors import CoworldError, UsageError
+from coworld_core.errors import CoworldError
 from coworld_core.ids import new_run_id
 
-from ..errors import Refusal, conflict, not_found
+from ..errors import Refusal, conflict, explained, not_found
 from ..evidence.sending import plain_chunks
 from ..identity.auth import Caller
 from ..identity.limits import quotas_of
 from ..store.columns import JsonObject, new_id, now
 from ..store.models import Artifact, Coworld, EpisodeRequest, HostedSession, User
+from .games import HostedGame, Joined, plan_game
 from .keeping import keep_play
 
 if TYPE_CHECKING:
@@ -43,16 +44,15 @@ if TYPE_CHECKING:
 
     from ..runtime import Place
     from ..services import Services
-    from ..work.setups import GameSetup
 
 __all__ = [
-    "Joined",
     "Session",
     "Sessions",
     "is_live_key",
     "open_sessions",
     "seat_json",
     "sessions_of",
+    "until_started",
     "viewer_of",
     "wait_ready",
 ]
@@ -69,16 +69,7 @@ KEEP_SECONDS = 120.0
 """How long storing a played game may take, even while the server stops."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Joined:
-    """The occupant of a slot."""
-
-    slot: int
-    subject_id: str
-    user_id: str
-    player_id: str | None
-    name: str
-    at: dt.datetime
+_NOTHING = HostedGame(coworld_id="", variant="", config={}, slots=0)
 
 
 @dataclass(kw_only=True)
@@ -94,14 +85,16 @@ class Session:
     episode_id: str | None = None
     """The episode that is replayed, or the one that a played game was stored as."""
     spectators: bool = True
-    slots: int = 0
+    game: HostedGame = _NOTHING
+    """What is played, and by which policies."""
     address: str = ""
     """``host:port`` of the game, once it is ready."""
     page: str = ""
     """Path and query of the viewer's page."""
     seats: dict[int, str] = field(default_factory=dict[int, str], repr=False)
-    """Path and query of each player's page."""
+    """Path and query of the page of each person's slot."""
     joined: dict[int, Joined] = field(default_factory=dict[int, Joined])
+    """The people, by slot."""
     scores: tuple[float, ...] = ()
     begun: bool = False
     """Whether anyone has connected to play."""
@@ -115,6 +108,10 @@ class Session:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
     """Set once everything is cleaned up."""
+
+
+Within = Callable[[AsyncSession, Session], Awaitable[None]]
+"""Called in a writing session, with the hosted session that it stores."""
 
 
 class Sessions:
@@ -196,56 +193,60 @@ class Sessions:
 
     async def play(
         self,
-        coworld: Coworld,
-        variant: str | None,
+        game: HostedGame,
         caller: Caller,
         *,
         spectators: bool,
         instead_of: Session | None = None,
+        within: Within | None = None,
     ) -> Session:
         """Start a game with seats for people.
 
         Args:
-            coworld: The Coworld.
-            variant: The variant; None: the first.
+            game: The game.
             caller: The account that starts it.
             spectators: Whether anyone with the link may watch.
             instead_of: A game without players to replace; the new one gets its id.
+            within: Called in the transaction that stores the session; if it raises, no game is started.
 
         Raises:
-            Refusal: 404 for an unknown variant, 409 for a game that has begun, 429 while the caller has too many
-                sessions, 503 while the server has.
+            Refusal: 409 for a game that has begun, 429 while the caller has too many sessions, 503 while the server
+                has.
         """
-        setup = _setup_of(coworld, variant)
         if instead_of is not None:
             if instead_of.joined or instead_of.over:
                 raise conflict("Somebody has joined this game, or it is over: start another.", code="game_begun")
             await self.end(instead_of)
         self._require_room(caller.require())
-        session = await self._begin("play", coworld.id, caller, variant=setup.variant, session=instead_of)
-        session.spectators, session.slots = spectators, setup.seats
-        self._group.start_soon(self._run, session, self._play, setup.variant, setup.config, name=f"play {session.id}")
+        session = await self._begin(
+            "play", game.coworld_id, caller, variant=game.variant, session=instead_of, within=within
+        )
+        session.spectators, session.game, session.joined = spectators, game, dict(game.people)
+        self._group.start_soon(self._run, session, self._play, game, name=f"play {session.id}")
         return session
 
-    async def _play(self, session: Session, variant: str, config: dict[str, object]) -> None:
-        from coworld_runner.episode.running import EpisodeOptions, run_episode
-        from coworld_runner.plan import EpisodePlan, Seat, plan_for_people
+    async def check(self, game: HostedGame) -> None:
+        """Check that all programs of a game may run here, before it is started.
 
-        manifest = await self._manifest(session.coworld_id)
-        plan = plan_for_people(
-            EpisodePlan(
-                manifest=manifest,
-                game_config=config,
-                seats=tuple(Seat(name=f"player {slot}", runnable=None) for slot in range(session.slots)),
-                variant=variant,
-                source=session.coworld_id,
-            )
-        )
+        Raises:
+            Refusal: 409 with the reason.
+        """
+        try:
+            await plan_game(self._services, self._place.admission, game)
+        except CoworldError as error:
+            raise conflict(explained(error), code=error.code) from error
+
+    async def _play(self, session: Session, game: HostedGame) -> None:
+        from coworld_runner.episode.running import EpisodeOptions, run_episode
+
+        plan = await plan_game(self._services, self._place.admission, game)
 
         def ready(links: PlayLinks) -> None:
             viewer = urlsplit(links.viewer)
             session.address, session.page = viewer.netloc, _path(links.viewer)
-            session.seats = {slot: _path(link) for slot, link in links.players.items()}
+            # A policy's token is its own.
+            people = links.players.keys() - game.policies.keys()
+            session.seats = {slot: _path(links.players[slot]) for slot in people}
             session.ready.set()
 
         workspace = self._work / session.id
@@ -277,26 +278,18 @@ class Sessions:
         Raises:
             Refusal: 409 if all seats are taken, or the game is over.
         """
-        user = caller.require()
+        caller.require()
         session.used = anyio.current_time()
-        subject = caller.subject_id or user.id
         for seat in session.joined.values():
-            if seat.subject_id == subject:
+            if seat.subject_id == caller.subject_id:
                 return seat
         if session.over:
             raise conflict("This game is over.", code="game_over")
-        slot = next((slot for slot in range(session.slots) if slot not in session.joined), None)
+        taken = session.joined.keys() | session.game.policies.keys()
+        slot = next((slot for slot in range(session.game.slots) if slot not in taken), None)
         if slot is None:
             raise conflict("Every seat of this game is taken.", code="game_full")
-        seat = Joined(
-            slot=slot,
-            subject_id=subject,
-            user_id=user.id,
-            player_id=caller.player_id,
-            name=caller.player.name if caller.player else user.name,
-            at=now(),
-        )
-        session.joined[slot] = seat
+        session.joined[slot] = seat = Joined.of(caller, slot)
         return seat
 
     # --- both
@@ -310,6 +303,7 @@ class Sessions:
         episode_id: str | None = None,
         variant: str | None = None,
         session: Session | None = None,
+        within: Within | None = None,
     ) -> Session:
         await self._make_room()
         session = Session(
@@ -336,6 +330,9 @@ class Sessions:
                     ended_at=None,
                 )
             )
+            if within is not None:
+                await db.flush()
+                await within(db, session)
         self._sessions[session.id] = session
         return session
 
@@ -447,20 +444,6 @@ async def _take_back(services: Services, place: Place) -> None:
             )
 
 
-def _setup_of(coworld: Coworld, variant: str | None) -> GameSetup:
-    """A Coworld's variant, or its first.
-
-    Raises:
-        Refusal: 404 if there is no such variant.
-    """
-    from ..work.setups import setup_of
-
-    try:
-        return setup_of(coworld, variant)
-    except UsageError as error:
-        raise Refusal(404 if error.code == "unknown_variant" else 400, error.message, code=error.code) from error
-
-
 def sessions_of(services: Services) -> Sessions:
     """The sessions of a server.
 
@@ -486,14 +469,19 @@ async def viewer_of(services: Services, caller: Caller, row: EpisodeRequest) -> 
     return f"{services.settings.url}/sessions/{session.id}{session.page}"
 
 
+async def until_started(session: Session) -> None:
+    """Wait a limited time until a session has started, or has failed to."""
+    with anyio.move_on_after(START_SECONDS):
+        await session.ready.wait()
+
+
 async def wait_ready(session: Session) -> None:
     """Wait a limited time for a session to start.
 
     Raises:
         Refusal: 503 with ``Retry-After`` if it takes longer, 502 if it failed to start.
     """
-    with anyio.move_on_after(START_SECONDS):
-        await session.ready.wait()
+    await until_started(session)
     if not session.ready.is_set():
         raise Refusal(503, "The game is still starting.", code="starting", headers={"Retry-After": "2"})
     if not session.address:

@@ -18,6 +18,7 @@ from .models_episodes import (
     Participant,
     Tally,
 )
+from .models_lobbies import Lobby
 from .models_operating import AuditEntry, WorkerRow
 from .models_platform import (
     AuthCode,
@@ -71,6 +72,7 @@ __all__ = [
     "Image",
     "League",
     "LeagueSeed",
+    "Lobby",
     "Membership",
     "Participant",
     "Player",

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from . import account, leagues, lobby, operating, pages, static
+from . import account, leagues, lobbies, lobby, operating, pages, static
 from .visit import trouble
 
 __all__ = ["router"]
@@ -43,6 +43,7 @@ for _path, _page in {
     "/policies/versions/{version_id}": pages.policy_version,
     "/observatory/v2": pages.deep_link,
     "/live": pages.live,
+    "/lobbies/{lobby_id}": lobbies.lobby_page,
     "/operator": operating.operator,
     "/play/{session_id}": lobby.lobby,
     "/sign-in": account.sign_in_page,
@@ -52,6 +53,8 @@ for _path, _page in {
     router.add_api_route(_path, _shown(_page), methods=["GET", "HEAD"])
 for _path, _form in {
     "/episodes/{episode_id}/replay": pages.start_replay,
+    "/leagues/{league_id}/lobbies": lobbies.draft_lobby,
+    "/lobbies/{lobby_id}/{action}": lobbies.change_lobby,
     "/play/{session_id}": lobby.take_seat,
     "/sign-in": account.sign_in,
     "/sign-out": account.sign_out,

@@ -30,7 +30,7 @@ async def lobby(request: Request) -> Response:
             "lobby.html",
             visit.caller,
             coworld=coworld.name if coworld else "A game",
-            seats=[session.joined[slot].name if slot in session.joined else None for slot in range(session.slots)],
+            seats=[_occupant(session, slot) for slot in range(session.game.slots)],
             scores=session.scores,
             seat=player_url("", session, own.slot) if own and session.seats else None,
             watch=watch if not session.over else None,
@@ -58,6 +58,12 @@ async def take_seat(request: Request) -> Response:
         except Refusal as refusal:
             return trouble(request, visit.caller, refusal.status, "No seat", str(refusal.detail))
         return RedirectResponse(player_url("", session, seat.slot), status_code=303)
+
+
+def _occupant(session: Session, slot: int) -> str | None:
+    if (policy := session.game.policies.get(slot)) is not None:
+        return policy.label
+    return session.joined[slot].name if slot in session.joined else None
 
 
 def _session(visit: Visit) -> Session | None:

@@ -15,14 +15,14 @@ import sqlalchemy as sa
 from ..background import Endurance
 from ..services import Services
 from ..store.columns import now
-from ..store.models import AuthCode, Idempotent, Token
+from ..store.models import AuthCode, Idempotent, Lobby, Token
 
 __all__ = ["lifespan", "tidy"]
 
 EVERY_SECONDS = 3600.0
 
 KEPT = dt.timedelta(days=7)
-"""How long expired tokens, and answers stored under an idempotency key, are kept."""
+"""How long expired tokens and drafts, and answers stored under an idempotency key, are kept."""
 
 _log = logging.getLogger("observatory")
 
@@ -38,10 +38,11 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 
 async def tidy(services: Services) -> None:
-    """Remove stale uploads to the registry, old stored answers, and long expired tokens and codes."""
+    """Remove stale uploads to the registry, old stored answers, and tokens, codes and drafts that expired long ago."""
     await anyio.to_thread.run_sync(services.blobs.sweep)
     before = now() - KEPT
     async with services.database.writing() as session:
         await session.execute(sa.delete(Idempotent).where(Idempotent.created_at < before))
+        await session.execute(sa.delete(Lobby).where(Lobby.session_id.is_(None), Lobby.expires_at < before))
         await session.execute(sa.delete(AuthCode).where(AuthCode.expires_at < before))
         await session.execute(sa.delete(Token).where(Token.kind != "user", Token.expires_at < before))

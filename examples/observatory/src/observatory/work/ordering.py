@@ -14,7 +14,7 @@ from ..store.database import next_revision
 from ..store.models import EpisodeRequest, GameConfig, Participant
 from .scheduling import Candidate
 
-__all__ = ["Order", "add_episodes"]
+__all__ = ["Order", "add_episodes", "participant"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,24 +81,26 @@ async def add_episodes(
         )
         session.add(row)
         ids.append(row.id)
-        participants += [
-            Participant(
-                episode_request_id=row.id,
-                position=position,
-                policy_version_id=seat.policy_version_id,
-                policy_id=seat.policy_id,
-                policy_name=seat.name,
-                version=seat.version,
-                user_id=seat.owner_user_id,
-                player_id=seat.player_id,
-                player_name=seat.player_name,
-            )
-            for position, seat in enumerate(seats)
-        ]
+        participants += [participant(row.id, position, seat) for position, seat in enumerate(seats)]
     await session.flush()
     session.add_all(participants)
     await session.flush()
     return ids
+
+
+def participant(episode_id: str, position: int, policy: Candidate) -> Participant:
+    """The row of a policy in a seat of an episode."""
+    return Participant(
+        episode_request_id=episode_id,
+        position=position,
+        policy_version_id=policy.policy_version_id,
+        policy_id=policy.policy_id,
+        policy_name=policy.name,
+        version=policy.version,
+        user_id=policy.owner_user_id,
+        player_id=policy.player_id,
+        player_name=policy.player_name,
+    )
 
 
 async def _share(session: AsyncSession, configs: Sequence[Mapping[str, Any]]) -> GameConfig | None:

@@ -21,7 +21,7 @@ from ..store.player_files import read_player
 from .admission import Admission
 from .secret_references import resolve_secrets
 
-__all__ = ["Job", "load_job", "runnable_manifest"]
+__all__ = ["Job", "load_job", "load_seat", "runnable_manifest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ async def load_job(services: Services, episode_id: str, admission: Admission) ->
         manifest = await runnable_manifest(session, coworld, admission)
         game = manifest.game.runnable
         secrets = await resolve_secrets(session, services.vault, coworld, game.env, of="the game")
-        seats = [await _seat(services, session, coworld, manifest, seat, admission) for seat in row.participants]
+        seats = [await load_seat(services, session, coworld, manifest, seat, admission) for seat in row.participants]
     return Job(
         plan=EpisodePlan(
             manifest=manifest,
@@ -79,7 +79,7 @@ async def runnable_manifest(session: AsyncSession, coworld: Coworld, admission: 
     return manifest.model_copy(update={"game": manifest.game.model_copy(update=changes)})
 
 
-async def _seat(
+async def load_seat(
     services: Services,
     session: AsyncSession,
     coworld: Coworld,
@@ -87,6 +87,13 @@ async def _seat(
     seat: Participant,
     admission: Admission,
 ) -> tuple[Seat, SeatNames]:
+    """Load the program in a seat, if it may run here, with its secrets.
+
+    Raises:
+        ImageError: The program may not run here, or its image is not available.
+        UsageError: The seat names a player or a policy version that no longer exists.
+        EnvironmentFault: Secrets are missing on this machine (code ``secrets_missing``).
+    """
     if seat.policy_version_id is None:
         return await _bundled(services, session, coworld, manifest, seat, admission), SeatNames()
     version = await session.scalar(

@@ -55,6 +55,11 @@ class Candidate:
         )
 
     @property
+    def subject_id(self) -> str:
+        """The player that it plays for, or the account if it plays without one."""
+        return self.player_id or self.owner_user_id
+
+    @property
     def label(self) -> str:
         """``name:vN``."""
         return f"{self.name}:v{self.version}"
