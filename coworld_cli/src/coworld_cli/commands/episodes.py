@@ -133,18 +133,14 @@ def _request_path(players: tuple[str, ...]) -> Path | None:
 # --- from a plan to a result --------------------------------------------------------------------------------------
 
 
-async def play_episodes(options: PlayOptions, running: Running) -> int:
-    """Play one episode or several, and show the result."""
+async def _playable(options: PlayOptions, running: Running) -> tuple[Package, EpisodePlan]:
+    """Prepare a run without people.
+
+    Raises:
+        UsageError: There is nothing to resume, or a seat is for a person.
+    """
     from coworld_core.errors import UsageError
-    from coworld_core.ids import new_run_id
-    from coworld_runner.batch import run_batch
-    from coworld_runner.episode.running import run_episode
 
-    from ..browser import open_page
-    from ..preparing import evidence_directory, opened_backend
-    from ..render.progress import show_progress
-
-    out = running.out
     if options.resume and (options.output_dir is None or options.episodes < 2 or options.overwrite):
         raise UsageError(
             "--resume continues a run of several episodes in its directory.",
@@ -158,6 +154,21 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
             code="human_in_run",
             hint="`coworld play` takes the same arguments and shows the link of each seat.",
         )
+    return package, plan
+
+
+async def play_episodes(options: PlayOptions, running: Running) -> int:
+    """Play one episode or several, and show the result."""
+    from coworld_core.ids import new_run_id
+    from coworld_runner.batch import run_batch
+    from coworld_runner.episode.running import run_episode
+
+    from ..browser import open_page
+    from ..preparing import evidence_directory, opened_backend
+    from ..render.progress import show_progress
+
+    out = running.out
+    package, plan = await _playable(options, running)
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
     latest = options.output_dir is None
