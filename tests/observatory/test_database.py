@@ -109,20 +109,27 @@ async def test_changes_become_visible_in_their_order(tmp_path: Path, database: s
             assert await session.scalar(sa.select(Counter.value).where(Counter.name == "changes")) == 24
 
 
-async def test_two_writers_never_trip_each_other(tmp_path: Path) -> None:
-    """Two processes' worth of engines on one SQLite file: both wait their turn."""
-    url = await _open(None, tmp_path)
+async def test_two_writers_never_trip_each_other(tmp_path: Path, database: str | None) -> None:
+    """Two processes' worth of engines, and changes in opposite orders: both wait their turn."""
+    url = await _open(database, tmp_path)
     async with open_database(url) as one, open_database(url) as other:
+        async with one.writing() as session:
+            session.add_all([User(name="ann"), User(name="bob")])
 
-        async def write(database: Database) -> None:
-            for _ in range(20):
+        async def write(database: Database, *names: str) -> None:
+            for number in range(20):
                 async with database.writing() as session:
                     await session.scalars(sa.select(User))
+                    for name in names:
+                        change = {"disabled_reason": f"the {number}th"}
+                        await session.execute(sa.update(User).where(User.name == name).values(change))
+                        # time for the other to come between
+                        await anyio.sleep(0.002)
                     await next_revision(session)
 
         async with anyio.create_task_group() as both:
-            both.start_soon(write, one)
-            both.start_soon(write, other)
+            both.start_soon(write, one, "ann", "bob")
+            both.start_soon(write, other, "bob", "ann")
         async with one.writing() as session:
             assert await next_revision(session) == 41
 

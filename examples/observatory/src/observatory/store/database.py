@@ -31,6 +31,8 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 
 _UPGRADE_LOCK = 0x6F62_7365
 """PostgreSQL's advisory lock that lets one process at a time upgrade the tables."""
+_WRITING_LOCK = 0x6F62_7366
+"""PostgreSQL's advisory lock of the transaction that writes."""
 
 
 class Database:
@@ -58,10 +60,14 @@ class Database:
     async def writing(self) -> AsyncGenerator[AsyncSession]:
         """A transaction: committed at the end, rolled back on any error.
 
-        On SQLite it holds the write lock from its beginning, so it never fails half-way because of another writer.
+        One transaction writes at a time, so none fails half-way because of another: SQLite has one write lock, and on
+        PostgreSQL, two that lock the same rows in different orders would wait for each other. Nearly all need the row
+        of the next change anyway, until their end.
         """
         engine = self.engine.execution_options(writing=True)
         async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
+            if self.dialect == "postgresql":
+                await session.execute(sa.select(sa.func.pg_advisory_xact_lock(_WRITING_LOCK)))
             yield session
 
     async def upgrade(self) -> None:
