@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from support.cli_kit import coworld, environment
+from support.images import drop_image
 from support.published_client import install
 
+ROOT = Path(__file__).parents[2]
 NEWEST = "0.1.64"
 WHO = "-c user.name=me -c user.email=me@example.org"
 World = Callable[..., Path]
@@ -86,3 +88,27 @@ def test_what_the_published_package_builds_is_certified_by_us(python: Path, proj
     done = coworld("certify", written, "--backend", "docker", "--json", "-o", tmp_path / "out")
     assert done.status == 0, done.stdout
     assert {step["status"] for step in done.json["steps"]} <= {"pass", "skip"}
+
+
+def test_a_game_of_the_kit_is_certified_by_both(python: Path, tmp_path: Path) -> None:
+    """Nothing is added to what `init` writes, except the tags that newer certifiers ask for."""
+    wheels = ROOT / "examples/paintarena/wheels"
+    if not list(wheels.glob("coworld_client-*.whl")):
+        pytest.skip("no wheels of coworld's packages in examples/paintarena/wheels, where .ci/run puts them")
+    assert coworld("init", "game", "fresh", cwd=tmp_path).status == 0
+    shutil.copytree(wheels, tmp_path / "fresh" / "wheels")
+    template = tmp_path / "fresh" / "coworld_manifest_template.json"
+    template.write_text(json.dumps({**json.loads(template.read_text()), "tags": ["turns", "small", "test"]}))
+    # the wheels are in place of an index
+    env = {"PIP_NO_INDEX": "1", "BASE_IMAGE": os.environ.get("BASE_IMAGE", "python:3.11-slim")}
+    built = coworld("build", "fresh", "--version", "1.2.3", "--json", cwd=tmp_path, env=env, patience=300)
+    assert built.status == 0, built.stderr
+    manifest = Path(built.json["manifest"])
+    try:
+        ours = coworld("certify", manifest, "--backend", "docker", "--json", "-o", tmp_path / "out")
+        assert ours.status == 0, ours.stdout
+        said = published(python, tmp_path / "home", "certify", manifest, "--no-open-report")
+        assert "(10 steps passed)" in said
+    finally:
+        for image in ("fresh:latest", json.loads(manifest.read_text())["game"]["runnable"]["image"]):
+            drop_image(image)
