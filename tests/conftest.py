@@ -9,8 +9,12 @@ import signal
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 if sys.dont_write_bytecode:
     # Thousands of interpreters are started here, and each would compile all that it imports. Who wants no bytecode
@@ -61,6 +65,15 @@ def authorities_once() -> Generator[None]:
             httpcore2, "default_ssl_context", lambda **options: kept(tuple(map(os.environ.get, named)), **options)
         )
         yield
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    """One browser for the tests of a module, as it takes longer to start than most of them."""
+    from support.browser import browsing
+
+    with browsing() as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)

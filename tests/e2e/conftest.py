@@ -1,4 +1,4 @@
-"""One browser for all these tests, as it takes longer to start than most of them, and windows of its own for each."""
+"""Windows of its own for each of these tests, in the browser that those of a module share."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ from collections.abc import Generator
 
 import pytest
 from playwright.sync_api import Browser
-from support.browser import Pages, browsing, opening
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with browsing() as browser:
-        yield browser
+from support.browser import Pages, opening
 
 
 @pytest.fixture

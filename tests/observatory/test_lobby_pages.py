@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, expect
-from support.browser import Pages, browsing, opening, visit
+from support.browser import Pages, opening, visit
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -43,12 +43,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Generator[Scene]:
     opened = open_platform(tmp_path_factory.mktemp("lobbies"))
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(opened) as platform:
         yield portal.call(_set, portal, platform)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with browsing() as started:
-        yield started
 
 
 @pytest.fixture

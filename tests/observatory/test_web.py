@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, expect
-from support.browser import DESK, PHONE, Pages, browsing, opening
+from support.browser import DESK, PHONE, Pages, opening
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, roster, seed, until_over
 
 from observatory.hosted import sessions as hosted_sessions
@@ -92,12 +92,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Generator[Scene]:
     ):
         patch.setattr(hosted_sessions, "START_SECONDS", PATIENCE)
         yield portal.call(_set, portal, platform)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with browsing() as started:
-        yield started
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, expect
-from support.browser import Pages, browsing, opening, visit
+from support.browser import Pages, opening, visit
 from support.league_play import league_of, play_rounds, strengths_of
 from support.observatory_kit import Account, Platform, open_platform, seed
 
@@ -99,12 +99,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Generator[Scene]:
         portal.wrap_async_context_manager(open_platform(tmp_path_factory.mktemp("widths"), backend="none")) as platform,
     ):
         yield portal.call(_set, portal, platform)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with browsing() as started:
-        yield started
 
 
 @pytest.fixture
