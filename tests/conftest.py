@@ -199,6 +199,7 @@ SLOW = (
     "tests/observatory/test_annotations.py",
     "tests/observatory/test_backup.py",
     "tests/observatory/test_cli.py",
+    "tests/observatory/test_commissioned.py",
     "tests/observatory/test_demo.py",
     "tests/observatory/test_episodes.py",
     "tests/observatory/test_experience.py",

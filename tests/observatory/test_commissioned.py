@@ -96,7 +96,6 @@ async def _three(platform: Platform, world: World, *subjects: Subject) -> dict[s
     return found
 
 
-@pytest.mark.slow
 async def test_paint_arenas_commissioner_drives_a_league_with_a_promotion(tmp_path: Path) -> None:
     async with open_platform(tmp_path, packages=(PAINT,)) as platform:
         services = platform.services
@@ -345,7 +344,6 @@ async def test_a_log_that_cannot_be_read_stops_its_league_alone(
         await _until(services, "completed")
 
 
-@pytest.mark.slow
 async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, empty_postgres: str) -> None:
     async with open_platform(tmp_path, database=empty_postgres) as platform:
         services = platform.services
@@ -408,7 +406,6 @@ async def test_a_commissioner_that_is_not_there_is_refused(tmp_path: Path) -> No
                 await create_league(session, "new", coworld="quick", terms={"pairing": "commissioner"})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("commissioner", "hooks"), [("honest", []), ("hooked", HOOKED)])
 async def test_a_server_killed_in_the_middle_of_a_round_goes_on(
     tmp_path: Path, commissioner: str, hooks: list[str]
