@@ -20,6 +20,11 @@ def fits(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than the screen"
 
 
+def has_turn(page: Page) -> None:
+    """Wait until this seat may act; what it enters earlier goes nowhere, and what had the focus may still have it."""
+    expect(page.locator("#status")).to_have_text("Your turn")
+
+
 def focused(page: Page) -> str:
     """What has the focus, in words; keys alone must be enough to know where one is."""
     return str(page.evaluate("document.activeElement.ariaLabel || document.activeElement.textContent"))
@@ -33,7 +38,7 @@ def test_people_play_with_keys_alone_while_another_watches(pages: Pages, tmp_pat
         second = pages(f"{base}/clients/player?slot=1&token={TOKENS[1]}", size=MIDDLE)
         viewer = pages(f"{base}/client/global", size=NARROW)
         wide = pages(f"{base}/client/global", dark=True)
-        expect(first.locator("#status")).to_have_text("Your turn")
+        has_turn(first)
         expect(first.locator("#controls button")).to_have_text(["1take 1", "2take 2", "3take 3"])
         for page in (first, second, viewer, wide):
             fits(page)
@@ -42,8 +47,10 @@ def test_people_play_with_keys_alone_while_another_watches(pages: Pages, tmp_pat
         assert focused(first) == "1take 1"
         first.keyboard.press("Enter")
         expect(viewer.locator("#board pre")).to_have_text("|||")
+        has_turn(second)
         second.keyboard.press("2")
         expect(viewer.locator("#status")).to_have_text("Tick 2")
+        has_turn(first)
         expect(first.get_by_role("button", name="take 1")).to_be_focused()
         first.keyboard.press("9")
         first.keyboard.press("1")
@@ -62,17 +69,21 @@ def test_words_are_sent_with_enter(pages: Pages, tmp_path: Path) -> None:
             for slot, size in enumerate((MIDDLE, NARROW))
         )
         box, other = first.get_by_label("Your words"), second.get_by_label("Your words")
+        has_turn(first)
         box.focus()
         first.keyboard.type("Two lines,")
         first.keyboard.press("Shift+Enter")
         first.keyboard.type("both mine")
         first.keyboard.press("Enter")
+        has_turn(second)
         other.focus()
         second.keyboard.type("42")
         second.keyboard.press("Enter")
+        has_turn(first)
         expect(box).to_be_focused()
         expect(box).to_have_value("")
         first.keyboard.press("Enter")
+        has_turn(second)
         expect(other).to_be_focused()
         fits(second)
         second.keyboard.press("Enter")

@@ -115,6 +115,8 @@ def opening(browser: Browser) -> Generator[Pages]:
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
         page.on("popup", lambda popup: complaints.append(f"popup: {popup.url}"))
+        # Playwright takes a click whose request fails for one that leads nowhere; shown if the test fails.
+        page.on("requestfailed", lambda asked: print(f"{asked.method} {asked.url} failed: {asked.failure}"))
 
         def note_request(asked: Request) -> None:
             # Data and blob URLs are made by the page itself.
