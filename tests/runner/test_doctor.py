@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from coworld_core.ids import new_run_id
+from coworld_runner.backend import Found
+from coworld_runner.backends.process.backend import ProcessBackend
 from coworld_runner.doctor import Check, Machine, check_machine, leftovers, machine_versions
 from coworld_runner.runs.scratch import scratch_root
 from coworld_runner.testing import private_scratch
@@ -16,7 +19,14 @@ NO_ENGINE = "unix:///nowhere/docker.sock"
 
 
 @pytest.fixture
-def own_temp(tmp_path: Path) -> object:
+def own_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    """No runs but those of this test: processes of all are found, and other tests may just have killed their runner."""
+    find = ProcessBackend.find_units
+
+    async def find_own(self: ProcessBackend, run_id: str | None) -> Sequence[Found]:
+        return [item for item in await find(self, run_id) if (scratch_root() / item.run_id).exists()]
+
+    monkeypatch.setattr(ProcessBackend, "find_units", find_own)
     with private_scratch(tmp_path):
         yield
 
@@ -42,7 +52,6 @@ async def test_no_engine_is_a_warning_as_long_as_processes_work(
     machine = await check_machine()
     assert machine.backends == ("process",)
     assert machine.ok
-    # an engine is everybody's, and other tests may just have killed a run on it
     assert by_name(machine)["leftovers"].message == "none"
     docker = by_name(machine)["docker"]
     assert docker.status == "warn"
@@ -51,7 +60,6 @@ async def test_no_engine_is_a_warning_as_long_as_processes_work(
 
 async def test_no_backend_at_all_is_a_failure(own_temp: None, monkeypatch: pytest.MonkeyPatch) -> None:
     from coworld_core.issues import Issue
-    from coworld_runner.backends.process.backend import ProcessBackend
 
     async def check(_: object) -> tuple[Issue, ...]:
         return (Issue(code="platform_unsupported", message="Not here.", hint="Elsewhere."),)
