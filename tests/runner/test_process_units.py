@@ -349,6 +349,24 @@ async def test_a_listener_on_all_addresses_counts(stage: Stage) -> None:
             assert await unit.wait_ready(HttpProbe()) > 0
 
 
+async def test_a_unit_that_ends_just_after_its_time_is_told_of_as_ended(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage.units(stage.spec("sleep", "1000", ports=(Port(name="http"),))) as (unit,):
+        read = unit.log_tail
+
+        async def ends_meanwhile() -> str:
+            tail = await read()
+            await unit.stop(0)
+            return tail
+
+        monkeypatch.setattr(unit, "log_tail", ends_meanwhile)
+        with pytest.raises(NotReadyError, match="before it answered") as caught:
+            await unit.wait_ready(HttpProbe(timeout=0.1))
+        assert unit.exit is not None
+        assert caught.value.context["exit"] == unit.exit.model_dump(mode="json")
+
+
 async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
     wanted = {
         "import time; time.sleep(1000)": "connection refused",

@@ -109,7 +109,9 @@ async def wait_until_ready(
         return seconds
     if exit is None and missed is not None and (words := missed()):
         last = f"{last}; {words}"
-    raise _not_ready(unit, probe, exit=exit, last=last, tail=await unit.log_tail())
+    tail = await unit.log_tail()
+    # it may have ended while its log was read, and that explains more than the time that ran out
+    raise _not_ready(unit, probe, exit=exit or unit.exit, last=last, tail=tail)
 
 
 def _not_ready(unit: Unit, probe: HttpProbe, *, exit: Exit | None, last: str, tail: str) -> NotReadyError:
