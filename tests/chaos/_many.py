@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
 import json
 import sys
 from pathlib import Path
@@ -30,4 +31,6 @@ async def main(orders: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    # what it waits for, should it hang
+    faulthandler.dump_traceback_later(50)
     anyio.run(main, json.loads(sys.argv[1]))

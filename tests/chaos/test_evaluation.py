@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from support.cli_kit import start_script
 from support.full import FULL
+from support.killing import kill_amid
 from support.launcher import Command
-from support.misfit_kit import wait_until
 
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
 KILLS = int(os.environ.get("COWORLD_CHAOS_KILLS", "100" if FULL else "2"))
@@ -37,13 +37,12 @@ def test_the_report_is_the_same(tmp_path: Path, script: str) -> None:
     for _ in range(KILLS):
         events = killed / EVENTS[script]
         before = events.stat().st_size if events.exists() else 0
-        victim = start(script, killed)
-        try:
-            wait_until(lambda: events.exists() and events.stat().st_size > before, seconds=60, what="a run")  # noqa: B023
-            time.sleep(LONGEST * chance.random())
-        finally:
-            victim.kill()
-            victim.wait(30)
+        kill_amid(
+            start(script, killed),
+            lambda: events.exists() and events.stat().st_size > before,  # noqa: B023
+            rest=LONGEST * chance.random(),
+            log=killed.with_suffix(".log"),
+        )
     assert start(script, killed).wait(300) == 0, killed.with_suffix(".log").read_text()
     assert undisturbed.wait(300) == 0, alone.with_suffix(".log").read_text()
     assert (killed / "report.json").read_bytes() == (alone / "report.json").read_bytes()

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from support.cli_kit import start_script
 from support.full import FULL
+from support.killing import kill_amid
 from support.launcher import Command
-from support.misfit_kit import wait_until
 
 from coworld_core.episode.record import read_rows
 
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
 KILLS = 100 if FULL else 4
-LONGEST = 0.6
-"""Seconds that a run is let live at most, once it has begun."""
+REST = 0.3
+"""Seconds that a run is let live at most, once it has come as far as it was to."""
 
 
 def start(workspace: Path, count: int) -> Command:
@@ -31,29 +31,31 @@ def start(workspace: Path, count: int) -> Command:
     return start_script(Path(__file__).with_name("_many.py"), orders, log=workspace.with_suffix(".log"))
 
 
-def size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def read(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
 
 
 @pytest.mark.timeout(900)
 def test_every_key_has_its_row_once(tmp_path: Path) -> None:
     print(f"COWORLD_CHAOS_SEED={SEED}")
     chance = random.Random(SEED)
-    workspace, count = tmp_path / "many", 10 * KILLS
+    workspace, count = tmp_path / "many", 12 * KILLS
     file, kept = workspace / "episodes.jsonl", b""
-    for _ in range(KILLS):
-        before = size(workspace / "events.ndjson")
-        victim = start(workspace, count)
-        try:
-            wait_until(lambda: size(workspace / "events.ndjson") > before, seconds=60, what="a run")  # noqa: B023
-            time.sleep(LONGEST * chance.random())
-        finally:
-            victim.kill()
-            victim.wait(30)
+    for number in range(KILLS):
+        begun = len(read(workspace / "events.ndjson"))
+        # before its first row, after it, or after a few
+        rows = kept.count(b"\n") + number % 3
+        kill_amid(
+            start(workspace, count),
+            lambda: len(read(workspace / "events.ndjson")) > begun and read(file).count(b"\n") >= rows,  # noqa: B023
+            rest=REST * chance.random(),
+            log=workspace.with_suffix(".log"),
+        )
         # nothing that was written is ever written again
-        now = file.read_bytes()
+        now = read(file)
         assert now.startswith(kept)
         kept = now[: now.rfind(b"\n") + 1]
+    assert kept
     print(f"{kept.count(bytes([10]))} of {count} rows after {KILLS} kills")
     last = start(workspace, count)
     assert last.wait(600) == 0, workspace.with_suffix(".log").read_text()
