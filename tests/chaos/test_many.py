@@ -52,7 +52,7 @@ def test_every_key_has_its_row_once(tmp_path: Path) -> None:
             log=workspace.with_suffix(".log"),
         )
         # nothing that was written is ever written again
-        now = read(file)
+        now = file.read_bytes()
         assert now.startswith(kept)
         kept = now[: now.rfind(b"\n") + 1]
     assert kept
