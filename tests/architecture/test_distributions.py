@@ -14,6 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = ("coworld_core", "coworld_runner", "coworld_client", "coworld_cli")
 
@@ -95,7 +97,10 @@ def first_minutes(program: Path, place: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize(
+    "distribution",
+    [pytest.param(name, marks=[pytest.mark.git] if name == "coworld_cli" else []) for name in DISTRIBUTIONS],
+)
 def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> None:
     uv = shutil.which("uv")
     assert uv is not None, "uv is not on PATH; run: pip install uv"

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from support.cli_kit import launcher_of
-from support.images import need_docker
+
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 
@@ -36,7 +37,6 @@ def test_episode_on_processes() -> None:
 @pytest.mark.docker
 @pytest.mark.timeout(300)
 def test_episode_on_docker() -> None:
-    need_docker()
     found = figures("episode.py", "--backend", "docker", "--rounds", "1", "--cold", "--seconds", "0.1")
     assert found["docker"]["floor"]["median_seconds"] > 0
 

@@ -13,6 +13,8 @@ from support.full import FULL
 from support.killing import kill_amid
 from support.launcher import Command
 
+pytestmark = pytest.mark.slow
+
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
 KILLS = int(os.environ.get("COWORLD_CHAOS_KILLS", "100" if FULL else "2"))
 LONGEST = 0.6

@@ -18,8 +18,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.arena import make_backend
-from support.docker import require_docker
-from support.kube import labelled, namespace_for_tests, need_cluster
+from support.kube import labelled, namespace_for_tests
 from support.misfit_kit import ensure_image, marked_processes, new_mark, wait_until
 
 from coworld_core.ids import new_run_id
@@ -37,8 +36,6 @@ LONGEST = 12.0
 
 @pytest.fixture
 def namespace() -> Generator[str]:
-    require_docker()
-    need_cluster()
     with namespace_for_tests() as name:
         yield name
 

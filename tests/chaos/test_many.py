@@ -20,6 +20,8 @@ from support.launcher import Command
 
 from coworld_core.episode.record import read_rows
 
+pytestmark = pytest.mark.slow
+
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
 KILLS = 100 if FULL else 4
 REST = 0.3

@@ -26,7 +26,6 @@ import pytest
 from support.arena import make_backend
 from support.cli_kit import Started, coworld, start_script
 from support.full import FULL
-from support.images import need_docker
 from support.launcher import Command
 from support.misfit_kit import (
     PACKAGE,
@@ -44,6 +43,8 @@ from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend
 from coworld_runner.runs.reaper import Sweep, sweep
 from coworld_runner.runs.scratch import scratch_root
+
+pytestmark = pytest.mark.slow
 
 BackendName = Literal["process", "docker"]
 Moment = dict[str, str]
@@ -130,8 +131,6 @@ async def clean(backend: BackendName, run_id: str) -> Sweep:
 def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Crowd]:
     """A crowd on the backend that the test names by parameter."""
     backend: BackendName = request.param
-    if backend == "docker":
-        need_docker()
     made = Crowd(backend, tmp_path)
     yield made
     made.close()

@@ -18,6 +18,8 @@ from coworld_cli.main import cli
 from coworld_cli.render.certification import verdict_text
 from coworld_runner.certification import read_certification
 
+pytestmark = pytest.mark.slow
+
 World = Callable[..., Path]
 
 # --- build ----------------------------------------------------------------------------------------------------------

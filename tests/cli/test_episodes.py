@@ -17,6 +17,8 @@ from coworld_core.episode.record import read_record, read_rows, read_summary
 from coworld_core.episode.request import build_request
 from coworld_core.manifest.loading import load_manifest
 
+pytestmark = pytest.mark.slow
+
 World = Callable[..., Path]
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
 

@@ -54,6 +54,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Generator[Interrupt
         run.close()
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_played(interrupted: Interrupted) -> None:
     out, done = interrupted.out, interrupted.done
     assert done.status == 130
@@ -133,6 +134,7 @@ def test_several_seeds_of_one_player(tmp_path: Path) -> None:
     assert "differs from this one in: kind." in other.stderr
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_player(tmp_path: Path) -> None:
     bot = "n = []\ndef act(observation, legal, rng):\n    n.append(0)\n    return legal[0] if n[1:] else {'take': 9}\n"
     (tmp_path / "bot.py").write_text(bot)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support.cli_kit import coworld, write_world
 
+pytestmark = pytest.mark.slow
+
 NO_CLUSTER: dict[str, str | None] = {"KUBECONFIG": "/nowhere/kubeconfig", "COWORLD_NAMESPACE": None}
 
 

@@ -18,6 +18,8 @@ from websockets.sync.client import connect
 from coworld_cli import browser
 from coworld_runner.serving.starting import new_game
 
+pytestmark = pytest.mark.slow
+
 World = Callable[..., Path]
 Start = Callable[..., Started]
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/client/\S+")

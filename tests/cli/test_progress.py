@@ -41,6 +41,8 @@ from coworld_core.episode.events import (
 )
 from coworld_core.episode.outcome import Exit, Fault
 
+pytestmark = pytest.mark.slow
+
 STARTED = RunStarted(
     what="episode",
     coworld="paint",

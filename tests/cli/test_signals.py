@@ -18,6 +18,8 @@ from coworld_cli.output import Output
 from coworld_cli.running import Running
 from coworld_runner.runs.scratch import scratch_root
 
+pytestmark = pytest.mark.slow
+
 World = Callable[..., Path]
 Start = Callable[..., Started]
 

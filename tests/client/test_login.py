@@ -376,6 +376,7 @@ async def show_token(observatory: Observatory, page: str, token: str) -> httpx2.
         return await browser.post(f"{observatory.server}/cli-auth", data={**fields, "token": token})
 
 
+@pytest.mark.slow
 async def test_the_whole_way_at_an_observatory(tmp_path: Path, store: CredentialStore) -> None:
     async with running_observatory(tmp_path) as observatory, anyio.create_task_group() as group:
         shown = await observatory.add_user("ann", email="ann@example.org")

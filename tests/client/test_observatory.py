@@ -26,6 +26,8 @@ from coworld_client import (
 from coworld_client.resources._base import Resource
 from coworld_core.api import EpisodeRequest, ExperienceBody, LobbySeatBody, Wire
 
+pytestmark = pytest.mark.slow
+
 AT_ONCE = Backoff(base=0.0, cap=0.0)
 
 

@@ -48,6 +48,8 @@ from coworld_runner.runs.scratch import make_scratch
 from coworld_runner.testing import Arena, BackendConformance, FakeBackend
 from coworld_runner.testing.conformance import SUBJECT
 
+pytestmark = pytest.mark.slow
+
 Rejected = (AssertionError, pytest.fail.Exception)
 
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from support.docker import require_docker, subject_spec
+from support.docker import subject_spec
 
 from coworld_runner.backend import Backend, UnitSpec
 from coworld_runner.backends import DockerBackend
 from coworld_runner.testing import BackendConformance
 
 pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]
-
-
-@pytest.fixture(autouse=True)
-def _engine() -> None:
-    require_docker()
 
 
 class TestDocker(BackendConformance):

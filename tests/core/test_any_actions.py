@@ -27,6 +27,8 @@ from coworld_core.rules import (
 from coworld_core.rules.play import to_json
 from coworld_runner.random_player import choose
 
+pytestmark = pytest.mark.slow
+
 TICKS = 10_000 if FULL else 300
 """Ticks of each game, in all."""
 CASES = 10

@@ -1013,6 +1013,7 @@ def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coworld_core.json_schema._validator._MAX_STEPS", 100_000)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_budget")
 @pytest.mark.parametrize("heavy", HEAVY, ids=["wide", "deep"])
 def test_schemas_that_are_too_much_for_one_value(heavy: dict[str, Any]) -> None:
@@ -1045,6 +1046,7 @@ def test_unlike_elements_are_many_at_little_cost() -> None:
     assert check_results(json.dumps(results).encode(), schema, 2)[1].ok
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_budget")
 def test_schemas_that_are_too_large(document: Document) -> None:
     document["game"]["config_schema"]["properties"]["mood"] = {"allOf": [True] * 3_000}

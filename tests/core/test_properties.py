@@ -144,6 +144,7 @@ def test_a_damaged_manifest_gets_a_report(data: st.DataObject, document: dict[st
         assert check_manifest(text, template=True).ok
 
 
+@pytest.mark.slow
 @settings(thorough, max_examples=MANIFESTS)
 @given(data=st.data())
 def test_what_loads_is_written_whole(data: st.DataObject, generation: Callable[[str], dict[str, Any]]) -> None:

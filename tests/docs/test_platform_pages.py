@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from support.pages import PAGES, execute, lacks_library, needing, serves_a_platform
 
+pytestmark = pytest.mark.slow
+
 HERE = [page for page in PAGES if serves_a_platform(page) and not lacks_library(page)]
 
 

@@ -14,6 +14,8 @@ from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.events import RunStarted, parse_event
 from coworld_core.episode.record import read_record, read_summary
 
+pytestmark = pytest.mark.slow
+
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
 QUICK = Path(__file__).parents[1] / "support" / "quick"
 BOTH = {"frontier-painter": "Frontier Painter", "sweep-painter": "Sweep Painter"}

@@ -17,6 +17,8 @@ from coworld_core.errors import CapabilityError, UsageError
 from coworld_runner.backend import Limits
 from coworld_runner.episode.running import EpisodeOptions
 
+pytestmark = pytest.mark.slow
+
 DOCKER = [pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.guarded("docker")])]
 
 

@@ -30,6 +30,8 @@ from coworld_runner.episode import collecting
 from coworld_runner.episode.links import PlayLinks
 from coworld_runner.episode.options import EpisodeOptions
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 LONG = 60.0
 """Seconds of play of a game that is to be ended early."""

@@ -15,6 +15,8 @@ from coworld_runner.own_players.player import PLAYER_LABEL, OwnPlayer
 from coworld_runner.own_players.reading import read_own_player
 from coworld_runner.plan import EpisodePlan, Seat
 
+pytestmark = pytest.mark.slow
+
 # it runs where the package's own player would, beside what that has
 FILE = 'import os\n\nos.execvp("python3", ["python3", "player.py", "well"])\n'
 BACKENDS = ["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.guarded("docker")])]

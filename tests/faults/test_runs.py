@@ -40,6 +40,8 @@ from coworld_runner.episode.running import run_episode
 from coworld_runner.plan import Seat
 from coworld_runner.testing import FakeBackend
 
+pytestmark = pytest.mark.slow
+
 BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
 

@@ -23,6 +23,8 @@ from coworld_runner.batch import run_batch
 from coworld_runner.episode.running import EpisodeOptions, run_episode
 from coworld_runner.runs.scratch import Scratch, scratch_root
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 

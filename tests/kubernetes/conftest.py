@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.arena import Arena, open_arena
-from support.images import need_docker
-from support.kube import namespace_for_tests, need_cluster
+from support.kube import namespace_for_tests
 from support.misfit_kit import ensure_image
 from support.worker_image import ensure_worker_image
 from support.worker_kit import Desk, apply_manifests, open_desk
@@ -16,7 +15,6 @@ from support.worker_kit import Desk, apply_manifests, open_desk
 
 @pytest.fixture(scope="module")
 def namespace() -> Generator[str]:
-    need_cluster()
     with namespace_for_tests() as name:
         yield name
 
@@ -37,7 +35,6 @@ def operated(namespace: str) -> str:
 
 @pytest.fixture
 async def desk(operated: str) -> AsyncGenerator[Desk]:
-    need_docker()
     ensure_image()
     ensure_worker_image()
     async with open_desk(operated) as opened:

@@ -11,7 +11,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 from support.cli_kit import Done, coworld
-from support.images import need_docker, untag
+from support.images import untag
 from support.kube import kubeconfig_with, until_empty
 from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
 from support.observatory import running_observatory
@@ -32,7 +32,6 @@ def in_namespace(content: Any, namespace: str) -> None:
 async def test_what_is_uploaded_is_played_on_the_cluster(
     namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    need_docker()
     image = ensure_image()
     kubeconfig = kubeconfig_with(tmp_path, lambda content: in_namespace(content, namespace))
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from support.images import BASE_IMAGE
-from support.kube import need_cluster
 from support.worker_image import ensure_worker_image
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +24,6 @@ BLOCK = re.compile(r"^```(console|kubectl)\n(.*?)^```", re.MULTILINE | re.DOTALL
 @pytest.mark.guarded("cluster")
 @pytest.mark.timeout(1800)
 def test_the_page(tmp_path: Path) -> None:
-    need_cluster()
     skip = shutil.ignore_patterns("results", "__pycache__", "coworld_manifest.json")
     shutil.copytree(ROOT / "examples" / "paintarena", tmp_path / "examples" / "paintarena", ignore=skip)
     shutil.copytree(ROOT / "docs" / "kubernetes", tmp_path / "docs" / "kubernetes")

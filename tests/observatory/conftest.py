@@ -9,7 +9,7 @@ from collections.abc import Generator
 import anyio
 import asyncpg
 import pytest
-from support.postgres import find_programs, running_postgres
+from support.postgres import running_postgres
 
 from observatory.settings import database_url
 from observatory.store.database import open_database
@@ -25,10 +25,7 @@ def postgres() -> Generator[str]:
         anyio.run(_make_template, given)
         yield given
         return
-    programs = find_programs()
-    if programs is None:
-        pytest.skip("no PostgreSQL: neither OBSERVATORY_TEST_POSTGRES nor /usr/lib/postgresql/*/bin/postgres")
-    with running_postgres(programs) as url:
+    with running_postgres() as url:
         anyio.run(_make_template, url)
         yield url
 
@@ -39,7 +36,7 @@ def empty_postgres(postgres: str) -> Generator[str]:
     yield from _fresh(postgres, None)
 
 
-@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
 def database_server(request: pytest.FixtureRequest) -> str | None:
     """Each kind of database in turn; of the session, so that a server that starts is no leak of a test."""
     server: str | None = request.getfixturevalue("postgres") if request.param == "postgresql" else None

@@ -13,6 +13,8 @@ from observatory.api import annotations
 from observatory.store.columns import now
 from observatory.store.models import Artifact, EpisodeRequest
 
+pytestmark = pytest.mark.slow
+
 
 def packed(name: str, content: bytes, *, encrypted: bool = False) -> bytes:
     """A player's artifact with one file."""

@@ -21,6 +21,8 @@ from observatory.services import open_services
 from observatory.settings import Settings
 from observatory.store.models import Player, User
 
+pytestmark = pytest.mark.slow
+
 
 async def told(platform: Inside, token: str, episode: str, image: str) -> list[Any]:
     """What a user is told of everything there is."""
@@ -35,6 +37,7 @@ async def told(platform: Inside, token: str, episode: str, image: str) -> list[A
     return answers
 
 
+@pytest.mark.postgresql
 async def test_what_is_restored_gives_the_same_answers(tmp_path: Path, database: str | None, postgres: str) -> None:
     async with open_platform(tmp_path, parallel=1, database=database) as platform:
         ann = await platform.account("ann", team=True)

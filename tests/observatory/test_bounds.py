@@ -214,6 +214,7 @@ async def test_a_connection_that_asks_for_nothing_is_closed(tmp_path: Path, monk
             assert heard.count(b"HTTP/1.1 200") == answers, said
 
 
+@pytest.mark.slow
 async def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "READER_SECONDS", 0.2)
     ended = anyio.Event()

@@ -16,6 +16,8 @@ from observatory import serving
 from observatory.cli import main
 from observatory.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 
 def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as left:

@@ -39,7 +39,7 @@ from observatory.store.models import (
 from observatory.work import commissioned
 from observatory.work.seasons import change_league
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
 ARENA = Subject(PAINT, "{{PAINTARENA_IMAGE}}", "paintarena", ("python", "-m", "paintarena.players.sweep"))
@@ -344,6 +344,7 @@ async def test_a_log_that_cannot_be_read_stops_its_league_alone(
         await _until(services, "completed")
 
 
+@pytest.mark.postgresql
 async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, empty_postgres: str) -> None:
     async with open_platform(tmp_path, database=empty_postgres) as platform:
         services = platform.services

@@ -32,7 +32,7 @@ from observatory.work.seasons import CONTINUOUS
 EPISODES = 200 if FULL else 24
 KILLS = 20 if FULL else 2
 MEMBERS, BLOCKS = (5, 50) if FULL else (3, 4)
-DATABASES = ("sqlite", "postgresql") if FULL else ("sqlite",)
+DATABASES = ("sqlite", *([pytest.param("postgresql", marks=pytest.mark.postgresql)] if FULL else ()))
 
 
 @pytest.fixture(scope="session", params=DATABASES)

@@ -49,7 +49,7 @@ async def test_the_steps_lead_to_the_tables(tmp_path: Path) -> None:
     await _check_tables(database_url(None, tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.postgresql
 async def test_the_steps_lead_to_the_tables_of_postgresql(empty_postgres: str, tmp_path: Path) -> None:
     await _check_tables(database_url(empty_postgres, tmp_path))
 

@@ -14,7 +14,7 @@ from support.observatory import run_server
 
 from observatory.runtime import TRUST_NOTICE
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 async def _board(url: str) -> dict[str, int]:

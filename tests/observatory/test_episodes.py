@@ -21,7 +21,7 @@ from observatory.store.models import League, PolicyVersion
 NOTES = {"QUICK_SECRET": "x"}
 """Makes a player of the quick game leave an artifact."""
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 class Scene:

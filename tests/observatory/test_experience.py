@@ -12,7 +12,7 @@ from support.observatory_kit import QUICK, add_policy, open_platform, roster, se
 
 from observatory.store.models import Policy, PolicyVersion
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 async def post(client: httpx2.AsyncClient, body: dict[str, Any]) -> httpx2.Response:

@@ -19,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 from observatory.hosted import sessions as hosted_sessions
 from observatory.store.models import HostedSession
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(autouse=True)

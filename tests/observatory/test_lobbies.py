@@ -30,7 +30,7 @@ from observatory.store.models import (
 )
 from observatory.work.housekeeping import KEPT, tidy
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 Answer = dict[str, Any]
 KEPT_OF_PLAYERS = ("id", "name", "type", "description")

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import httpx2
+import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -30,6 +31,8 @@ from observatory import serving
 from observatory.api.leagues import create_league, league_divisions
 from observatory.app import document
 from observatory.settings import Settings
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = int(os.environ.get("OBSERVATORY_TEST_EXAMPLES", "10" if FULL else "2"))
 """Requests an operation and caller."""

@@ -29,6 +29,8 @@ from observatory.store.columns import now
 from observatory.store.models import AuditEntry, EpisodeRequest
 from observatory.work.queue import Queue
 
+pytestmark = pytest.mark.slow
+
 OPERATOR = Actor(kind="operator", origin="root@here")
 
 

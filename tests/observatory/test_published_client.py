@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 from support.cli_kit import coworld
 from support.cli_platform import observatory
-from support.images import need_docker, untag
+from support.images import untag
 from support.paintarena_image import paintarena_image
 from support.published_client import Published, install, published
 from websockets.exceptions import InvalidStatus
@@ -77,7 +77,6 @@ def client_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def world(client_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    need_docker()
     image = paintarena_image()
     directory = tmp_path_factory.mktemp("world")
     with (

@@ -13,7 +13,6 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from support.images import need_docker
 from support.observatory import Inside, inside, running_observatory
 from support.registry import image_archive
 from support.uploads import MANIFEST_TYPE, image_parts, manifest_for, push, upload_image
@@ -245,7 +244,6 @@ def _blobs(directory: Path) -> list[Path]:
 
 @pytest.mark.docker
 async def test_a_real_engine_pushes_and_pulls(tmp_path: Path) -> None:
-    need_docker()
     async with running_observatory(tmp_path) as platform, httpx2.AsyncClient(base_url=platform.server) as http:
         ann = await platform.add_user("ann")
         headers = {"Authorization": f"Bearer {ann}"}

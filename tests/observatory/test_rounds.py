@@ -16,7 +16,7 @@ from observatory.store.models import Division, EpisodeRequest, League, Round, Ro
 from observatory.work.rounds import advance
 from observatory.work.seasons import CONTINUOUS
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 async def _on(platform: Platform, world: World, *, every: float, variant: str | None = None) -> None:

@@ -34,6 +34,8 @@ from observatory.work.queue import Outcome, Queue, write_outcome
 from observatory.work.rounds import advance
 from observatory.work.seasons import CONTINUOUS, change_league, risers
 
+pytestmark = pytest.mark.slow
+
 
 async def test_swiss_rounds_make_a_season(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:

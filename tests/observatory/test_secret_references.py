@@ -16,7 +16,7 @@ from observatory.store.models import Coworld, CoworldName
 from observatory.work.admission import Admission
 from observatory.work.plan import load_job
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 VALUE = b"\x00the game's own\xff"
 SEEN = 'echo "seen: $(sha256sum < "${KEY#file://}")"'

@@ -17,6 +17,7 @@ from observatory.store.models import Idempotent, Token
 from observatory.work.housekeeping import tidy
 
 
+@pytest.mark.slow
 async def test_starts_knows_its_callers_and_stops(tmp_path: Path) -> None:
     async with running_observatory(tmp_path) as platform:
         ann = await platform.add_user("ann")

@@ -42,7 +42,7 @@ from observatory.work.admission import Admission, OwnPackages
 from observatory.work.queue import MAX_ATTEMPTS, Outcome, Queue
 from observatory.work.worker import Worker, WorkerOptions
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 async def play(

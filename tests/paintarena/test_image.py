@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.images import docker_client, need_docker
+from support.images import docker_client
 from support.paintarena_image import paintarena_image
 
 from coworld_runner.backends.engine import GAME_CAPABILITIES
@@ -39,7 +39,6 @@ for _ in range(600):
 @pytest.fixture
 def run() -> Generator[Any]:
     """Starts containers of the image, and removes them in the end."""
-    need_docker()
     client = docker_client()
     image = paintarena_image()
     with contextlib.ExitStack() as stack:

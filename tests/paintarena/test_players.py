@@ -23,6 +23,8 @@ from paintarena.players.client import Observation
 from paintarena.rules import Board
 from paintarena.testing import DEADLINE, environment, running, small_config
 
+pytestmark = pytest.mark.slow
+
 
 def observation(board: Board, slot: int, *, max_ticks: int) -> Observation:
     return cast("Observation", {**board.state(), "type": "observation", "slot": slot, "max_ticks": max_ticks})

@@ -23,6 +23,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from paintarena.config import RESULTS_SCHEMA
 from paintarena.testing import Server, running, small_config
 
+pytestmark = pytest.mark.slow
+
 SNAPSHOT_KEYS = {
     *("type", "width", "height", "positions", "tile_owners", "scores", "player_names"),
     *("tick", "max_ticks", "started", "paused", "tick_rate", "done"),

@@ -16,6 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from paintarena.testing import Server, running, small_config
 
+pytestmark = pytest.mark.slow
+
 SLOW = {"max_ticks": 10_000, "tick_rate": 10, "player_connect_timeout_seconds": 0}
 
 WAITING, PRESSING = 300, 850

@@ -13,6 +13,8 @@ from coworld_runner.build._pinning import pinned
 
 REPO = "https://github.com/Someone/Duel"
 
+pytestmark = pytest.mark.git
+
 
 def manifest(url: str) -> Manifest:
     loaded = load_manifest(MANIFEST).manifest

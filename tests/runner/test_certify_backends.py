@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from support.images import need_docker
 from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
 
 from coworld_core.episode.record import read_record
@@ -16,6 +15,8 @@ from coworld_runner.certification import Certification, CertifyOptions, SourceOp
 from coworld_runner.episode.running import EpisodeOptions
 from coworld_runner.package.resolving import Package, resolve_package
 from coworld_runner.selection import make_backend
+
+pytestmark = pytest.mark.slow
 
 Kind = Literal["process", "docker"]
 
@@ -54,8 +55,6 @@ async def certified(
     kind: Kind, package: Package, workspace: Path, **episode: Any
 ) -> AsyncGenerator[Certification, None]:
     """A certification, after which nothing of it may be left."""
-    if kind == "docker":
-        need_docker()
     async with make_backend(kind, package) as backend:
         found = await certify(package, backend=backend, workspace=workspace, options=options(**episode))
         yield found

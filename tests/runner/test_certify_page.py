@@ -67,6 +67,7 @@ def assert_self_contained(html: str) -> Page:
     return page
 
 
+@pytest.mark.slow
 async def test_a_real_page_is_self_contained_and_tells_everything(tmp_path: Path) -> None:
     def mixed(manifest: dict[str, Any]) -> None:
         manifest["certification"]["game_config"] = dict(LONG)

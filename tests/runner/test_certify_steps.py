@@ -19,6 +19,8 @@ from coworld_runner.package.resolving import Package
 from coworld_runner.replay.showing import ReplayOptions
 from coworld_runner.testing.fake import FakeBackend
 
+pytestmark = pytest.mark.slow
+
 Change = Callable[[dict[str, Any]], None]
 
 

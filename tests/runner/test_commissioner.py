@@ -24,6 +24,8 @@ from coworld_runner.commissioner import CommissionerOptions, find_commissioner
 from coworld_runner.testing.fake import FakeContext
 from coworld_runner.tournament import read_tournament
 
+pytestmark = pytest.mark.slow
+
 NOBODY = str(uuid.UUID(int=7))
 
 

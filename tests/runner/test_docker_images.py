@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from support.docker import engine_call, require_docker
+from support.docker import engine_call
 from support.images import BASE_IMAGE
 from support.registry import Registry, image_archive, serve_registry
 
@@ -25,13 +25,7 @@ from coworld_runner.backends import DockerBackend
 from coworld_runner.backends.docker._images import is_full, split_name
 from coworld_runner.backends.docker._login import registry_headers
 
-
-@pytest.fixture
-def _engine() -> None:
-    require_docker()
-
-
-on_docker = [pytest.mark.docker, pytest.mark.usefixtures("_engine")]
+on_docker = pytest.mark.docker
 
 
 async def forget(*images: str) -> None:

@@ -23,7 +23,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import psutil
 import pytest
-from support.docker import as_user, engine_call, require_docker, subject_image, subject_spec
+from support.docker import as_user, engine_call, subject_image, subject_spec
 from support.full import FULL
 from support.registry import image_archive
 
@@ -40,14 +40,9 @@ from coworld_runner.runs.scratch import make_scratch, open_scratch, scratch_root
 from coworld_runner.testing import Arena, BackendConformance
 from coworld_runner.testing.conformance import subject_environment
 
-pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker"), pytest.mark.usefixtures("_engine")]
+pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]
 
 HTTP = (Port(name="http"),)
-
-
-@pytest.fixture
-def _engine() -> None:
-    require_docker()
 
 
 class Suite(BackendConformance):

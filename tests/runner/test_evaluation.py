@@ -21,6 +21,8 @@ from coworld_runner.episode.starvation import StarvationMeter
 from coworld_runner.evaluation import EvaluationRules, diagnose, mix, pickup, rank, read_evaluation, scrimmage
 from coworld_runner.testing.fake import FakeBackend
 
+pytestmark = pytest.mark.slow
+
 
 def files(workspace: Path) -> tuple[bytes, bytes]:
     return (workspace / "report.json").read_bytes(), (workspace / "report.md").read_bytes()

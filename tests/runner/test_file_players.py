@@ -23,6 +23,8 @@ from coworld_runner.package.resolving import Package
 from coworld_runner.plan import plan_episode
 from coworld_runner.worker.preparing import read_plan
 
+pytestmark = pytest.mark.slow
+
 HOSTED = Path(__file__).parents[1] / "support" / "packages" / "hosted"
 
 

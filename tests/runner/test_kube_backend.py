@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
-from support.docker import require_docker, subject_spec
+from support.docker import subject_spec
 from support.images import drop_image
 from support.kube import (
     backend_for,
@@ -24,7 +24,6 @@ from support.kube import (
     kubeconfig_with,
     labelled,
     namespace_for_tests,
-    need_cluster,
     on_cluster,
     orphaning,
     small_pods,
@@ -52,8 +51,6 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def shared_namespace() -> Generator[str]:
-    require_docker()
-    need_cluster()
     with namespace_for_tests() as name:
         yield name
 

@@ -140,6 +140,7 @@ async def test_the_directory_and_the_inputs_are_filled_before_the_unit_may_start
         assert (it.directory / "logs").stat().st_mode & 0o777 == 0o777
 
 
+@pytest.mark.slow
 async def test_what_is_brought_is_whole_before_the_unit_may_start(tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(os.urandom(3_000_000))

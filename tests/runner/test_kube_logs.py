@@ -140,5 +140,6 @@ async def test_what_a_node_says_in_place_of_a_log_is_not_of_it() -> None:
     assert await followed(NOT_YET, NOT_YET, said) == (True, b"failed to try resolving symlinks in path\n")
 
 
+@pytest.mark.slow
 async def test_a_log_that_a_node_never_has_is_not_whole() -> None:
     assert await followed(NOT_YET, NOT_YET) == (False, b"")

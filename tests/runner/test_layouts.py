@@ -179,16 +179,16 @@ def of_today(root: Path) -> Path:
     return root
 
 
-LAYOUTS: list[Callable[[Path], Path]] = [
-    with_inline_dockerfile,
-    without_compose,
-    with_a_native_player,
-    with_a_static_viewer,
-    of_today,
-]
+LAYOUTS: list[Callable[[Path], Path]] = [with_inline_dockerfile, without_compose, with_a_static_viewer, of_today]
 
 
-@pytest.mark.parametrize("write", LAYOUTS, ids=[write.__name__ for write in LAYOUTS])
+@pytest.mark.parametrize(
+    "write",
+    [
+        *(pytest.param(write, id=write.__name__) for write in LAYOUTS),
+        pytest.param(with_a_native_player, id="with_a_native_player", marks=pytest.mark.node),
+    ],
+)
 async def test_a_layout_is_right_and_plays(write: Callable[[Path], Path], tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     root = write(tmp_path / "package")
@@ -220,6 +220,7 @@ def test_a_game_that_hosts_its_players_is_right() -> None:
     is_whole(SUPPORT / "packages" / "hosted")
 
 
+@pytest.mark.node
 async def test_a_game_for_node_certifies(tmp_path: Path) -> None:
     root = SUPPORT / "packages" / "node"
     is_whole(root)

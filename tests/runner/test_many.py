@@ -258,6 +258,7 @@ anyio.run(main, sys.argv[1])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hard", "told"),
     [

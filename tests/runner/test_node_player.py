@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -18,13 +17,11 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from coworld_runner.serving.starting import new_player
 
+pytestmark = pytest.mark.node
+
 
 @pytest.fixture
 def bot(tmp_path: Path) -> Path:
-    if shutil.which("node") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no node")
-        pytest.skip("no node")
     made = new_player(tmp_path / "bot.mjs")
     return made.directory / made.paths[0]
 

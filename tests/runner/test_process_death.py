@@ -24,6 +24,8 @@ from coworld_runner.backends import ProcessBackend
 from coworld_runner.runs.scratch import make_scratch, scratch_root
 from coworld_runner.testing.conformance import SUBJECT
 
+pytestmark = pytest.mark.slow
+
 DEADLINE = 30
 
 RUNNER = """

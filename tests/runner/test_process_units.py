@@ -367,6 +367,7 @@ async def test_a_unit_that_ends_just_after_its_time_is_told_of_as_ended(
         assert caught.value.context["exit"] == unit.exit.model_dump(mode="json")
 
 
+@pytest.mark.slow
 async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
     wanted = {
         "import time; time.sleep(1000)": "connection refused",

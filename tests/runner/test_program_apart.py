@@ -15,8 +15,8 @@ import anyio
 import anyio.abc
 import psutil
 import pytest
-from support.docker import require_docker, subject_image
-from support.kube import backend_for, namespace_for_tests, need_cluster, until_empty
+from support.docker import subject_image
+from support.kube import backend_for, namespace_for_tests, until_empty
 
 from coworld_core.errors import CapabilityError
 from coworld_runner import Program, ProgramOptions, run_program
@@ -33,14 +33,12 @@ BACKENDS = (
 
 @pytest.fixture(scope="module")
 def namespace() -> Generator[str]:
-    need_cluster()
     with namespace_for_tests() as name:
         yield name
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Generator[Backend]:
-    require_docker()
     if request.param == "docker":
         yield DockerBackend()
         return

@@ -17,6 +17,8 @@ from gymnasium.utils.env_checker import check_env
 from coworld_core.errors import CoworldError, EpisodeError, UsageError
 from coworld_runner.rollout import SeatEnv
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ACT = "def act(observation, legal, rng):\n    return legal[0]\n"
 

@@ -376,6 +376,7 @@ async def _observed(seat: ClientConnection) -> Any:
             yield message
 
 
+@pytest.mark.slow
 async def test_a_player_that_floods_pays_for_it_alone() -> None:
     async with serving(sticks=3) as table, sit(table, 0) as good, sit(table, 1) as flood:
         async with anyio.create_task_group() as tasks:
@@ -479,6 +480,7 @@ class Endless(Sticks):
         return f"{self.left:05}"
 
 
+@pytest.mark.slow
 async def test_a_long_game_takes_no_more_memory_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that read nothing are there as well; of what stays, events are limited and the replay is packed."""
     monkeypatch.setattr("coworld_runner.serving.match.MAX_EVENTS", 200)

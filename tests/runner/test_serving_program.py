@@ -16,6 +16,8 @@ from support.served_program import Program, program
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+pytestmark = pytest.mark.slow
+
 
 def seat(game: Program, slot: int) -> Any:
     return connect(f"ws://127.0.0.1:{game.port}/player?slot={slot}&token={TOKENS[slot]}", proxy=None)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import pytest
 
 from coworld_core.episode.events import BaseEvent, Notice
 from coworld_runner import run_episode
 from coworld_runner.episode.running import EpisodeOptions
 from coworld_runner.serving.starting import new_game
+
+pytestmark = pytest.mark.slow
 
 SILENT = """import asyncio
 async def play(seat):

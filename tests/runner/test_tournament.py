@@ -29,6 +29,8 @@ from coworld_runner.tournament import (
     withdraw_entrant,
 )
 
+pytestmark = pytest.mark.slow
+
 THREE = ("first", "second", "third")
 
 

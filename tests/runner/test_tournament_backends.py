@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from benchmarks._subject import Subject, subject
-from support.images import need_docker
-from support.kube import backend_for, namespace_for_tests, need_cluster, until_empty
+from support.kube import backend_for, namespace_for_tests, until_empty
 
 from coworld_core.tournament import TournamentReport
 from coworld_runner.backend import Backend
@@ -67,7 +66,6 @@ TWO_ROUNDS = [(number, "Challengers", 2, {"masters": 0}) for number in (1, 2)]
 @pytest.mark.docker
 @pytest.mark.timeout(300)
 async def test_a_commissioners_container_drives_a_tournament_on_docker(tmp_path: Path) -> None:
-    need_docker()
     arena, _ = slow_arena(tmp_path)
     async with DockerBackend() as backend:
         report = await played(tmp_path / "league", arena, backend, rounds=2)
@@ -80,8 +78,6 @@ async def test_a_commissioners_container_drives_a_tournament_on_docker(tmp_path:
 @pytest.mark.guarded("cluster")
 @pytest.mark.timeout(300)
 async def test_a_commissioners_pod_drives_a_tournament_on_a_cluster(tmp_path: Path) -> None:
-    need_docker()
-    need_cluster()
     arena, _ = slow_arena(tmp_path)
     with namespace_for_tests() as namespace:
         async with backend_for(namespace) as backend:
@@ -95,8 +91,6 @@ async def test_a_commissioners_pod_drives_a_tournament_on_a_cluster(tmp_path: Pa
 @pytest.mark.kubernetes
 @pytest.mark.timeout(300)
 async def test_a_tournament_comes_out_the_same_everywhere(tmp_path: Path) -> None:
-    need_docker()
-    need_cluster()
     arena, image = slow_arena(tmp_path)
     found: dict[str, Any] = {}
     async with backends(image, arena.directory) as all_of_them:

@@ -21,6 +21,7 @@ def tree(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_depth_and_length_do_not_matter(tree: Path) -> None:
     dig(tree, 2000)
     dig(tree, 200, "long" * 60)

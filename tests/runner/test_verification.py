@@ -18,6 +18,8 @@ from coworld_runner.plan import EpisodePlan
 from coworld_runner.replay.showing import ReplayOptions
 from coworld_runner.replay.verification import verify_batch_replays, verify_episode_replay
 
+pytestmark = pytest.mark.slow
+
 QUICK = ReplayOptions(ready_timeout=30, message_timeout=30)
 
 

@@ -22,6 +22,8 @@ from coworld_runner.worker import init_config
 from coworld_runner.worker.health import health_port
 from coworld_runner.worker.preparing import read_tokens
 
+pytestmark = pytest.mark.slow
+
 
 def spec(game: str = "well", **config: Any) -> dict[str, Any]:
     """A job spec for two players."""

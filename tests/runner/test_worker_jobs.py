@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 from support.cli_kit import coworld
-from support.kube import need_cluster
 from support.misfit_kit import misfit_plan
 
 from coworld_core.episode.request import JobSpec, load_request
@@ -311,7 +310,6 @@ def test_the_command_prints_a_job(spec: Path) -> None:
 
 @pytest.mark.kubernetes
 def test_a_cluster_takes_it(spec: Path, tmp_path: Path) -> None:
-    need_cluster()
     (tmp_path / "job.yaml").write_text(coworld("kubernetes", "job", spec, "--output-claim", "episodes").stdout)
     done = subprocess.run(
         ["kubectl", "create", "--dry-run=server", "-o", "name", "-f", str(tmp_path / "job.yaml")],

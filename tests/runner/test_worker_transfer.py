@@ -141,6 +141,7 @@ async def test_what_is_there_already_is_there(server: PutServer, status: int) ->
     assert [entry.status for entry in server.puts] == [status]
 
 
+@pytest.mark.slow
 async def test_time_is_up(server: PutServer) -> None:
     server.faults["/note"] = [503] * 10_000
     with pytest.raises(TransferError) as caught:

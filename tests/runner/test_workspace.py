@@ -49,6 +49,7 @@ def test_overwrite_empties_what_an_episode_wrote(tmp_path: Path) -> None:
     assert (outside / "kept").exists(), "a link was followed"
 
 
+@pytest.mark.slow
 def test_overwrite_empties_whatever_a_program_has_left(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     with dug(tmp_path / "logs"):

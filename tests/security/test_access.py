@@ -18,6 +18,8 @@ from observatory.api.leagues import create_league
 from observatory.app import document
 from observatory.store.models import Artifact, EpisodeRequest, Round
 
+pytestmark = pytest.mark.slow
+
 HUSH = "hush"
 """Stands in everything that is nobody's but the owner's."""
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}

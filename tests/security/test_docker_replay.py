@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.docker import engine_call
-from support.images import BASE_IMAGE, need_docker
+from support.images import BASE_IMAGE
 from support.observatory_kit import QUICK
 
 from coworld_core.manifest.loading import load_manifest
@@ -20,7 +20,6 @@ GAME = (QUICK.directory / "game.py").read_text()
 
 
 async def test_what_shows_a_replay_has_no_way_out(tmp_path: Path) -> None:
-    need_docker()
     replay = tmp_path / "replay"
     replay.write_text("a replay\n")
     document = json.loads((QUICK.directory / "coworld_manifest_template.json").read_text())

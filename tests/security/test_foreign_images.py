@@ -13,6 +13,8 @@ from coworld_core.errors import ImageError
 from coworld_core.manifest.models import Runnable
 from observatory.work.admission import Admission
 
+pytestmark = pytest.mark.slow
+
 DIGEST = f"sha256:{'a' * 64}"
 ELSEWHERE = (
     "python:3.12",

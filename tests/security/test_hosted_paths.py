@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from observatory.hosted import sessions as hosted_sessions
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CLOSED = (
     "/admin",

@@ -32,7 +32,7 @@ from observatory.runtime import PROCESS_NOTICE
 from observatory.store.models import Coworld
 from observatory.work.admission import OwnPackages
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PLAYS = ["python3", "-S", "-E", "player.py"]
 SERVES = ["python3", "-S", "-E", "game.py"]

@@ -13,6 +13,8 @@ from observatory.identity.auth import SESSION_COOKIE
 from observatory.store.audit import audit_lines
 from observatory.store.models import PolicyVersion, User
 
+pytestmark = pytest.mark.slow
+
 OURS = {"Sec-Fetch-Site": "same-origin"}
 
 

@@ -23,7 +23,7 @@ from observatory.store.models import Image, PolicyVersion, RegistryManifest, Use
 from observatory.store.player_files import PLAYER_MEDIA, read_player
 from observatory.work.admission import Admission
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def bot(tmp_path: Path, marker: Path) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from support.uploads import manifest_for, upload_image, upload_policy
 from observatory.api.leagues import create_league
 from observatory.store.models import Division, League, Membership, Round
 
+pytestmark = pytest.mark.slow
+
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from observatory.cli import main
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("command", [("user", "add", "bob"), ("user", "token", "ann"), ("pull-secret",)])
 def test_a_file_with_a_secret_is_its_owners(

@@ -15,7 +15,7 @@ from observatory.store import migrations
 from observatory.store.database import open_database
 from observatory.store.models import EpisodeScore, Tally
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 async def board(platform: Platform, world: World) -> dict[str, float]:

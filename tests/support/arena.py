@@ -15,7 +15,6 @@ from coworld_runner.episode.running import EpisodeOptions, run_episode
 from coworld_runner.plan import EpisodePlan
 from coworld_runner.runs.events import Listener
 
-from .images import need_docker
 from .misfit_kit import PACKAGE, PLACEHOLDER, Evidence, ensure_image, evidence, leftovers, misfit_plan, new_mark
 
 __all__ = ["Arena", "make_backend", "open_arena"]
@@ -100,8 +99,6 @@ def make_backend(name: str) -> Backend:
 
 async def open_arena(name: str, directory: Path) -> AsyncGenerator[Arena]:
     """Open an arena on a backend; fails at the end if a run left anything behind. For use in fixtures."""
-    if name != "process":
-        need_docker()
     async with make_backend(name) as backend:
         arena = Arena(backend, PLACEHOLDER if name == "process" else ensure_image(), directory)
         yield arena

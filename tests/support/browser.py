@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, sync_playwright
+
+from .needs import find_browser
 
 __all__ = ["DESK", "PHONE", "Pages", "Size", "browsing", "counted_down", "note_statuses", "opening", "visit"]
 
@@ -79,13 +78,9 @@ class Pages(Protocol):
 
 @contextmanager
 def browsing() -> Generator[Browser]:
-    """Start Debian's chromium; if it is not installed, the test is skipped, or fails in CI."""
-    # The headless shell takes a third of the time per page.
-    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("chromium is not installed, and in CI it must be")
-        pytest.skip("chromium is not installed")
+    """Start Debian's chromium."""
+    program = find_browser()
+    assert program is not None, "a test that needs a browser has the mark browser"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
         try:

@@ -10,20 +10,17 @@ import os
 import tarfile
 import warnings
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import anyio
-import pytest
 
 from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
-from coworld_core.errors import BackendUnavailable
 from coworld_runner.backend import UnitSpec
 from coworld_runner.testing.conformance import SUBJECT
 
-from .images import BASE_IMAGE
+from .needs import BASE_IMAGE, apart
 
-__all__ = ["as_user", "engine_call", "require_docker", "subject_image", "subject_spec"]
+__all__ = ["as_user", "engine_call", "subject_image", "subject_spec"]
 
 _T = TypeVar("_T")
 
@@ -32,29 +29,6 @@ LABEL coworld.test=subject
 COPY subject.py /subject.py
 RUN cd / && python3 -c 'import subject'
 """
-
-
-def require_docker() -> None:
-    """Skip the test without an engine or the base image, or fail it if ``CI=true``."""
-    missing = _missing()
-    if missing:
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
-
-
-@functools.cache
-def _missing() -> str:
-    async def look() -> str:
-        try:
-            await engine_call("GET", f"/images/{path_segment(BASE_IMAGE)}/json")
-        except BackendUnavailable as error:
-            return error.message
-        except EngineRefused:
-            return f"The image {BASE_IMAGE!r} is missing; .ci/run makes it, or set BASE_IMAGE to one with Python."
-        return ""
-
-    return _apart(look)
 
 
 @functools.cache
@@ -84,7 +58,7 @@ def subject_image() -> str:
                     said = [item async for item in answer.objects()]
                 assert all("error" not in item for item in said), said
 
-    _apart(build)
+    apart(build)
     return name
 
 
@@ -98,12 +72,6 @@ async def engine_call(method: str, path: str, **more: Any) -> Any:
     """Call the engine directly, without the backend."""
     async with Engine.connect(resolve_address()) as engine:
         return await engine.call(method, path, **more)
-
-
-def _apart(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Run a coroutine function to its end, even if an event loop is already running in this thread."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(anyio.run, work).result()
 
 
 def as_user(user: int, group: int, work: Callable[[], Awaitable[str]]) -> str:

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pytest
+from .needs import BASE_IMAGE
 
 __all__ = [
     "BASE_IMAGE",
     "docker_client",
-    "docker_trouble",
     "drop_image",
     "ensure_python_image",
-    "need_docker",
     "untag",
 ]
-
-BASE_IMAGE = os.environ.get("BASE_IMAGE", "python-base:bookworm")
-"""A small local image with Python 3.11 or later; tests never fetch images from a registry."""
 
 
 def docker_client() -> Any:
@@ -33,22 +26,6 @@ def docker_client() -> Any:
     import docker
 
     return docker.from_env(timeout=60)
-
-
-@lru_cache
-def docker_trouble() -> str:
-    """Why no Docker engine with the base image is available; empty if one is."""
-    try:
-        client = docker_client()
-    except Exception as error:
-        return f"no Docker engine: {error}"
-    try:
-        client.images.get(BASE_IMAGE)
-    except Exception as error:
-        return f"no base image {BASE_IMAGE}: {error}"
-    finally:
-        client.close()
-    return ""
 
 
 def drop_image(image: str) -> None:
@@ -76,15 +53,6 @@ def untag(belongs: Callable[[str], bool]) -> None:
         client.close()
 
 
-def need_docker() -> None:
-    """Skip the test, or fail it in CI, without a Docker engine that has the base image."""
-    trouble = docker_trouble()
-    if trouble and os.environ.get("CI"):
-        pytest.fail(trouble)
-    if trouble:
-        pytest.skip(trouble)
-
-
 def ensure_python_image(name: str, dockerfile: str, files: Mapping[str, Path], libraries: Sequence[str]) -> str:
     """Build an image, unless one with the same content exists.
 
@@ -98,7 +66,6 @@ def ensure_python_image(name: str, dockerfile: str, files: Mapping[str, Path], l
     Returns:
         The image's reference.
     """
-    need_docker()
     found = [_library(library) for library in libraries]
     sources = {**files, **{f"site/{path.name}": path for path in found}}
     digest = hashlib.sha256(f"{BASE_IMAGE}\n{dockerfile}".encode())

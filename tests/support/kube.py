@@ -10,7 +10,6 @@ import secrets
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -21,15 +20,15 @@ import anyio.to_thread
 import psutil
 import pytest
 
-from coworld_core.errors import CoworldError
 from coworld_runner.backend import UnitSpec
 from coworld_runner.backends.engine import RUN
 from coworld_runner.backends.kubernetes._api import Cluster, ClusterRefused
 from coworld_runner.backends.kubernetes._pod import object_name
 from coworld_runner.backends.kubernetes.backend import KubernetesBackend, PodOptions, Requests
 
-from .images import BASE_IMAGE, docker_client
+from .images import docker_client
 from .misfit_kit import wait_until
+from .needs import BASE_IMAGE, apart
 
 __all__ = [
     "Way",
@@ -40,7 +39,6 @@ __all__ = [
     "kubeconfig_with",
     "labelled",
     "namespace_for_tests",
-    "need_cluster",
     "on_cluster",
     "orphaning",
     "pod_directory",
@@ -51,12 +49,6 @@ __all__ = [
 _T = TypeVar("_T")
 
 KINDS = ("pods", "services", "secrets", "networkpolicies", "jobs")
-
-
-def apart(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Run a coroutine function to its end, even if an event loop is already running in this thread."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(anyio.run, work).result()
 
 
 def on_cluster(work: Callable[[Cluster], Awaitable[_T]], *, namespace: str = "default") -> _T:
@@ -70,30 +62,6 @@ def on_cluster(work: Callable[[Cluster], Awaitable[_T]], *, namespace: str = "de
             await cluster.close()
 
     return apart(connected)
-
-
-@functools.cache
-def cluster_trouble() -> str:
-    """Why no cluster is available for tests; empty if one is."""
-
-    async def look(_: Cluster) -> str:
-        return ""
-
-    if not os.environ.get("KUBECONFIG"):
-        return "no cluster: KUBECONFIG is not set"
-    try:
-        return on_cluster(look)
-    except CoworldError as error:
-        return f"no cluster: {error.message}"
-
-
-def need_cluster() -> None:
-    """Skip the test, or fail it in CI, without a cluster."""
-    trouble = cluster_trouble()
-    if trouble and os.environ.get("CI"):
-        pytest.fail(trouble)
-    if trouble:
-        pytest.skip(trouble)
 
 
 @contextlib.contextmanager

@@ -18,9 +18,9 @@ A comment right above a block changes that:
 ``<!-- instead -->``           with ``background``: ends earlier background commands first
 ``<!-- export -->``            ``export NAME=VALUE`` lines, which apply to the rest of the page
 ``<!-- needs: docker -->``     the block needs a Docker engine (``kubernetes``: a cluster that uses its images;
-                            ``postgresql``, ``s3``: a server for this page, with the variables that point to it;
-                            ``openspiel``, ``textarena``, ``mettagrid``: the library, without which the whole page is
-                            left to another run)
+                            ``postgresql``, ``s3``: a server for this page, with the variables that point to it), and
+                            so the page has that mark (``support.needs``); ``openspiel``, ``textarena``,
+                            ``mettagrid``: the library, without which the whole page is left to another run
 ``<!-- ci -->``                the lines are in ``.ci/run`` and are executed there, from a clean clone
 
 A page that serves an Observatory does so at the usual address; the tests replace that by a separate port for each page,
@@ -54,7 +54,8 @@ import yaml
 from coworld_runner.backends.base import choose_port
 
 from .cli_kit import stand_ins
-from .postgres import find_programs, running_postgres
+from .needs import NEEDS
+from .postgres import running_postgres
 
 __all__ = ["PAGES", "ROOT", "blocks", "execute", "lacks_library", "needing", "page_id", "serves_a_platform"]
 
@@ -110,17 +111,6 @@ def environment() -> dict[str, str]:
     return {**kept, "COLUMNS": "120"}
 
 
-def docker_answers() -> bool:
-    docker = shutil.which("docker")
-    return docker is not None and subprocess.run([docker, "info"], capture_output=True, check=False).returncode == 0
-
-
-def cluster_answers() -> bool:
-    kubectl = shutil.which("kubectl")
-    asked = [str(kubectl), "get", "--raw", "/readyz", "--request-timeout=10s"]
-    return kubectl is not None and subprocess.run(asked, capture_output=True, check=False).returncode == 0
-
-
 @contextmanager
 def running_s3() -> Generator[dict[str, str]]:
     """Run an S3 server with a bucket ``artifacts``; yields the variables that point to it."""
@@ -142,21 +132,14 @@ def running_s3() -> Generator[dict[str, str]]:
         server.stop()
 
 
-def provide(need: str, background: ExitStack) -> dict[str, str] | None:
-    """Provide what a block needs until the page ends; returns variables for it, or None if it is not available."""
-    if need == "docker":
-        return {} if docker_answers() else None
-    if need == "kubernetes":
-        return {} if cluster_answers() else None
-    if need in LIBRARIES:
-        return {} if find_spec(LIBRARIES[need]) else None
+def provide(need: str, background: ExitStack) -> dict[str, str]:
+    """Provide what a block needs until the page ends, and return variables for it; `needing` marks its page."""
     if need == "s3":
         return background.enter_context(running_s3())
-    assert need == "postgresql", need
-    programs = find_programs()
-    if programs is None:
-        return None
-    return {"DATABASE_URL": background.enter_context(running_postgres(programs)).format(name="postgres")}
+    if need == "postgresql":
+        return {"DATABASE_URL": background.enter_context(running_postgres()).format(name="postgres")}
+    assert need in NEEDS or need in LIBRARIES, f"nothing provides {need!r}"
+    return {}
 
 
 def run_console(block: Block, where: str, cwd: Path, exported: Mapping[str, str]) -> None:
@@ -228,9 +211,9 @@ def lacks_library(page: Path) -> bool:
 
 
 def needing(page: Path) -> Any:
-    """A test parameter for a page, with a mark if it needs a cluster."""
-    cluster = any(block.notes.get("needs") == "kubernetes" for block in blocks(page))
-    return pytest.param(page, id=page_id(page), marks=[pytest.mark.kubernetes] if cluster else [])
+    """A test parameter for a page, with the marks of what its blocks need of a machine."""
+    needs = {block.notes.get("needs") for block in blocks(page)} & NEEDS.keys()
+    return pytest.param(page, id=page_id(page), marks=[getattr(pytest.mark, str(name)) for name in sorted(needs)])
 
 
 def execute(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,13 +239,7 @@ def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
         where = f"{page_id(page)}:{block.line}"
         block.text = block.text.replace(f"127.0.0.1:{USUAL_PORT}", f"127.0.0.1:{port.number}")
         if needs := block.notes.get("needs"):
-            led = provide(needs, background)
-            if led is None:
-                lacks = f"{where}: no {needs}"
-                if os.environ.get("CI") == "true":
-                    pytest.fail(lacks)
-                pytest.skip(lacks)
-            exported |= led
+            exported |= provide(needs, background)
         if "export" in block.notes:
             exported |= dict(line.removeprefix("export ").split("=", 1) for line in block.text.split("\n") if line)
         elif "file" in block.notes:

@@ -12,7 +12,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["find_programs", "running_postgres"]
+from .needs import find_postgres
+
+__all__ = ["running_postgres"]
 
 START_SECONDS = 60
 
@@ -20,15 +22,11 @@ _QUICK = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "autova
 """Settings for speed, since a test's data need not survive a power cut."""
 
 
-def find_programs() -> Path | None:
-    """The directory of the newest installed server's programs, or None."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: float(path.parts[-3]))
-    return found[-1].parent if found else None
-
-
 @contextmanager
-def running_postgres(programs: Path) -> Generator[str]:
-    """Run a server; yields the URL of a database, with `{name}` in place of the database's name."""
+def running_postgres() -> Generator[str]:
+    """Run the newest installed server; yields the URL of a database, with `{name}` in place of its name."""
+    programs = find_postgres()
+    assert programs is not None, "a test that needs a server has the mark postgresql"
     # The path is short enough for a socket, and the server's user can reach it.
     directory = Path(tempfile.mkdtemp(prefix="observatory-pg-", dir="/tmp"))
     user = "postgres" if os.geteuid() == 0 else None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from .images import BASE_IMAGE, docker_client, need_docker
+from .images import BASE_IMAGE, docker_client
 
 __all__ = ["ensure_worker_image"]
 
@@ -25,7 +25,6 @@ _NEEDED = ("coworld-core", "coworld-runner[kubernetes]", "hatchling")
 @lru_cache
 def ensure_worker_image() -> str:
     """Build the image, unless one with the same content exists, and return its name."""
-    need_docker()
     digest = hashlib.sha256(BASE_IMAGE.encode())
     for source in _SOURCES:
         for path in sorted((ROOT / source).rglob("*")):

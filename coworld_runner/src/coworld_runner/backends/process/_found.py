@@ -50,7 +50,11 @@ def find_processes(run_id: str | None = None) -> list[Found]:
     found: list[Found] = []
     mine = user()
     space = _namespace("self")
-    pending = list(psutil.process_iter())
+    pending = list[psutil.Process]()
+    for pid in psutil.pids():
+        # `process_iter` would hand the same objects to every thread, and they are not made for that.
+        with contextlib.suppress(psutil.Error):
+            pending.append(psutil.Process(pid))
     places: dict[str, Path] = {}
     for last in (False, False, False, True):
         bare: list[psutil.Process] = []
