@@ -66,7 +66,7 @@ def faults(package: str, graph: Graph, table: Table) -> list[str]:
     rooms = {_room(name) for name in graph}
     for room in sorted(rooms - place.keys()):
         found.append(f"{package}.{room} has no row: write {row(room)} into [{package}], after the rows of these rooms")
-    for room in sorted(place.keys() - rooms):
+    for room in sorted({*place, *table.upward} - rooms):
         found.append(f"{package}.{room} does not exist: remove its row from [{package}]")
     for arrow, imports in sorted(arrows.items()):
         room, other = arrow
@@ -166,10 +166,11 @@ def test_a_room_without_a_row_is_found(package: str) -> None:
 @pytest.mark.parametrize("package", TABLES)
 def test_a_row_without_a_room_is_found(package: str) -> None:
     table = TABLES[package]
-    planted = replace(table, rows={**table.rows, "planted": ("__init__",)})
-    assert new_faults(package, graph_of(package), planted) == [
-        f"{package}.planted does not exist: remove its row from [{package}]"
-    ]
+    row = {"planted": ("__init__",)}
+    for planted in (replace(table, rows={**table.rows, **row}), replace(table, upward={**table.upward, **row})):
+        assert new_faults(package, graph_of(package), planted) == [
+            f"{package}.planted does not exist: remove its row from [{package}]"
+        ]
 
 
 @pytest.mark.parametrize("package", TABLES)
