@@ -23,7 +23,7 @@ from coworld_client import (
     NotOffered,
     Unprocessable,
 )
-from coworld_client.resources import _coworld_trials
+from coworld_client.resources import coworlds
 from coworld_core.api import ExperienceBody
 from coworld_core.errors import CoworldError, UsageError
 
@@ -503,8 +503,8 @@ async def test_notes_of_a_policy_are_read_line_by_line() -> None:
 async def test_a_platform_that_is_busy_for_a_moment_is_not_the_coworlds_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_coworld_trials, "_FIRST_PAUSE", 0.0)
-    monkeypatch.setattr(_coworld_trials, "_LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(coworlds, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(coworlds, "_LONGEST_PAUSE", 0.0)
     cow = str(EPISODE["coworld_id"])
     answers = [(200, "running"), (503, ""), (429, ""), (200, "completed"), (200, "running"), (501, "")]
 

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["DISTRIBUTIONS", "EXAMPLES", "ROOT", "circles", "import_graph", "nodes", "sources"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "EXAMPLES",
+    "ROOT",
+    "Graph",
+    "Import",
+    "circles",
+    "import_graph",
+    "imports",
+    "nodes",
+    "sources",
+]
 
 ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = ("coworld_core", "coworld_runner", "coworld_client", "coworld_cli")
@@ -24,7 +36,7 @@ def sources(*members: str) -> Mapping[str, Path]:
         for path in sorted((ROOT / member / "src").rglob("*.py")):
             parts = path.relative_to(ROOT / member / "src").with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    assert len(found) > 10, f"{members} have no source files"
+        assert any(path.is_relative_to(ROOT / member) for path in found.values()), f"{member} has no source files"
     return found
 
 
@@ -44,41 +56,66 @@ def import_graph(*members: str, loaded: bool = False) -> Graph:
             parent packages of imported modules, which Python loads too.
     """
     modules = sources(*members)
-    return {
-        name: frozenset(
-            target for target in _targets(name, path, modules, loaded=loaded) if target in modules and target != name
-        )
-        for name, path in modules.items()
-    }
+    return {name: frozenset(_targets(name, path, modules, loaded=loaded)) for name, path in modules.items()}
 
 
 def _targets(name: str, path: Path, modules: Mapping[str, Path], *, loaded: bool) -> Iterator[str]:
+    for found in imports(name, path):
+        if loaded and not found.loaded:
+            continue
+        # Importing a module from its package uses nothing of the package itself.
+        target = found.name if found.name in modules else found.name.rpartition(".")[0]
+        parts = target.split(".")
+        parents = [".".join(parts[:length]) for length in range(1, len(parts))] if loaded else []
+        for needed in (target, *(parent for parent in parents if not f"{name}.".startswith(f"{parent}."))):
+            if needed in modules and needed != name:
+                yield needed
+
+
+@dataclass(frozen=True)
+class Import:
+    """One name that a module imports.
+
+    Attributes:
+        name: The name, absolute: ``a.b.c`` for ``from a.b import c``.
+        loaded: Whether it is imported when the module is, and not in a function or for type checkers only.
+    """
+
+    name: str
+    loaded: bool
+
+
+@cache
+def imports(name: str, path: Path) -> tuple[Import, ...]:
+    """What a module imports, in the order of its source.
+
+    Args:
+        name: The module's name, from which relative imports are resolved.
+        path: Its source file.
+    """
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in _imports(nodes(path)[0], loaded=loaded):
-        if isinstance(node, ast.Import):
-            taken = [alias.name for alias in node.names]
-        else:
+    found: list[Import] = []
+    for node, loaded in _statements(nodes(path)[0], loaded=True):
+        home = ""
+        if isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            home = ".".join([*above, *([node.module] if node.module else [])])
-            # Importing a module from its package uses nothing of the package itself.
-            taken = [f"{home}.{alias.name}" if f"{home}.{alias.name}" in modules else home for alias in node.names]
-        for target in taken:
-            yield target
-            parts = target.split(".")
-            for length in range(1, len(parts)) if loaded else ():
-                if not f"{name}.".startswith(f"{'.'.join(parts[:length])}."):
-                    yield ".".join(parts[:length])
+            home = "".join(f"{part}." for part in [*above, *([node.module] if node.module else [])])
+        found += [Import(f"{home}{alias.name}", loaded) for alias in node.names]
+    return tuple(found)
 
 
-def _imports(node: ast.AST, *, loaded: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+def _statements(node: ast.AST, *, loaded: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """The import statements below a node, and whether each is executed when the module is loaded."""
+    unloaded: list[ast.stmt] = []
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        loaded = False
+    elif isinstance(node, ast.If) and "TYPE_CHECKING" in (getattr(node.test, "id", ""), getattr(node.test, "attr", "")):
+        unloaded = node.body
     for child in ast.iter_child_nodes(node):
-        if loaded and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if loaded and isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-            continue
+        child_loaded = loaded and child not in unloaded
         if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child
-        yield from _imports(child, loaded=loaded)
+            yield child, child_loaded
+        yield from _statements(child, loaded=child_loaded)
 
 
 def circles(graph: Graph) -> list[frozenset[str]]:

@@ -13,14 +13,12 @@ from coworld_core.api import EpisodeRequest, PlayerEvidence, check_id
 from coworld_core.zips import BROKEN_ZIP
 
 from ..errors import ApiShapeError, ApiStatusError, Forbidden, Gone, NotFound, Unprocessable
-from ..transport._connection import MAX_BODY, path
-from ..transport._replies import Reply
-from ._base import Resource
+from ..transport._connection import MAX_BODY, Connection, path
 
 if TYPE_CHECKING:
     from ..transfers.files import Downloaded, OnProgress
 
-__all__ = ["NOT_HERE", "Episode", "EpisodePlaces", "id_of"]
+__all__ = ["NOT_HERE", "Episode", "download_first", "evidence_of_job", "id_of", "results_of_bundle", "route_of_slot"]
 
 NOT_HERE = (NotFound, Unprocessable)
 """Errors with which servers answer for a route or a kind of artifact that they do not know."""
@@ -34,117 +32,106 @@ def id_of(episode: Episode) -> str:
     return check_id(episode if isinstance(episode, str) else episode.id, "episode request")
 
 
-class EpisodePlaces(Resource):
-    """One episode, and the routes to its files."""
+def route_of_slot(episode: EpisodeRequest, position: int, what: str) -> str:
+    """The route to what the policy in a slot has left: ``policy-logs`` or ``policy-artifact``.
 
-    async def get(self, episode_id: str, *, timeout: float | None = None) -> EpisodeRequest:
-        """One episode.
+    Raises:
+        NotFound: There is no such slot, or no policy plays in it.
+    """
+    seat = next((seat for seat in episode.participants if seat.position == position), None)
+    if seat is None:
+        slots = ", ".join(str(seat.position) for seat in episode.participants) or "none"
+        raise NotFound(f"The episode {episode.id} has no slot {position}.", status=404, hint=f"Its slots: {slots}.")
+    if not seat.policy_version_id:
+        raise NotFound(f"In slot {position} of {episode.id} no policy plays.", status=404)
+    return path(f"/v2/episode-requests/{{}}/{{}}/{what}/{{}}", episode.id, seat.policy_version_id, str(position))
 
-        Raises:
-            NotFound: If it does not exist, or you may not see it.
-        """
-        target = path("/v2/episode-requests/{}", check_id(episode_id, "episode request"))
-        return await self._get(EpisodeRequest, target, timeout=timeout)
 
-    async def _whole(self, episode: Episode, timeout: float | None) -> EpisodeRequest:
-        return episode if isinstance(episode, EpisodeRequest) else await self.get(episode, timeout=timeout)
+async def download_first(
+    connection: Connection,
+    sources: Sequence[str],
+    target: Path,
+    what: str,
+    *,
+    unpack: bool = False,
+    limit: int | None = None,
+    timeout: float | None = None,
+    on_progress: OnProgress | None = None,
+) -> Downloaded:
+    """Download from the first of some routes that has the file; if none has it, raise the first one's error."""
+    from ..transfers.files import download
 
-    def _of_slot(self, episode: EpisodeRequest, position: int, what: str) -> str:
-        seat = next((seat for seat in episode.participants if seat.position == position), None)
-        if seat is None:
-            slots = ", ".join(str(seat.position) for seat in episode.participants) or "none"
-            raise NotFound(f"The episode {episode.id} has no slot {position}.", status=404, hint=f"Its slots: {slots}.")
-        if not seat.policy_version_id:
-            raise NotFound(f"In slot {position} of {episode.id} no policy plays.", status=404)
-        return path(f"/v2/episode-requests/{{}}/{{}}/{what}/{{}}", episode.id, seat.policy_version_id, str(position))
-
-    async def _or_job(self, target: str, episode: Episode, job: str, *, timeout: float | None) -> Reply:
-        """Get a target or, on older servers, the route of the job, which only the team may use."""
+    refusal: ApiStatusError | None = None
+    for source in sources:
         try:
-            return await self._connection.call("GET", target, timeout=timeout, elsewhere=True)
-        except NOT_HERE as error:
-            return await self._job(error, episode, job, timeout=timeout)
-
-    async def _job(self, error: ApiStatusError, episode: Episode, job: str, *, timeout: float | None) -> Reply:
-        """Get the job's answer; if that is missing or forbidden too, raise the first error."""
-        full = await self._whole(episode, timeout)
-        if not full.job_id:
-            raise error
-        try:
-            return await self._connection.call("GET", path(job, full.job_id), timeout=timeout, elsewhere=True)
-        except (*NOT_HERE, Forbidden):
-            raise error from None
-
-    async def _fetched(
-        self,
-        sources: Sequence[str],
-        target: Path,
-        what: str,
-        *,
-        unpack: bool = False,
-        limit: int | None = None,
-        timeout: float | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> Downloaded:
-        from ..transfers.files import download
-
-        refusal: ApiStatusError | None = None
-        for source in sources:
-            try:
-                return await download(
-                    self._connection,
-                    source,
-                    target,
-                    what=what,
-                    unpack=unpack,
-                    limit=limit,
-                    timeout=timeout,
-                    on_progress=on_progress,
-                )
-            except (*NOT_HERE, Forbidden, Gone) as error:
-                if isinstance(error, Forbidden) and refusal is None:
-                    raise
-                refusal = refusal or error
-        assert refusal is not None
-        raise refusal
-
-    async def _results_of_bundle(self, episode_id: str, timeout: float | None) -> bytes | None:
-        target = path("/v2/episode-requests/{}/bundle", episode_id)
-        try:
-            reply = await self._connection.call("GET", target, params={"include": "results"}, timeout=timeout)
-        except (*NOT_HERE, Forbidden):
-            return None
-        try:
-            with zipfile.ZipFile(io.BytesIO(reply.content)) as bundle:
-                entry = bundle.getinfo("results.json")
-                with bundle.open(entry) as file:
-                    content = file.read(MAX_BODY + 1)
-        except KeyError:
-            return None
-        except BROKEN_ZIP as error:
-            raise ApiShapeError(f"The answer to {reply.what} is no zip: {error}.", code="not_a_zip") from None
-        if len(content) > MAX_BODY:
-            raise ApiShapeError(f"The results of {episode_id} are larger than {MAX_BODY:,} bytes.", code="too_large")
-        return content
-
-    async def _evidence_of_job(self, episode: EpisodeRequest, timeout: float | None) -> tuple[PlayerEvidence, ...]:
-        if not episode.job_id:
-            raise NotFound(f"The episode {episode.id} has no job.", status=404)
-        logs, artifacts = [
-            _numbers((await self._connection.call("GET", path(route, episode.job_id), timeout=timeout)).json())
-            for route in ("/jobs/{}/policy-logs", "/jobs/{}/policy-artifact")
-        ]
-        seats = {seat.position: seat for seat in episode.participants}
-        return tuple(
-            PlayerEvidence(
-                position=number,
-                policy_version_id=seats[number].policy_version_id if number in seats else None,
-                policy_name=seats[number].policy_name if number in seats else None,
-                has_log=number in logs,
-                has_artifact=number in artifacts,
+            return await download(
+                connection,
+                source,
+                target,
+                what=what,
+                unpack=unpack,
+                limit=limit,
+                timeout=timeout,
+                on_progress=on_progress,
             )
-            for number in sorted(logs | artifacts)
+        except (*NOT_HERE, Forbidden, Gone) as error:
+            if isinstance(error, Forbidden) and refusal is None:
+                raise
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
+async def results_of_bundle(connection: Connection, episode_id: str, timeout: float | None) -> bytes | None:
+    """The results in an episode's bundle; None if there is no bundle, or it has none.
+
+    Raises:
+        ApiShapeError: The bundle is no zip, or the results are too large.
+    """
+    target = path("/v2/episode-requests/{}/bundle", episode_id)
+    try:
+        reply = await connection.call("GET", target, params={"include": "results"}, timeout=timeout)
+    except (*NOT_HERE, Forbidden):
+        return None
+    try:
+        with zipfile.ZipFile(io.BytesIO(reply.content)) as bundle:
+            entry = bundle.getinfo("results.json")
+            with bundle.open(entry) as file:
+                content = file.read(MAX_BODY + 1)
+    except KeyError:
+        return None
+    except BROKEN_ZIP as error:
+        raise ApiShapeError(f"The answer to {reply.what} is no zip: {error}.", code="not_a_zip") from None
+    if len(content) > MAX_BODY:
+        raise ApiShapeError(f"The results of {episode_id} are larger than {MAX_BODY:,} bytes.", code="too_large")
+    return content
+
+
+async def evidence_of_job(
+    connection: Connection, episode: EpisodeRequest, timeout: float | None
+) -> tuple[PlayerEvidence, ...]:
+    """What players left according to the episode's job, which only the team may ask.
+
+    Raises:
+        NotFound: The episode has no job.
+    """
+    if not episode.job_id:
+        raise NotFound(f"The episode {episode.id} has no job.", status=404)
+    logs, artifacts = [
+        _numbers((await connection.call("GET", path(route, episode.job_id), timeout=timeout)).json())
+        for route in ("/jobs/{}/policy-logs", "/jobs/{}/policy-artifact")
+    ]
+    seats = {seat.position: seat for seat in episode.participants}
+    return tuple(
+        PlayerEvidence(
+            position=number,
+            policy_version_id=seats[number].policy_version_id if number in seats else None,
+            policy_name=seats[number].policy_name if number in seats else None,
+            has_log=number in logs,
+            has_artifact=number in artifacts,
         )
+        for number in sorted(logs | artifacts)
+    )
 
 
 def _numbers(names: Any) -> set[int]:

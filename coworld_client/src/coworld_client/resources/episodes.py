@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from httpx2 import Headers
 
 from coworld_core.api import (
     ARTIFACT_TYPES,
+    BUNDLE_PARTS,
     ArtifactType,
+    BundlePart,
     EpisodeProgress,
     EpisodeRequest,
     EpisodeStats,
@@ -22,19 +25,30 @@ from coworld_core.api import (
 from coworld_core.errors import UsageError
 
 from .._many_ids import many_ids
-from ..errors import Forbidden, NotFound
+from ..errors import ApiStatusError, Forbidden, LinkExpired, NotFound
 from ..pages import AsyncPager
+from ..transfers._links import web_link, with_fresh_link
 from ..transport._connection import path
 from ..transport._replies import Reply, read, read_list
-from ._base import optional_id
-from ._episode_files import EpisodeFiles
+from ._base import Resource, optional_id
 from ._episode_lists import EpisodeSource, episode_filter, listed_elsewhere
-from ._episode_places import NOT_HERE, Episode, id_of
+from ._episode_places import (
+    NOT_HERE,
+    Episode,
+    download_first,
+    evidence_of_job,
+    id_of,
+    results_of_bundle,
+    route_of_slot,
+)
+
+if TYPE_CHECKING:
+    from ..transfers.files import Downloaded, OnProgress
 
 __all__ = ["Episodes"]
 
 
-class Episodes(EpisodeFiles):
+class Episodes(Resource):
     """Episodes that were played, and their files."""
 
     def list(
@@ -128,6 +142,15 @@ class Episodes(EpisodeFiles):
             timeout=timeout,
         )
 
+    async def get(self, episode_id: str, *, timeout: float | None = None) -> EpisodeRequest:
+        """One episode.
+
+        Raises:
+            NotFound: If it does not exist, or you may not see it.
+        """
+        target = path("/v2/episode-requests/{}", check_id(episode_id, "episode request"))
+        return await self._get(EpisodeRequest, target, timeout=timeout)
+
     async def my_policy_versions(self, *, timeout: float | None = None) -> frozenset[str]:
         """The ids of all versions of your policies, whether they play in a league or not."""
         found = {row.id async for row in self._client.policies.list(timeout=timeout)}
@@ -179,7 +202,7 @@ class Episodes(EpisodeFiles):
             return (await self._connection.call("GET", target, timeout=timeout, elsewhere=True)).content
         except NOT_HERE as error:
             # everyone who may see the episode may get a bundle of its results; only the team may ask the job
-            content = await self._results_of_bundle(id_of(episode), timeout)
+            content = await results_of_bundle(self._connection, id_of(episode), timeout)
             if content is not None:
                 return content
             reply = await self._job(error, episode, "/jobs/{}/artifacts/results", timeout=timeout)
@@ -219,7 +242,7 @@ class Episodes(EpisodeFiles):
         except NOT_HERE:
             full = await self._whole(episode, timeout)
         try:
-            return await self._evidence_of_job(full, timeout)
+            return await evidence_of_job(self._connection, full, timeout)
         except (NotFound, Forbidden):
             mine = await self.my_policy_versions(timeout=timeout)
         return tuple(
@@ -243,7 +266,7 @@ class Episodes(EpisodeFiles):
             Forbidden: If the policy is not yours.
         """
         full = await self._whole(episode, timeout)
-        target = self._of_slot(full, position, "policy-logs")
+        target = route_of_slot(full, position, "policy-logs")
         return (await self._or_job(target, full, f"/jobs/{{}}/policy-logs/{position}", timeout=timeout)).text
 
     async def annotations(
@@ -260,3 +283,178 @@ class Episodes(EpisodeFiles):
         reply = await self._connection.call("GET", target, timeout=timeout, elsewhere=True)
         lines = (line for line in reply.content.splitlines() if line.strip())
         return tuple(dataclasses.replace(reply, content=line).json() for line in lines)
+
+    async def download_artifact(
+        self,
+        episode: Episode,
+        position: int,
+        target: Path,
+        *,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded:
+        """Download the artifact of the player in a slot: a zip of up to 200 MB.
+
+        Args:
+            episode: The episode.
+            position: The slot, from 0.
+            target: The file.
+            timeout: Seconds without data after which the connection counts as lost.
+            on_progress: Called with the progress.
+
+        Raises:
+            NotFound: If there is none, or no such slot.
+            Forbidden: If the policy is not yours.
+            TransferRefused: If the transfer is incomplete.
+        """
+        full = await self._whole(episode, timeout)
+        sources = [route_of_slot(full, position, "policy-artifact")]
+        if full.job_id:
+            sources.append(path("/jobs/{}/policy-artifact/{}", full.job_id, str(position)))
+        return await download_first(
+            self._connection, sources, target, "artifact", timeout=timeout, on_progress=on_progress
+        )
+
+    async def download_log(
+        self,
+        episode: Episode,
+        target: Path,
+        *,
+        position: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded:
+        """Download a log: the game's, or that of the player in a slot; see ``download_artifact``."""
+        full = await self._whole(episode, timeout) if position is not None else episode
+        job = full.job_id if isinstance(full, EpisodeRequest) else None
+        if position is None:
+            sources = [path("/v2/episode-requests/{}/artifacts/logs", id_of(episode))]
+            sources += [path("/jobs/{}/artifacts/logs", job)] if job else []
+        else:
+            sources = [route_of_slot(cast("EpisodeRequest", full), position, "policy-logs")]
+            sources += [path("/jobs/{}/policy-logs/{}", job, str(position))] if job else []
+        return await download_first(self._connection, sources, target, "log", timeout=timeout, on_progress=on_progress)
+
+    async def download_replay(
+        self,
+        episode: Episode,
+        target: Path,
+        *,
+        unpack: bool = True,
+        limit: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded:
+        """Download the replay.
+
+        Args:
+            episode: The episode.
+            target: The file.
+            unpack: Whether to undo the compression that the storage applied, so that the file is what the game wrote.
+            limit: Largest replay in bytes, unpacked.
+            timeout: Seconds without data after which the connection counts as lost.
+            on_progress: Called with the progress.
+
+        Raises:
+            NotFound: If there is none, or not yet.
+            LinkExpired: The link has expired, there is no fresh one that works, and there is no other route to it.
+            TransferRefused: If the transfer is incomplete or exceeds the limit.
+        """
+        full = await self._whole(episode, timeout)
+        sources = [path("/v2/episode-requests/{}/artifacts/replay", full.id)]
+        if full.job_id:
+            sources.append(path("/jobs/{}/artifacts/replay", full.job_id))
+        if not full.replay_url and full.status and not full.status.is_success:
+            raise NotFound(f"The episode {full.id} has no replay: it is {full.status}.", status=404)
+
+        async def fetch(*places: str) -> Downloaded:
+            return await download_first(
+                self._connection,
+                places,
+                target,
+                "replay",
+                unpack=unpack,
+                limit=limit,
+                timeout=timeout,
+                on_progress=on_progress,
+            )
+
+        async def renew() -> str | None:
+            fresh = web_link((await self.get(full.id, timeout=timeout)).replay_url)
+            return None if fresh == link else fresh
+
+        if (link := web_link(full.replay_url)) is None:
+            return await fetch(*sources)
+        try:
+            return await with_fresh_link(fetch, link, renew, what="replay")
+        except (*NOT_HERE, LinkExpired) as error:
+            refused = error
+        try:
+            # the episode's own route has the replay, or reports the actual problem
+            return await fetch(*sources)
+        except NOT_HERE:
+            if isinstance(refused, LinkExpired):
+                raise refused from None
+            raise
+
+    async def download_bundle(
+        self,
+        episode: Episode,
+        target: Path,
+        *,
+        include: Sequence[BundlePart] | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded:
+        """Download everything about an episode that you may see, as one zip; its ``manifest.json`` lists the contents.
+
+        Args:
+            episode: The episode.
+            target: The file.
+            include: Only these parts.
+            limit: Largest bundle in bytes.
+            timeout: Seconds without data after which the connection counts as lost.
+            on_progress: Called with the progress.
+
+        Raises:
+            UsageError: A part is unknown.
+            NotFound: There is no such episode, or it has not ended.
+        """
+        from ..transfers.files import download
+
+        unknown = [part for part in include or () if part not in BUNDLE_PARTS]
+        if unknown:
+            raise UsageError(
+                f"{unknown[0]!r} is not a part of a bundle.", code="bad_part", hint=f"Parts: {', '.join(BUNDLE_PARTS)}."
+            )
+        return await download(
+            self._connection,
+            path("/v2/episode-requests/{}/bundle", id_of(episode)),
+            target,
+            params={"include": ",".join(include)} if include else None,
+            what="bundle",
+            limit=limit,
+            timeout=timeout,
+            on_progress=on_progress,
+        )
+
+    async def _whole(self, episode: Episode, timeout: float | None) -> EpisodeRequest:
+        return episode if isinstance(episode, EpisodeRequest) else await self.get(episode, timeout=timeout)
+
+    async def _or_job(self, target: str, episode: Episode, job: str, *, timeout: float | None) -> Reply:
+        """Get a target or, on older servers, the route of the job, which only the team may use."""
+        try:
+            return await self._connection.call("GET", target, timeout=timeout, elsewhere=True)
+        except NOT_HERE as error:
+            return await self._job(error, episode, job, timeout=timeout)
+
+    async def _job(self, error: ApiStatusError, episode: Episode, job: str, *, timeout: float | None) -> Reply:
+        """Get the job's answer; if that is missing or forbidden too, raise the first error."""
+        full = await self._whole(episode, timeout)
+        if not full.job_id:
+            raise error
+        try:
+            return await self._connection.call("GET", path(job, full.job_id), timeout=timeout, elsewhere=True)
+        except (*NOT_HERE, Forbidden):
+            raise error from None
