@@ -42,6 +42,34 @@ if TYPE_CHECKING:
     from .transport._retry import Backoff as Backoff
     from .watching import Change as Change
     from .watching import Changes as Changes
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "._version": ("__version__",),
+            ".client": ("CoworldClient",),
+            ".errors": (
+                "ApiConnectionError",
+                "ApiError",
+                "ApiShapeError",
+                "ApiStatusError",
+                "ApiTimeoutError",
+                "BadRequest",
+                "Conflict",
+                "Forbidden",
+                "Gone",
+                "LinkExpired",
+                "NotAuthenticated",
+                "NotFound",
+                "NotLoggedIn",
+                "NotOffered",
+                "ServerError",
+                "TooManyRequests",
+                "Unprocessable",
+            ),
+            ".pages": ("AsyncPager", "Page"),
+            ".sign_in.credentials": ("CredentialStore", "Token"),
+            ".transport._retry": ("Backoff",),
+            ".watching": ("Change", "Changes"),
+        },
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ._version import __version__ as __version__
     from .environment import is_reserved_env as is_reserved_env
     from .episode.artifacts import EpisodeLayout as EpisodeLayout
     from .episode.events import Event as Event
@@ -105,6 +106,93 @@ if TYPE_CHECKING:
     from .quantities import parse_quantity as parse_quantity
     from .schemas import episode_request_schema as episode_request_schema
     from .schemas import manifest_schema as manifest_schema
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "._version": ("__version__",),
+            ".environment": ("is_reserved_env",),
+            ".episode.artifacts": ("EpisodeLayout",),
+            ".episode.events": ("Event", "UnknownEvent", "parse_event", "read_events"),
+            ".episode.outcome": ("Exit", "Fault"),
+            ".episode.record": (
+                "ArtifactRecord",
+                "BatchSummary",
+                "EpisodeRecord",
+                "EpisodeRow",
+                "ImageRecord",
+                "PhaseTiming",
+                "SlotRecord",
+                "UnitRecord",
+                "read_record",
+                "read_rows",
+                "read_summary",
+            ),
+            ".episode.request": ("JobSpec", "LoadedRequest", "build_request", "check_request", "load_request"),
+            ".errors": (
+                "BackendError",
+                "BackendUnavailable",
+                "CapabilityError",
+                "CertificationError",
+                "CommissionerError",
+                "CoworldError",
+                "DocumentError",
+                "EnvironmentFault",
+                "EpisodeError",
+                "ImageError",
+                "ManifestError",
+                "NotReadyError",
+                "RecordError",
+                "RemoteError",
+                "StartError",
+                "TransferError",
+                "UsageError",
+                "WorkspaceError",
+            ),
+            ".ids": ("generate_tokens", "is_safe_id", "new_run_id"),
+            ".images": ("ImageRef", "Platform", "content_tag", "host_platform"),
+            ".issues": ("Issue", "Report"),
+            ".jsontext": ("JsonDocument", "parse_json"),
+            ".manifest.gameconfig": (
+                "declares_named_players",
+                "find_variant",
+                "game_config_for",
+                "named_players",
+                "overwritten_named_players",
+                "slot_count",
+                "token_bounds",
+                "validate_game_config",
+                "with_tokens",
+            ),
+            ".manifest.loading": (
+                "LoadedManifest",
+                "check_manifest",
+                "dump_manifest",
+                "find_manifest",
+                "load_manifest",
+                "manifest_sha256",
+            ),
+            ".manifest.models": (
+                "CertificationFixture",
+                "CertificationPlayer",
+                "DocPage",
+                "Docs",
+                "GameManifest",
+                "Manifest",
+                "ProtocolDocs",
+                "ResourceRequests",
+                "Resources",
+                "RoleRunnable",
+                "Runnable",
+                "TextDoc",
+                "UriDoc",
+                "Variant",
+            ),
+            ".manifest.published": ("accepted_by",),
+            ".manifest.results": ("Results", "check_results", "read_results"),
+            ".manifest.template": ("hydrate", "placeholder", "placeholders"),
+            ".ports": ("ExtraPort", "parse_extra_ports"),
+            ".quantities": ("parse_quantity",),
+            ".schemas": ("episode_request_schema", "manifest_schema"),
+        },
+    )

@@ -3,52 +3,44 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 __all__ = ["lazy_names", "load_library"]
 
 
-def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__`` (PEP 562); ``__getattr__`` also provides ``__all__``.
+def lazy_names(
+    package: str, homes: Mapping[str, tuple[str, ...]]
+) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """Return a package's ``__all__``, ``__getattr__`` and ``__dir__`` (PEP 562).
 
     ::
 
         if TYPE_CHECKING:
             from .events import EventBus as EventBus
-
-        __getattr__, __dir__ = lazy_names(__name__)
+            from .events import EventLog as EventLog
+        else:
+            __all__, __getattr__, __dir__ = lazy_names(__name__, {".events": ("EventBus", "EventLog")})
 
     Args:
-        package: The package's ``__name__``. Its public names are those that it imports as themselves, as above, which
-            also tells type checkers that they are public.
+        package: The package's ``__name__``.
+        homes: The package's public names, by the module that defines them. Type checkers read the imports above
+            instead, which must be the same.
     """
-
-    @cache
-    def home_of() -> dict[str, str]:
-        import re
-        from importlib.util import find_spec
-
-        loader = getattr(find_spec(package), "loader", None)
-        source: str = loader.get_source(package) if loader is not None else ""
-        return {name: home for home, name in re.findall(r"^ +from ([\w.]+) import (\w+) as \2$", source, re.MULTILINE)}
+    home_of = {name: home for home, names in homes.items() for name in names}
+    listed = sorted(home_of)
 
     def load(name: str) -> object:
-        if name == "__all__":
-            return names()
-        if (home := home_of().get(name)) is None:
+        if (home := home_of.get(name)) is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value: object = getattr(import_module(home, package), name)
-        # later look-ups find it without this function
+        # Later look-ups find it without this function.
         setattr(sys.modules[package], name, value)
         return value
 
-    def names() -> list[str]:
-        return sorted(home_of())
-
-    return load, names
+    # `import *` must not replace the importing module's own `__version__`.
+    return [name for name in listed if not name.startswith("__")], load, lambda: listed
 
 
 def load_library(name: str, hint: str) -> Any:

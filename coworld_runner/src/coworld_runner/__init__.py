@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from coworld_core.episode.events import UnitReady as UnitReady
     from coworld_core.episode.events import UnitStarted as UnitStarted
 
+    from ._version import __version__ as __version__
     from .backend import Backend as Backend
     from .backend import Capabilities as Capabilities
     from .backend import Endpoint as Endpoint
@@ -90,6 +91,72 @@ if TYPE_CHECKING:
     from .selection import choose_backend as choose_backend
     from .selection import make_backend as make_backend
     from .selection import open_backend as open_backend
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "coworld_core.episode.events": (
+                "ArtifactCollected",
+                "BaseEvent",
+                "BatchProgressed",
+                "FaultSeen",
+                "GameProgressed",
+                "ImageProgressed",
+                "ImageReady",
+                "LeakFound",
+                "LogTruncated",
+                "Notice",
+                "PhaseFinished",
+                "PhaseStarted",
+                "ProbeFinished",
+                "RunFinished",
+                "RunStarted",
+                "StepFinished",
+                "StepStarted",
+                "UnitCreated",
+                "UnitExited",
+                "UnitReady",
+                "UnitStarted",
+            ),
+            "._version": ("__version__",),
+            ".backend": (
+                "Backend",
+                "Capabilities",
+                "Endpoint",
+                "Found",
+                "HttpProbe",
+                "ImageInfo",
+                "Limits",
+                "Placement",
+                "Port",
+                "Publish",
+                "Reaped",
+                "Unit",
+                "UnitSpec",
+            ),
+            ".backends.base": ("BaseBackend", "BaseUnit", "LocalUnit"),
+            ".backends.registry": ("BackendOptions", "ClusterOptions", "backend_names"),
+            ".batch": ("run_batch",),
+            ".build.building": ("BuildResult", "build_coworld"),
+            ".certification": ("Certification", "CertifyOptions", "certify"),
+            ".episode.links": ("PlayLinks",),
+            ".episode.running": ("EpisodeOptions", "run_episode"),
+            ".many": ("Tally", "run_many"),
+            ".package.resolving": ("Package", "resolve_package"),
+            ".plan": ("EpisodePlan", "Seat", "plan_episode", "plan_for_people"),
+            ".program": (
+                "Program",
+                "ProgramOptions",
+                "ProgramOutcome",
+                "RunningProgram",
+                "open_program",
+                "run_program",
+            ),
+            ".replay.alone": ("ReplayPage", "replay_page"),
+            ".replay.finding": ("resolve_replay",),
+            ".replay.showing": ("ReplayOptions", "ReplaySession", "open_replay", "verify_replay"),
+            ".runs.events": ("EventBus", "EventLog", "Listener"),
+            ".runs.reaper": ("Sweep", "sweep"),
+            ".selection": ("BackendChoice", "choose_backend", "make_backend", "open_backend"),
+        },
+    )

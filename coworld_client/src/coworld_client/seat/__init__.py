@@ -17,5 +17,12 @@ if TYPE_CHECKING:
     from .playing import play_seat as play_seat
     from .playing import seat_url as seat_url
     from .session import OpenSeat as OpenSeat
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".connecting": ("SeatError",),
+            ".playing": ("Act", "load_player", "play_seat", "seat_url"),
+            ".session": ("OpenSeat",),
+        },
+    )

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from ._images import OnImage as OnImage
     from ._images import UploadedImage as UploadedImage
     from ._images import image_name as image_name
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "._coworlds": ("Certified", "Uncertified", "UploadedCoworld"),
+            "._images": ("ImageProgress", "OnImage", "UploadedImage", "image_name"),
+        },
+    )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .messages import HostMessage as HostMessage
     from .messages import read_commissioner_message as read_commissioner_message
     from .messages import read_host_message as read_host_message
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {".messages": ("CommissionerMessage", "HostMessage", "read_commissioner_message", "read_host_message")},
+    )

@@ -43,6 +43,24 @@ if TYPE_CHECKING:
     from .reading import report_rows as report_rows
     from .scrimmage import ScrimmagePlan as ScrimmagePlan
     from .scrimmage import ScrimmageReport as ScrimmageReport
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".battery": ("DiagnosisPlan",),
+            ".comparison": ("ComparisonPlan", "ComparisonReport", "compare_rows"),
+            ".contents": ("ShownReport",),
+            ".designs": ("block_seed", "comparison_lineups", "mixture_lineups", "pickup_lineups", "round_robin"),
+            ".diagnosis": ("DiagnosisReport",),
+            ".estimates": ("Interval", "mean_interval", "running_interval", "sign_evidence"),
+            ".judging": ("BlockLedger", "JudgedBlock"),
+            ".markdown": ("report_markdown",),
+            ".metrics": ("known_metrics",),
+            ".mixture": ("MixturePlan", "MixtureReport"),
+            ".pickup": ("PickupPlan", "PickupReport"),
+            ".ranking": ("RankingPlan", "RankingReport", "rank_rows"),
+            ".ratings": ("Rating", "rate"),
+            ".reading": ("read_plan", "report_rows"),
+            ".scrimmage": ("ScrimmagePlan", "ScrimmageReport"),
+        },
+    )

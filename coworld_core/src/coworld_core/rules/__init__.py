@@ -42,5 +42,35 @@ if TYPE_CHECKING:
     from .schemas import read_config as read_config
     from .schemas import results_schema as results_schema
     from .schemas import rules_config as rules_config
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".acting": ("Act", "PlayerForm", "load_player"),
+            ".audit": ("audit_rules",),
+            ".errors": ("ActionRefused", "ReplayFormatError", "RulesError"),
+            ".game": ("Rules", "RulesConfig", "load_rules"),
+            ".pace": ("Pace", "Ticks", "Turns"),
+            ".play": ("Frame", "Play"),
+            ".replay": (
+                "ReplayHeader",
+                "ReplayTick",
+                "ReplayWriter",
+                "RulesReplay",
+                "Trajectory",
+                "TrajectoryStep",
+                "play_again",
+                "read_replay",
+                "trajectory",
+            ),
+            ".schemas": (
+                "EpisodeConfig",
+                "action_schema",
+                "config_schema",
+                "game_section",
+                "read_config",
+                "results_schema",
+                "rules_config",
+            ),
+        },
+    )

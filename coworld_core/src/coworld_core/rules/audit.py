@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -37,7 +36,6 @@ AUDIT_CODES: Final = {
 }
 """Codes of an audit's findings, with their meanings."""
 
-_HERE: Final = str(Path(__file__).parent)
 _STDLIB: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
 _SITES: Final = ("site-packages", "dist-packages")
 
@@ -267,7 +265,8 @@ def _place(frame: FrameType | None) -> tuple[str, int] | None:
         if path.startswith("<frozen importlib"):
             # An import reads files, and a module may be imported when it is first needed.
             return None
-        if path.startswith(_HERE):
+        # By module: the file names of compiled modules are those of the machine that compiled them.
+        if f"{frame.f_globals.get('__name__')}.".startswith(f"{__package__}."):
             return library
         if _of_site(frame):
             # A library, or rules installed as one.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from pathlib import Path
 
 from ..errors import CoworldError
 
 __all__ = ["ActionRefused", "ReplayFormatError", "RulesError", "own_lines"]
 
-_HERE = str(Path(__file__).parent)
+_PACKAGE = __name__.rpartition(".")[0]
 
 
 class ActionRefused(CoworldError):
@@ -66,12 +65,18 @@ class RulesError(CoworldError):
         return cls(problem, where=where, tick=tick, seat=seat, cause=cause)
 
 
-def own_lines(error: BaseException, *, without: str = _HERE) -> tuple[str, ...]:
+def own_lines(error: BaseException, *, without: str = _PACKAGE) -> tuple[str, ...]:
     """Format the traceback of an error in an author's code, innermost frame last.
 
     Args:
         error: The exception.
-        without: Directory whose frames are left out; by default that of this package.
+        without: Package whose frames are left out; by default this one.
     """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(without)]
-    return tuple(line.rstrip("\n") for line in traceback.format_list(frames))
+    trace = error.__traceback__
+    # By module: the file names of compiled modules are those of the machine that compiled them.
+    lines = [
+        line
+        for line, (frame, _) in zip(traceback.extract_tb(trace), traceback.walk_tb(trace), strict=False)
+        if not f"{frame.f_globals.get('__name__')}.".startswith(f"{without}.")
+    ]
+    return tuple(line.rstrip("\n") for line in traceback.format_list(lines))

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from .standings import TournamentPlan as TournamentPlan
     from .standings import TournamentReport as TournamentReport
     from .standings import TournamentState as TournamentState
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".log": ("LogEvent", "read_log"),
+            ".pairing": ("CarryingRule", "Field", "PairingRule", "PastRounds", "PlayedMatch", "TournamentMatch"),
+            ".standings": ("Tournament", "TournamentPlan", "TournamentReport", "TournamentState"),
+        },
+    )

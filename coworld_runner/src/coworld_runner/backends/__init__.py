@@ -10,5 +10,12 @@ if TYPE_CHECKING:
     from .docker.backend import DockerBackend as DockerBackend
     from .kubernetes.backend import KubernetesBackend as KubernetesBackend
     from .process.backend import ProcessBackend as ProcessBackend
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".docker.backend": ("DockerBackend",),
+            ".kubernetes.backend": ("KubernetesBackend",),
+            ".process.backend": ("ProcessBackend",),
+        },
+    )

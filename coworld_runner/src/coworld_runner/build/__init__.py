@@ -9,6 +9,5 @@ from coworld_core.lazy import lazy_names
 if TYPE_CHECKING:
     from .building import BuildResult as BuildResult
     from .building import build_coworld as build_coworld
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {".building": ("BuildResult", "build_coworld")})

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from .hosting import CommissionerOptions as CommissionerOptions
     from .hosting import CommissionerSocket as CommissionerSocket
     from .hosting import open_commissioner as open_commissioner
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".finding": ("FoundCommissioner", "declared_commissioner", "find_commissioner"),
+            ".hosting": ("CommissionerOptions", "CommissionerSocket", "open_commissioner"),
+        },
+    )

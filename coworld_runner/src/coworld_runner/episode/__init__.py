@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from .options import EpisodeOptions as EpisodeOptions
     from .running import require_images as require_images
     from .running import run_episode as run_episode
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".options": ("ContractProbe", "EpisodeOptions"),
+            ".running": ("require_images", "run_episode"),
+        },
+    )

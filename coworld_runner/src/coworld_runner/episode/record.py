@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+import coworld_core
 from coworld_core.episode.events import LeakFound, Notice, RunFinished
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ArtifactRecord, EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
@@ -121,9 +122,9 @@ def _without_unit(seat: Seat) -> ImageInfo:
 
 def versions(backend: Backend) -> dict[str, str]:
     """Return the versions of our packages, Python, the platform and the backend's engine."""
-    from importlib.metadata import version
+    from .._version import __version__
 
-    found = {name: version(name) for name in ("coworld-core", "coworld-runner")}
+    found = {"coworld-core": coworld_core.__version__, "coworld-runner": __version__}
     found["python"] = platform.python_version()
     found["platform"] = platform.platform()
     engine = backend.engine_version()

@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from .ranking import rank as rank
     from .rules import EvaluationRules as EvaluationRules
     from .scrimmaging import scrimmage as scrimmage
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".comparing": ("compare",),
+            ".diagnosing": ("diagnose",),
+            ".mixing": ("mix",),
+            ".page": ("report_page",),
+            ".picking": ("pickup",),
+            ".playing": ("PlayedEvaluation", "RunArguments", "read_evaluation"),
+            ".ranking": ("rank",),
+            ".rules": ("EvaluationRules",),
+            ".scrimmaging": ("scrimmage",),
+        },
+    )

@@ -16,5 +16,12 @@ if TYPE_CHECKING:
     from .serve import open_served as open_served
     from .sit import open_seat as open_seat
     from .sit import socket_address as socket_address
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".dev": ("Dev", "open_dev"),
+            ".serve": ("Served", "open_served"),
+            ".sit": ("open_seat", "socket_address"),
+        },
+    )

@@ -184,6 +184,8 @@ async def fetch(
     """
     from httpx2 import AsyncClient, InvalidURL, Timeout
 
+    from .._version import __version__
+
     try:
         start = _checked(url)
     except InvalidURL as error:
@@ -194,7 +196,7 @@ async def fetch(
             code="insecure_token",
             hint="Use an https address.",
         )
-    headers = {"User-Agent": f"coworld-runner/{_version()}", "Accept-Encoding": "identity"}
+    headers = {"User-Agent": f"coworld-runner/{__version__}", "Accept-Encoding": "identity"}
     with _past(deadline, what, start.host):
         async with AsyncClient(headers=headers, timeout=Timeout(timeout), follow_redirects=False) as client:
             most = _TRIES if patience is None else None
@@ -233,15 +235,6 @@ class _Retry(Exception):
         super().__init__(error.message)
         self.error = error
         self.after = after
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("coworld-runner")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _checked(url: str) -> URL:

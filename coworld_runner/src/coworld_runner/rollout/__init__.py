@@ -21,5 +21,13 @@ if TYPE_CHECKING:
     from .playing import SeatPolicy as SeatPolicy
     from .playing import rollout as rollout
     from .seat_env import SeatEnv as SeatEnv
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".batch": ("rollouts",),
+            ".environments": ("as_aec_env", "as_parallel_env"),
+            ".playing": ("PolicyError", "Rollout", "SeatPolicies", "SeatPolicy", "rollout"),
+            ".seat_env": ("SeatEnv",),
+        },
+    )

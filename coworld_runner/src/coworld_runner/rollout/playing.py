@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, cast
 
 from coworld_core.errors import CoworldError, UsageError
@@ -40,7 +39,6 @@ each episode and seat; a file or module that contains one, as `load_player` find
 SeatPolicies = SeatPolicy | Sequence[SeatPolicy]
 """One policy for all seats, or one for each."""
 
-_HERE: Final = str(Path(__file__).parent)
 _Choose = Callable[[Play, int], Any]
 
 
@@ -65,7 +63,7 @@ class PolicyError(CoworldError):
         )
         self.tick = tick
         self.seat = seat
-        self.lines = own_lines(cause, without=_HERE)
+        self.lines = own_lines(cause, without=__name__.rpartition(".")[0])
         self.replay: bytes | None = None
 
 

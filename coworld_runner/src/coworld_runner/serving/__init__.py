@@ -12,5 +12,5 @@ from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .hosting import serve_rules as serve_rules
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {".hosting": ("serve_rules",)})

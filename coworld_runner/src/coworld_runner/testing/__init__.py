@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from .fake import FakeContext as FakeContext
     from .leaks import leak_check as leak_check
     from .leaks import private_scratch as private_scratch
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".conformance": ("Arena", "BackendConformance"),
+            ".fake": ("FakeBackend", "FakeContext"),
+            ".leaks": ("leak_check", "private_scratch"),
+        },
+    )
 
 if "pytest" in sys.modules:
     # makes failed assertions in the checks show their values, as in test files
@@ -26,5 +35,3 @@ if "pytest" in sys.modules:
     sys.modules["pytest"].register_assert_rewrite(
         f"{__name__}.leaks", *(f"{__name__}._conformance_{part}" for part in _parts)
     )
-
-__getattr__, __dir__ = lazy_names(__name__)

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from .serving import open_site as open_site
     from .settings import TournamentSettings as TournamentSettings
     from .settings import read_settings as read_settings
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".entering": ("add_entrant", "create_tournament", "withdraw_entrant"),
+            ".export": ("export_tournament",),
+            ".folder": ("read_tournament",),
+            ".pairings": ("find_pairing", "pairing_names"),
+            ".playing": ("play_tournament",),
+            ".serving": ("open_site",),
+            ".settings": ("TournamentSettings", "read_settings"),
+        },
+    )

@@ -18,5 +18,12 @@ if TYPE_CHECKING:
     from .inputs import read_settings as read_settings
     from .preparing import init_config as init_config
     from .running import run_worker as run_worker
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".inputs": ("Outputs", "Settings", "read_outputs", "read_settings"),
+            ".preparing": ("init_config",),
+            ".running": ("run_worker",),
+        },
+    )

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -54,7 +53,9 @@ _USER = 65534
 
 def default_worker_image() -> str:
     """The worker image of this version, as docs/worker.md builds it."""
-    return f"coworld-worker:{version('coworld-runner')}"
+    from .._version import __version__
+
+    return f"coworld-worker:{__version__}"
 
 
 @dataclass(frozen=True, kw_only=True)

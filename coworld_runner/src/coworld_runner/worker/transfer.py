@@ -201,10 +201,10 @@ class Transfers:
         import httpx2
 
         if self._client is None:
-            from importlib.metadata import version
+            from .._version import __version__
 
             self._client = httpx2.AsyncClient(
-                headers={"User-Agent": f"coworld-worker/{version('coworld-runner')}"},
+                headers={"User-Agent": f"coworld-worker/{__version__}"},
                 timeout=httpx2.Timeout(_PUT_SECONDS, pool=None),
             )
         size = len(content) if isinstance(content, bytes) else (await anyio.Path(content).stat()).st_size

@@ -17,5 +17,15 @@ if TYPE_CHECKING:
     from .practice import Practised as Practised
     from .sources import list_wrappable as list_wrappable
     from .textarena import TextArena as TextArena
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".openspiel": ("OpenSpiel",),
+            ".package": ("wrap_game",),
+            ".pettingzoo": ("PettingZoo",),
+            ".practice": ("Practised",),
+            ".sources": ("list_wrappable",),
+            ".textarena": ("TextArena",),
+        },
+    )

@@ -8,6 +8,5 @@ from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .backend import ProcessBackend as ProcessBackend
-
-
-__getattr__, __dir__ = lazy_names(__name__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {".backend": ("ProcessBackend",)})

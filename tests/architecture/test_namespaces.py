@@ -1,0 +1,194 @@
+"""Packages whose names are imported on first use: the names are the type checkers', and no source text is needed."""
+
+from __future__ import annotations
+
+import ast
+import compileall
+import importlib
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from support.import_graph import DISTRIBUTIONS, EXAMPLES, ROOT, sources
+
+
+@cache
+def lazy_packages() -> dict[str, str]:
+    """The source of each module that calls `lazy_names`, by its name."""
+    texts = {name: path.read_text(encoding="utf-8") for name, path in sources(*DISTRIBUTIONS, *EXAMPLES).items()}
+    return {name: text for name, text in texts.items() if "lazy_names(" in text and calls(ast.parse(text))}
+
+
+def calls(tree: ast.AST) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "lazy_names"
+    ]
+
+
+def differences(text: str) -> list[str]:
+    """What a package's table of names and its imports for type checkers do not share."""
+    tree = ast.parse(text)
+    (call,) = calls(tree)
+    listed = {(home, name) for home, names in ast.literal_eval(call.args[1]).items() for name in names}
+    imported: set[tuple[str, str]] = set()
+    for block in ast.walk(tree):
+        if not isinstance(block, ast.If) or "TYPE_CHECKING" not in ast.unparse(block.test):
+            continue
+        for node in block.body:
+            assert isinstance(node, ast.ImportFrom), f"line {node.lineno} is not an import of names"
+            home = "." * node.level + (node.module or "")
+            # Type checkers take only a name that is imported as itself for a public one.
+            imported |= {
+                (home, f"{alias.name} as {alias.asname}") for alias in node.names if alias.asname != alias.name
+            }
+            imported |= {(home, alias.name) for alias in node.names if alias.asname == alias.name}
+    twice = [name for name, times in Counter(name for _, name in listed).items() if times > 1]
+    return [
+        *(f"{name} of {home} is not in the table" for home, name in sorted(imported - listed)),
+        *(f"{name} of {home} is only in the table" for home, name in sorted(listed - imported)),
+        *(f"{name} has two modules" for name in sorted(twice)),
+    ]
+
+
+def test_the_tables_are_what_type_checkers_see() -> None:
+    found = lazy_packages()
+    assert set(DISTRIBUTIONS) < set(found)
+    assert {name: differences(text) for name, text in found.items() if differences(text)} == {}
+
+
+PLANTED = """
+from typing import TYPE_CHECKING
+
+from coworld_core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    {imports}
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {table})
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "table", "found"),
+    [
+        ("from .a import B as B", '{".a": ("B",)}', []),
+        ("from .a import (\n        B as B,\n        C as C,\n    )", '{".a": ("B", "C")}', []),
+        (
+            "from .a import (\n        B as B,\n        C as C,\n    )",
+            '{".a": ("B",)}',
+            ["C of .a is not in the table"],
+        ),
+        ("from .a import B as B", '{".a": ("B", "C")}', ["C of .a is only in the table"]),
+        (
+            "from ..a import B as B",
+            '{".a": ("B",)}',
+            ["B of ..a is not in the table", "B of .a is only in the table"],
+        ),
+        ("from .a import B", '{".a": ("B",)}', ["B as None of .a is not in the table", "B of .a is only in the table"]),
+        ("from .a import B as B; from .c import B as B", '{".a": ("B",), ".c": ("B",)}', ["B has two modules"]),
+        # Parentheses around one name make no tuple.
+        (
+            "from .a import Be as Be",
+            '{".a": ("Be")}',
+            ["Be of .a is not in the table", "B of .a is only in the table", "e of .a is only in the table"],
+        ),
+    ],
+)
+def test_a_difference_is_seen(imports: str, table: str, found: list[str]) -> None:
+    assert differences(PLANTED.format(imports=imports, table=table)) == found
+
+
+def test_namespace_is_all() -> None:
+    for package in lazy_packages():
+        module = importlib.import_module(package)
+        public: list[str] = module.__all__
+        assert public == sorted(set(public)), f"{package}.__all__ is not sorted"
+        assert public or package == "coworld_cli"
+        assert all(getattr(module, name) is not None for name in dir(module))
+        assert set(public) == set(dir(module)) - {"__version__"}
+        taken: dict[str, object] = {}
+        exec(f"from {package} import *", taken)
+        assert set(public) == set(taken) - {"__builtins__"}
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_the_version_is_the_projects(distribution: str) -> None:
+    project = tomllib.loads((ROOT / distribution / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module = importlib.import_module(distribution)
+    assert module.__version__ == project["version"]
+    assert "__version__" in dir(module)
+
+
+COMPILED = """
+import importlib, json, sys
+import coworld_cli, coworld_client, coworld_core, coworld_runner
+
+assert "importlib.metadata" not in sys.modules
+packages = json.loads(sys.argv[1])
+for package in packages:
+    module = importlib.import_module(package)
+    assert all(getattr(module, name) is not None for name in {*module.__all__, *dir(module)})
+
+from coworld_core.rules import Play, Rules, RulesError, audit_rules
+from coworld_runner.rollout import PolicyError, rollout
+
+class Count(Rules):
+    def start(self): self.left = 2
+    def legal(self, seat): return [1]
+    def observe(self, seat): return self.left
+    def step(self, actions): self.left -= 1
+    def to_act(self): return [0] if self.left else []
+    def scores(self): return [0.0, 0.0]
+
+class Broken(Count):
+    def start(self): raise ZeroDivisionError
+
+def act(observation, legal, rng): raise ZeroDivisionError
+
+assert audit_rules(Count).issues == (), audit_rules(Count)
+for wrong in (lambda: Play(Broken), lambda: rollout(Count, act)):
+    try:
+        wrong()
+    except (RulesError, PolicyError) as error:
+        assert len(error.lines) == 1 and ("in start" in error.lines[0] or "in act" in error.lines[0]), error.lines
+    else:
+        raise AssertionError
+
+files = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] in packages}
+print(json.dumps(files))
+"""
+
+
+@pytest.mark.slow
+def test_compiled_files_are_enough(tmp_path: Path) -> None:
+    """The four packages without their sources, as compiled on another machine."""
+    for distribution in DISTRIBUTIONS:
+        # The sample is a package of its own, which is copied as it is.
+        left = shutil.ignore_patterns("__pycache__", "sample")
+        shutil.copytree(ROOT / distribution / "src" / distribution, tmp_path / distribution, ignore=left)
+    assert compileall.compile_dir(tmp_path, ddir="/elsewhere", quiet=1, legacy=True)
+    for path in tmp_path.rglob("*.py"):
+        path.unlink()
+    packages = [name for name in lazy_packages() if name.partition(".")[0] in DISTRIBUTIONS]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{COMPILED}", json.dumps(packages)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    files: dict[str, str] = json.loads(done.stdout)
+    assert len(files) > 200
+    assert {
+        name for name, file in files.items() if Path(file).suffix != ".pyc" or not file.startswith(str(tmp_path))
+    } == set()
