@@ -113,11 +113,12 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs more than Python is slow: it waits for containers, pages or servers."""
+    """What needs more than Python has the mark `more`, and is slow: it waits for containers, pages or servers."""
     from support.needs import needs_of
 
     for item in items:
         if needs_of(item):
+            item.add_marker("more")
             item.add_marker("slow")
 
 

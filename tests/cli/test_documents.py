@@ -13,7 +13,7 @@ from support.cli_kit import Terminal, coworld
 
 from coworld_core.schemas import episode_request_schema, manifest_schema
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.more]
 
 World = Callable[..., Path]
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"

@@ -16,6 +16,8 @@ from coworld_runner.doctor import Check, Machine, check_machine, leftovers, mach
 from coworld_runner.runs.scratch import scratch_root
 from coworld_runner.testing import private_scratch
 
+pytestmark = pytest.mark.more
+
 NO_ENGINE = "unix:///nowhere/docker.sock"
 
 
