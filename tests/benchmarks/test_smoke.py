@@ -64,6 +64,7 @@ def test_startup() -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.curl
 def test_client() -> None:
     sizes = ("--episodes", "120", "--files", "2", "--mebibytes", "2")
     found = figures("client.py", *sizes, "--rounds", "1", like="observatory")

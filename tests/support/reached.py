@@ -8,11 +8,11 @@ where a module imports by a computed name, all modules of its package. Data file
 from __future__ import annotations
 
 import ast
-import pickle
+import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -36,12 +36,12 @@ _PATH_OR_MODULE = re.compile(r"(?!/)[\w.{}/ -]*\w[\w.{}/ -]*\Z")
 class Module:
     """What a source file refers to."""
 
-    imports: tuple[tuple[str, tuple[str, ...]], ...]
+    imports: list[tuple[str, list[str]]]
     """Modules, each with the names taken from it; no names: the module itself."""
-    strings: frozenset[str]
+    strings: list[str]
     computed: bool
     """Whether it imports modules by computed names."""
-    lazy: Mapping[str, str]
+    lazy: dict[str, str]
     """Names that type checkers see, and the module of each."""
 
 
@@ -60,7 +60,8 @@ class Tree:
         self._cache = cache
         self._parsed: dict[str, tuple[tuple[int, int], Module]] = {}
         if cache is not None and cache.exists():
-            self._parsed = pickle.loads(cache.read_bytes())
+            kept = json.loads(cache.read_text(encoding="utf-8"))
+            self._parsed = {name: (tuple(version), Module(**values)) for name, (version, values) in kept.items()}
 
     @cached_property
     def files(self) -> frozenset[str]:
@@ -103,7 +104,8 @@ class Tree:
             if name.endswith(".py"):
                 ahead.extend(self._referred(name))
         if self._cache is not None:
-            self._cache.write_bytes(pickle.dumps(self._parsed))
+            kept = {name: (version, asdict(module)) for name, (version, module) in self._parsed.items()}
+            self._cache.write_text(json.dumps(kept), encoding="utf-8")
         return frozenset(found)
 
     def _referred(self, name: str) -> Iterator[str]:
@@ -124,7 +126,7 @@ class Tree:
             yield from self._data_beside(own)
         yield from self._conftests(own)
 
-    def _imported(self, target: str, taken: tuple[str, ...]) -> Iterator[str]:
+    def _imported(self, target: str, taken: Iterable[str]) -> Iterator[str]:
         yield from self._loaded(target)
         file = self._modules.get(target)
         lazy = self._parse(file).lazy if file is not None else {}
@@ -132,7 +134,7 @@ class Tree:
             if f"{target}.{name}" in self._modules:
                 yield from self._loaded(f"{target}.{name}")
             elif name in lazy:
-                yield from self._imported(lazy[name], (name,))
+                yield from self._imported(lazy[name], [name])
 
     def _loaded(self, module: str) -> Iterator[str]:
         """A module's file and those of its parent packages, which Python loads too."""
@@ -188,7 +190,7 @@ def _read(tree: ast.Module, package: str, *, conftest: bool) -> Module:
     if conftest:
         # What its fixtures need, the tests that use them import too.
         tree = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
-    imports: list[tuple[str, tuple[str, ...]]] = []
+    imports: list[tuple[str, list[str]]] = []
     strings: set[str] = set()
     lazy: dict[str, str] = {}
     computed = defines = False
@@ -196,13 +198,13 @@ def _read(tree: ast.Module, package: str, *, conftest: bool) -> Module:
         if isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             home = ".".join([*above, *([node.module] if node.module else [])])
-            names = tuple(alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
             if node in checked:
                 lazy.update(dict.fromkeys(names, home))
             else:
-                imports.append((home, () if names == ("*",) else names))
+                imports.append((home, [] if names == ["*"] else names))
         elif isinstance(node, ast.Import) and node not in checked:
-            imports.extend((alias.name, ()) for alias in node.names)
+            imports.extend((alias.name, []) for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) <= 200:
             strings.add(node.value)
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module":
@@ -212,10 +214,8 @@ def _read(tree: ast.Module, package: str, *, conftest: bool) -> Module:
     # A package that imports its names on first use has a table of them, which is followed name by name.
     lazily = any("lazy_names" in names for _, names in imports)
     return Module(
-        imports=tuple(imports),
-        strings=frozenset(
-            text for text in strings if text.strip("./") and "\n" not in text and not text.startswith("/")
-        ),
+        imports=imports,
+        strings=sorted(text for text in strings if text.strip("./") and "\n" not in text and not text.startswith("/")),
         computed=computed and not lazily and not defines,
         lazy=lazy if lazily else {},
     )
