@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from support.misfit_kit import wait_until
+from support.waiting import wait_until
 
 from coworld_core.episode.events import ArtifactCollected, BaseEvent, FaultSeen, UnitExited
 from coworld_core.episode.outcome import Exit

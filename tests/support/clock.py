@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 __all__ = ["skip"]
+
+
+class _Ahead:
+    """A clock that is some seconds ahead of another."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self._now() + self.seconds
 
 
 def skip(seconds: float) -> None:
@@ -14,5 +26,6 @@ def skip(seconds: float) -> None:
     nothing but a deadline of this process can happen next.
     """
     loop = asyncio.get_running_loop()
-    now = loop.time
-    loop.time = lambda: now() + seconds  # type: ignore[method-assign]
+    if not isinstance(loop.time, _Ahead):
+        loop.time = _Ahead(loop.time)  # type: ignore[method-assign]
+    loop.time.seconds += seconds

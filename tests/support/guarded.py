@@ -53,6 +53,7 @@ CLUSTER = (
     "tests/support/misfit_kit.py",
     "tests/support/misfits/*",
     "tests/support/packages/hosted/*.*",
+    "tests/support/waiting.py",
 )
 
 DOCKER = (
@@ -86,6 +87,7 @@ DOCKER = (
     "tests/support/misfits/*",
     "tests/support/plugin.py",
     "tests/support/registry.py",
+    "tests/support/waiting.py",
 )
 
 PUBLISHED = (

@@ -29,7 +29,7 @@ from coworld_runner.backends.kubernetes._pod import object_name
 from coworld_runner.backends.kubernetes.backend import KubernetesBackend, PodOptions, Requests
 
 from .images import BASE_IMAGE, docker_client
-from .misfit_kit import wait_until
+from .waiting import wait_until
 
 __all__ = [
     "Way",
