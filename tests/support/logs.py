@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import anyio
 
 __all__ = ["logged"]
 
 
-@contextmanager
-def logged(words: str) -> Generator[anyio.Event]:
+@asynccontextmanager
+async def logged(words: str) -> AsyncGenerator[anyio.Event]:
     """Yield an event that is set once any logger of this process logs a message that contains these words."""
     loop = asyncio.get_running_loop()
     event = anyio.Event()
