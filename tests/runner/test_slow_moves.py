@@ -13,7 +13,7 @@ from coworld_runner.serving.starting import new_game
 
 SILENT = """import asyncio
 async def play(seat):
-    await asyncio.sleep(600)
+    await asyncio.Event().wait()
 """
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.logs import logged
 from support.put_server import PutServer, put_server
 
 from coworld_core.errors import RemoteError, TransferError, UsageError
@@ -97,7 +98,7 @@ async def test_a_server_that_asks_for_time_gets_it(server: PutServer) -> None:
     assert anyio.current_time() - began >= 1.0
 
 
-async def test_a_server_that_is_not_there_yet(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_that_is_not_there_yet() -> None:
     received = bytearray()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,8 +108,7 @@ async def test_a_server_that_is_not_there_yet(caplog: pytest.LogCaptureFixture) 
         writer.close()
 
     async def serve_when_refused() -> None:
-        while "not uploaded yet" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody
-            await anyio.sleep(0.01)
+        await told.wait()
         # until now the port was taken, but nobody listened on it
         async with await asyncio.start_server(answer, sock=taken):
             await done.wait()
@@ -116,7 +116,7 @@ async def test_a_server_that_is_not_there_yet(caplog: pytest.LogCaptureFixture) 
     done = anyio.Event()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        async with anyio.create_task_group() as tasks:
+        async with logged("not uploaded yet") as told, anyio.create_task_group() as tasks:
             tasks.start_soon(serve_when_refused)
             await put(f"http://127.0.0.1:{taken.getsockname()[1]}/note")
             done.set()
