@@ -11,18 +11,17 @@ import inspect
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar, overload
 
 import anyio
 
 __all__ = ["live_on", "until", "wait_until"]
 
 T = TypeVar("T")
+Words = str | Callable[[], str]
 
 
-def wait_until(
-    condition: Callable[[], T | None], *, seconds: float = 20.0, what: str | Callable[[], str] = "", every: float = 0.02
-) -> T:
+def wait_until(condition: Callable[[], T | None], *, seconds: float = 20.0, what: Words = "", every: float = 0.02) -> T:
     """Wait until a condition returns a true value, and return it.
 
     Args:
@@ -41,26 +40,31 @@ def wait_until(
     return value
 
 
+@overload
 async def until(
-    condition: Callable[[], T | Awaitable[T | None] | None],
-    *,
-    seconds: float = 60.0,
-    what: str | Callable[[], str] = "",
-    every: float = 0.02,
-) -> T:
+    condition: Callable[[], Awaitable[T | None]], *, seconds: float = 60.0, what: Words = "", every: float = 0.02
+) -> T: ...
+@overload
+async def until(
+    condition: Callable[[], T | None], *, seconds: float = 60.0, what: Words = "", every: float = 0.02
+) -> T: ...
+async def until(
+    condition: Callable[[], object], *, seconds: float = 60.0, what: Words = "", every: float = 0.02
+) -> object:
     """Do the same as ``wait_until`` while other tasks run; the condition may be asynchronous."""
     # Of the real clock: a test may set that of the event loop forward meanwhile.
     deadline = time.monotonic() + seconds
     while True:
-        found = condition()
-        value: Any = await found if inspect.isawaitable(found) else found
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
         if value:
             return value
         _in_time(deadline, seconds, what or str(condition))
         await anyio.sleep(every)
 
 
-def _in_time(deadline: float, seconds: float, what: str | Callable[[], str]) -> None:
+def _in_time(deadline: float, seconds: float, what: Words) -> None:
     if time.monotonic() >= deadline:
         raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
 
