@@ -135,7 +135,7 @@ def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None
             seen = meter.read()
             return seen if seen is not None and seen.starved else None
 
-        seen = wait_until(starved, seconds=60, what="a starved unit", every=0.01)
+        seen = wait_until(starved, seconds=100, what="a starved unit", every=0.01)
         assert (unpaced.read(), unpaced.missing()) == (None, ())
         assert (seen.unit, seen.tick_seconds, seen.threshold) == ("player-0", 0.05, 0.9)
         assert seen.waited_share >= 0.9
