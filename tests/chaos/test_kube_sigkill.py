@@ -19,7 +19,8 @@ import anyio.to_thread
 import pytest
 from support.arena import make_backend
 from support.kube import labelled, namespace_for_tests
-from support.misfit_kit import ensure_image, marked_processes, new_mark, wait_until
+from support.misfit_kit import ensure_image, marked_processes, new_mark
+from support.waiting import live_on, wait_until
 
 from coworld_core.ids import new_run_id
 from coworld_runner.runs.reaper import sweep
@@ -76,7 +77,7 @@ async def test_a_killed_runner_can_be_cleaned_up_after(namespace: str, tmp_path:
             try:
                 events = workspace / "events.ndjson"
                 await anyio.to_thread.run_sync(lambda: wait_until(events.exists, seconds=240, what="a run"))
-                await anyio.sleep(seconds)
+                await anyio.to_thread.run_sync(live_on, victim, seconds)
             finally:
                 victim.kill()
                 await anyio.to_thread.run_sync(victim.wait)

@@ -36,8 +36,8 @@ from support.misfit_kit import (
     leftovers,
     marked_processes,
     new_mark,
-    wait_until,
 )
+from support.waiting import live_on, wait_until
 
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend
@@ -169,7 +169,7 @@ async def test_a_killed_runner_can_be_cleaned_up_after(
             if moment == EARLY:
                 # while the runner itself still starts
                 victim = crowd.start(*players, play_seconds=0.6)
-                await anyio.sleep(0.05 * chance.random())
+                await anyio.to_thread.run_sync(live_on, victim.process, 0.05 * chance.random())
             elif isinstance(moment, str):
                 at = {"kind": "phase_started", "phase": moment}
                 victim = crowd.start(*players, play_seconds=0.6, kill_at=at)
@@ -177,7 +177,7 @@ async def test_a_killed_runner_can_be_cleaned_up_after(
             else:
                 victim = crowd.start(*players, play_seconds=0.6)
                 await anyio.to_thread.run_sync(begun, victim)
-                await anyio.sleep(moment)
+                await anyio.to_thread.run_sync(live_on, victim.process, moment)
             await anyio.to_thread.run_sync(victim.kill)
             phases[last_phase(victim)] += 1
             swept = await clean(crowd.backend, victim.run_id)
@@ -351,7 +351,7 @@ def test_the_command_line_is_killed_and_cleans_up(crowd: Crowd, tmp_path: Path) 
         output = tmp_path / f"output-{number}"
         victim = start_episode(package, crowd.backend, output)
         run_id = json.loads(wait_until(partial(first_line, output / "events.ndjson"), what="a run"))["run_id"]
-        time.sleep(chance.uniform(0.0, 2.5))  # the moment is to be a random one
+        live_on(victim.process, chance.uniform(0.0, 2.5))  # the moment is to be a random one
         victim.send(signal.SIGKILL)
         victim.close()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.cli_kit import Done, Started, command, coworld, environment
-from support.misfit_kit import wait_until
+from support.waiting import wait_until
 
 from coworld_cli.output import Output
 from coworld_cli.running import Running

@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from support.canned_platform import json_say
 from support.certificates import self_signed
+from support.clock import skip
 from support.flaky_transport import Fault, FlakyTransport
 from support.hostile_server import Ask, HostileServer, Say, serve
 
@@ -459,7 +460,7 @@ async def test_an_answer_that_drips_is_late_as_a_whole() -> None:
     async def drip() -> AsyncIterator[bytes]:
         while True:
             yield b" "
-            await anyio.sleep(0.01)
+            skip(0.01)
 
     async def handler(ask: Ask) -> Say:
         return Say(200, drip(), {"content-length": "1000000"})

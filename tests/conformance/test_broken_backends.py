@@ -252,7 +252,7 @@ def breaks(check: str, **arguments: object) -> Callable[[type[Wrapper]], type[Wr
 @breaks("entering_opens_connections_and_nothing_else")
 class StartsSomethingOnEntering(Wrapper):
     async def __aenter__(self) -> Self:
-        self.stray = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])  # noqa: ASYNC220
+        self.stray = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])  # noqa: ASYNC220
         return await super().__aenter__()
 
     async def __aexit__(self, *exc: object) -> None:
@@ -703,8 +703,8 @@ class TakesSilenceForABrokenWay(Wrapper):
 
 class _ReachesOnlyTheLiving(Same):
     async def reach(self) -> None:
-        while self.exit is not None:  # noqa: ASYNC110
-            await anyio.sleep(0.01)
+        if self.exit is not None:
+            await anyio.sleep_forever()
 
 
 @breaks("a_unit_that_does_not_answer_is_reached_all_the_same")
@@ -1092,7 +1092,7 @@ class ShowsSecretsOnACommandLine(Wrapper):
         self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
     ) -> AsyncGenerator[tuple[Unit, ...], None]:
         values = [value for spec in specs for value in spec.secret_env.values()]
-        tool = [sys.executable, "-c", "import time; time.sleep(1000)", *values]
+        tool = [sys.executable, "-c", "import signal; signal.pause()", *values]
         with subprocess.Popen(tool) as process:  # noqa: ASYNC220
             try:
                 async with super().units(specs, publish=publish, start=start, grace=grace) as units:

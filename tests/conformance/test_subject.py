@@ -9,7 +9,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from support.misfit_kit import wait_until
+from support.waiting import wait_until
 
 from coworld_runner.testing import subject
 

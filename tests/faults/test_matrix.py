@@ -22,6 +22,7 @@ from support.arena import Arena
 from support.clock import skip
 from support.full import FULL
 from support.misfit_kit import NOTHING_MORE, Evidence
+from support.waiting import until
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.outcome import Fault
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
 LONG = 60.0
+PATIENCE = 100.0
 """Seconds of play of a game that is to be ended early."""
 
 BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
@@ -477,11 +479,14 @@ class Hurry:
         if self.case.idle == "finish":
             await self.finishing.wait()
         else:
-            while not self.nothing_more():  # noqa: ASYNC110 - another process says it
-                await anyio.sleep(0.02)
-        while not self.over.is_set():
-            skip(self.case.skip)
-            await anyio.sleep(0.05)
+            await until(self.nothing_more, seconds=PATIENCE, what="a game that does nothing more")
+
+        def over() -> bool:
+            if not self.over.is_set():
+                skip(self.case.skip)
+            return self.over.is_set()
+
+        await until(over, seconds=PATIENCE, what=f"the end of the phase {self.case.idle}", every=0.05)
 
 
 def judge(case: Case, found: Evidence) -> None:

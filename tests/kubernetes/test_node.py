@@ -11,7 +11,7 @@ import pytest
 from support.arena import Arena
 from support.docker import subject_spec
 from support.kube import backend_for, cluster_process, orphaning, pod_directory, until_empty
-from support.misfit_kit import wait_until
+from support.waiting import wait_until
 
 from coworld_core.episode.events import BaseEvent, ProbeFinished, UnitStarted
 from coworld_core.ids import new_run_id

@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 import sqlalchemy as sa
-from support.observatory import add_account, run_server
+from support.observatory import add_account, run_server, until_committed
 from support.observatory_kit import QUICK, Platform, Subject, World, add_member, add_policy, open_platform, seed
+from support.waiting import until
 
 from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
@@ -56,14 +56,24 @@ async def _rounds(services: Services) -> list[Round]:
         return list((await session.scalars(sa.select(Round).order_by(Round.created_at, Round.id))).unique())
 
 
-async def _until(services: Services, *statuses: str, seconds: float = 200) -> list[Round]:
+async def _first(services: Services, *statuses: str) -> list[Round] | None:
+    """The first rounds, if they have these statuses."""
+    rounds = (await _rounds(services))[: len(statuses)]
+    return rounds if [row.status for row in rounds] == list(statuses) else None
+
+
+async def _until(services: Services, *statuses: str) -> list[Round]:
     """Rounds once the first ones have ended like this."""
-    with anyio.fail_after(seconds):
-        while True:
-            rounds = await _rounds(services)
-            if [row.status for row in rounds[: len(statuses)]] == list(statuses):
-                return rounds[: len(statuses)]
-            await anyio.sleep(0.1)
+    return await until_committed(lambda: _first(services, *statuses), seconds=200)
+
+
+async def _until_any(services: Services, status: str) -> list[Round]:
+    """Rounds with a status, once there is one."""
+
+    async def there() -> list[Round]:
+        return [row for row in await _rounds(services) if row.status == status]
+
+    return await until_committed(there, seconds=200)
 
 
 async def _shown(services: Services) -> dict[str, Any]:
@@ -73,10 +83,10 @@ async def _shown(services: Services) -> dict[str, Any]:
 
 
 async def _trouble(services: Services) -> str:
-    with anyio.fail_after(100):
-        while (found := (await _shown(services))["trouble"]) is None:  # noqa: ASYNC110 - bounded
-            await anyio.sleep(0.1)
-    return found
+    async def trouble() -> str | None:
+        return (await _shown(services))["trouble"]
+
+    return await until_committed(trouble, seconds=100)
 
 
 async def _page(platform: Platform, path: str) -> str:
@@ -178,9 +188,7 @@ async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: 
         async with services.database.writing() as session:
             await change_league(session, world.league, "season")
         await _commission(services, world, "honest")
-        with anyio.fail_after(200):
-            while not any(row.status == "completed" for row in await _rounds(services)):  # noqa: ASYNC110 - bounded
-                await anyio.sleep(0.1)
+        await _until_any(services, "completed")
         assert (await _shown(services))["trouble"] is None
 
 
@@ -307,9 +315,11 @@ async def test_a_league_whose_commissioner_no_server_runs_says_so(tmp_path: Path
             (await session.get_one(Commission, world.league)).expires_at = now() - dt.timedelta(days=1)
         assert "No server runs its commissioner" in (await _shown(services))["unattended"]
     async with open_platform(tmp_path, parallel=0) as platform:
-        with anyio.fail_after(100):
-            while (await _shown(platform.services))["unattended"] is not None:  # noqa: ASYNC110 - bounded
-                await anyio.sleep(0.1)
+
+        async def attended() -> bool:
+            return (await _shown(platform.services))["unattended"] is None
+
+        await until_committed(attended, seconds=100)
         assert "No server runs its commissioner" not in await _page(platform, f"/leagues/{world.league}")
 
 
@@ -357,9 +367,7 @@ async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, emp
             assert all(line.points is not None and line.points > 1000 for line in lines)
             await change_league(session, world.league, "season")
         await _commission(services, world, "answers-another")
-        with anyio.fail_after(100):
-            while not (failed := [row for row in await _rounds(services) if row.status == "failed"]):  # noqa: ASYNC110
-                await anyio.sleep(0.1)
+        failed = await _until_any(services, "failed")
         assert "rank_division_response after describe_division_request" in (failed[0].error or "")
         async with services.database.reading() as session:
             assert await session.scalar(sa.select(sa.func.count()).select_from(Tally)) == 0
@@ -429,21 +437,23 @@ async def test_a_server_killed_in_the_middle_of_a_round_goes_on(
         await _commission(services, world, commissioner, hooks=hooks)
         games = 13 if hooks else 12
 
-        async def over() -> int:
+        async def completed() -> int:
             async with services.database.reading() as session:
                 done = sa.select(sa.func.count()).where(EpisodeRequest.status == "completed")
                 return await session.scalar(done) or 0
 
         for least in (3, 7):
             async with run_server(["serve", "--port", "0", *where, *plays], log=log) as (server, _):
-                with anyio.fail_after(100):
-                    while await over() < least:  # noqa: ASYNC110 - in another process
-                        await anyio.sleep(0.05)
+
+                async def enough(wanted: int = least) -> bool:
+                    return await completed() >= wanted
+
+                await until(enough, seconds=100, what=f"{least} episodes", every=0.05)
                 server.kill()
                 await server.wait()
-            assert await over() < 12
+            assert await completed() < 12
         async with run_server(["serve", "--port", "0", *where, *plays], log=log):
-            [first] = await _until(services, "completed")
+            [first] = await until(lambda: _first(services, "completed"), seconds=200, what="the end of the round")
             async with services.database.writing() as session:
                 await change_league(session, world.league, "pause")
         async with services.database.reading() as session:

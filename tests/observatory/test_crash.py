@@ -6,7 +6,6 @@ import contextlib
 import signal
 from pathlib import Path
 
-import anyio
 import httpx2
 import pytest
 import sqlalchemy as sa
@@ -14,6 +13,7 @@ from sqlalchemy.orm import undefer
 from support.full import FULL
 from support.observatory import ServerProcess, add_account, run_server
 from support.observatory_kit import QUICK, World, add_member, add_policy, roster, seed
+from support.waiting import until
 
 from observatory.services import Services, open_services
 from observatory.settings import Settings
@@ -67,10 +67,15 @@ async def ask(url: str, token: str, world: World) -> None:
 
 async def reach(services: Services, completed: int) -> None:
     """Wait until so many episodes are completed."""
-    with anyio.fail_after(900):
-        while (found := await counts(services)).get("completed", 0) < completed:
-            assert not found.get("failed"), found
-            await anyio.sleep(0.1)
+    found: dict[str, int] = {}
+
+    async def reached() -> bool:
+        found.clear()
+        found.update(await counts(services))
+        assert not found.get("failed"), found
+        return found.get("completed", 0) >= completed
+
+    await until(reached, seconds=900, what=lambda: f"{completed} of {found} completed", every=0.1)
 
 
 async def kill(services: Services, *processes: ServerProcess, owner: str) -> None:
@@ -81,18 +86,20 @@ async def kill(services: Services, *processes: ServerProcess, owner: str) -> Non
     playing = sa.select(EpisodeRequest.attempts).where(
         EpisodeRequest.lease_owner.contains(owner), EpisodeRequest.status == "running"
     )
-    with anyio.fail_after(300):
-        while True:
-            # A process that is stopped cannot finish the episode meanwhile.
-            for process in processes:
-                process.send_signal(signal.SIGSTOP)
-            async with services.database.reading() as session:
-                attempts = (await session.scalars(playing)).all()
-            if attempts and max(attempts) < MAX_ATTEMPTS:
-                break
-            for process in processes:
-                process.send_signal(signal.SIGCONT)
-            await anyio.sleep(0.05)
+
+    async def caught() -> bool:
+        # A process that is stopped cannot finish the episode meanwhile.
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
+        async with services.database.reading() as session:
+            attempts = (await session.scalars(playing)).all()
+        if attempts and max(attempts) < MAX_ATTEMPTS:
+            return True
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+        return False
+
+    await until(caught, seconds=300, what="an episode that is being played", every=0.05)
     for process in processes:
         process.kill()
     for process in processes:
@@ -185,12 +192,14 @@ async def test_a_round_by_four_workers_of_which_two_are_killed(tmp_path: Path, u
             await reach(services, round(episodes * share))
             await kill(services, worker, owner=f":{worker.pid}:")
         await reach(services, episodes)
-        with anyio.fail_after(60):
-            while (played := await rounds(services))[0].status == "running":  # noqa: ASYNC110 - in another process
-                await anyio.sleep(0.1)
-            # What the killed workers left is removed by the others.
-            while [*(settings.data / "work").iterdir()]:  # noqa: ASYNC110 - in another process
-                await anyio.sleep(0.1)
+
+        async def ended() -> list[Round] | None:
+            found = await rounds(services)
+            return found if found[0].status != "running" else None
+
+        played = await until(ended, what="the end of the round")
+        # What the killed workers left is removed by the others.
+        await until(lambda: not [*(settings.data / "work").iterdir()], what="an empty directory of workspaces")
         async with services.database.reading() as session:
             rows = (await session.scalars(sa.select(EpisodeRequest))).all()
     [this] = played

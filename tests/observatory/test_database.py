@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import os
-import random
 import re
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import aiosqlite
 import anyio
@@ -83,20 +83,24 @@ async def test_changes_become_visible_in_their_order(tmp_path: Path, database: s
         seen: list[int] = []
         done = anyio.Event()
 
+        async def look() -> int:
+            async with opened.reading() as session:
+                names = (await session.scalars(sa.select(User.name))).all()
+            highest = max((int(name.split()[1]) for name in names), default=0)
+            assert len(names) == highest
+            return highest
+
         async def write(number: int) -> None:
             async with opened.writing() as session:
                 revision = await next_revision(session)
-                await anyio.sleep(0.001 * (number % 3))
+                # The number is taken, and what has it is not there yet; for some longer than for others.
+                for _ in range(number % 3):
+                    await look()
                 session.add(User(name=f"user {revision}"))
 
         async def read() -> None:
             while not done.is_set():
-                async with opened.reading() as session:
-                    names = (await session.scalars(sa.select(User.name))).all()
-                    highest = max((int(name.split()[1]) for name in names), default=0)
-                    assert len(names) == highest
-                    seen.append(highest)
-                await anyio.sleep(0.002)
+                seen.append(await look())
 
         async with anyio.create_task_group() as all_of_them:
             all_of_them.start_soon(read)
@@ -123,8 +127,8 @@ async def test_two_writers_never_trip_each_other(tmp_path: Path, database: str |
                     for name in names:
                         change = {"disabled_reason": f"the {number}th"}
                         await session.execute(sa.update(User).where(User.name == name).values(change))
-                        # time for the other to come between
-                        await anyio.sleep(0.002)
+                        # The other may come between while this one asks again.
+                        await session.scalars(sa.select(User))
                     await next_revision(session)
 
         async with anyio.create_task_group() as both:
@@ -272,21 +276,48 @@ async def test_a_connection_that_is_closed_and_stopped_at_once_ends(tmp_path: Pa
             await cast("asyncio.Future[None]", driver.stop())
 
 
-async def test_a_writer_that_is_cancelled_keeps_nobody_from_writing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("during", [True, False], ids=["during", "after"])
+async def test_a_writer_that_is_cancelled_keeps_nobody_from_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: bool
+) -> None:
     """Whenever it happens: what it has read so far is held by its error, and must not hold the one writer's lock."""
-    dice = random.Random(5)
+    calls, at = 0, 0
+    scope = anyio.CancelScope()
+    execute = aiosqlite.Connection._execute
+
+    async def counted(connection: aiosqlite.Connection, *args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at and during:
+            scope.cancel()
+        found = await execute(connection, *args, **kwargs)
+        if calls == at:
+            scope.cancel()
+        return found
+
     async with open_database(database_url(None, tmp_path)) as database:
         await database.upgrade()
+        monkeypatch.setattr(aiosqlite.Connection, "_execute", counted)
 
         async def take() -> None:
             async with database.writing() as session:
                 await session.scalar(sa.select(Counter.value).limit(1))
                 await next_revision(session)
 
-        for _ in range(60):
-            async with anyio.create_task_group() as group:
-                group.start_soon(take)
-                await anyio.sleep(dice.random() * 0.005)
-                group.cancel_scope.cancel()
+        # At each of its calls of the driver in turn, until it has come to its end before so many.
+        for number in itertools.count(1):
+            calls, at, scope = 0, number, anyio.CancelScope()
+            error: BaseException | None = None
+            with scope:
+                try:
+                    await take()
+                except anyio.get_cancelled_exc_class() as cancelled:
+                    error = cancelled
+                    raise
+            if calls < at:
+                break
+            at = 0
             with anyio.fail_after(10):
                 await take()
+            del error
+        assert calls > 4

@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
 from support.observatory import run_server
+from support.waiting import until
 
 from observatory.runtime import TRUST_NOTICE
 
@@ -33,9 +33,12 @@ async def test_the_house_plays_and_goes_on_after_a_restart(tmp_path: Path) -> No
     for _ in range(2):
         async with run_server(command, log=tmp_path / "log") as (_, said):
             seen.append(said)
-            with anyio.fail_after(300):
-                while sum((board := await _board(said["url"])).values()) <= played:  # noqa: ASYNC110 - bounded
-                    await anyio.sleep(0.2)
+
+            async def more(url: str = said["url"], before: int = played) -> dict[str, int] | None:
+                board = await _board(url)
+                return board if sum(board.values()) > before else None
+
+            board = await until(more, seconds=300, what="another round", every=0.2)
             played = sum(board.values())
             assert set(board) == {"Frontier Painter", "Sweep Painter"}
             async with httpx2.AsyncClient(base_url=said["url"], timeout=60) as you:

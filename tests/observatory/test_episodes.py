@@ -358,7 +358,7 @@ async def test_the_feed_tells_everything_once_and_in_order(tmp_path: Path, datab
             assert (await client.get(feed, params=query)).status_code == 410
 
 
-async def test_who_waits_is_sent_home_when_the_server_stops(tmp_path: Path) -> None:
+async def test_who_waits_is_sent_home_when_the_server_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with anyio.create_task_group() as group, open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
@@ -375,9 +375,15 @@ async def test_who_waits_is_sent_home_when_the_server_stops(tmp_path: Path) -> N
             answers.append(await first.get("/v2/episode-requests/changes", params=query))
             await first.aclose()
 
-        group.start_soon(wait)
         bell = platform.services.runtime.bell
+        beyond, waiting = bell.beyond, anyio.Event()
+
+        async def waited(revision: int, *, timeout: float) -> bool:
+            waiting.set()
+            return await beyond(revision, timeout=timeout)
+
+        monkeypatch.setattr(bell, "beyond", waited)
+        group.start_soon(wait)
         with anyio.fail_after(20):
-            while not bell._waiting:  # noqa: ASYNC110 - bounded by the deadline
-                await anyio.sleep(0.01)
+            await waiting.wait()
     assert [answer.json()["entries"] for answer in answers] == [[]]

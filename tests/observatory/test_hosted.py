@@ -12,6 +12,7 @@ import httpx2
 import pytest
 import sqlalchemy as sa
 from support.misfit_kit import leftovers
+from support.observatory import until_committed
 from support.observatory_kit import Account, Platform, World, open_platform, roster, seed, until_over
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -99,13 +100,13 @@ async def test_a_replay_that_nobody_looks_at_is_put_away(tmp_path: Path, monkeyp
         body = {"coworld_id": world.id, "episode_id": episode["id"]}
         async with platform.client(ann) as client:
             assert (await client.post("/v2/coworlds/replays/session", json=body)).status_code == 200
-            with anyio.fail_after(300):
-                while True:
-                    async with platform.services.database.reading() as session:
-                        (row,) = await session.scalars(sa.select(HostedSession))
-                    if row.ended_at is not None:
-                        break
-                    await anyio.sleep(0.05)
+
+            async def ended() -> HostedSession | None:
+                async with platform.services.database.reading() as session:
+                    (row,) = await session.scalars(sa.select(HostedSession))
+                return row if row.ended_at is not None else None
+
+            row = await until_committed(ended)
             assert row.status == "over"
             assert leftovers(run_ids=[row.run_id or ""]) == []
             # who asks again gets it again
@@ -147,8 +148,7 @@ async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) 
             session = sessions.get(made["session_id"])
             assert session is not None
             with anyio.fail_after(300):
-                while not session.over:  # noqa: ASYNC110 - bounded by the deadline
-                    await anyio.sleep(0.02)
+                await session.ended.wait()
             assert (session.scores, session.error) == ((0, 1), "")
             assert (await three.post(join)).status_code == 409
             # it is an episode from now on: of who started it, and of everybody who played
@@ -248,8 +248,7 @@ async def test_a_game_that_goes_wrong_while_people_play_is_kept_too(tmp_path: Pa
                             os.kill(int(found.id), signal.SIGKILL)
                 await socket.wait_closed()
             with anyio.fail_after(300):
-                while not session.over:  # noqa: ASYNC110 - bounded by the deadline
-                    await anyio.sleep(0.02)
+                await session.ended.wait()
             (episode,) = (await client.get("/v2/episode-requests")).json()["entries"]
             # whether its keeper died before it had said so is chance
             assert episode["status"] == "failed"
@@ -270,9 +269,11 @@ async def test_a_running_episode_can_be_watched_and_not_played(tmp_path: Path) -
             body = {"coworld_id": world.id, "roster": roster("a", "a"), "game_config_overrides": {"linger": 3}}
             made = (await client.post("/v2/experience-requests", json=body)).json()
             place = f"/v2/episode-requests/{made['episodes'][0]['id']}"
-            with anyio.fail_after(300):
-                while (url := (await client.get(place)).json()["live_url"]) is None:  # noqa: ASYNC110 - bounded
-                    await anyio.sleep(0.02)
+
+            async def live_url() -> str | None:
+                return (await client.get(place)).json()["live_url"]
+
+            url = await until_committed(live_url)
             base = url.partition("/client/")[0]
             async with httpx2.AsyncClient(timeout=300) as browser:
                 for path in ("/client/player", "/player", "/client/admin"):

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 import sqlalchemy as sa
 from support.misfit_kit import leftovers
+from support.observatory import until_committed
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 from websockets.asyncio.client import connect
 
@@ -312,12 +313,12 @@ async def test_a_game_that_runs_its_players_itself_has_no_lobbies(tmp_path: Path
 
 async def finished(client: httpx2.AsyncClient, lobby_id: str) -> Answer:
     """The lobby, once its game is over."""
-    with anyio.fail_after(300):
-        while True:
-            lobby: Answer = (await client.get(f"/v2/lobbies/{lobby_id}")).json()
-            if lobby["status"] not in ("pending", "running"):
-                return lobby
-            await anyio.sleep(0.05)
+
+    async def over() -> Answer | None:
+        lobby: Answer = (await client.get(f"/v2/lobbies/{lobby_id}")).json()
+        return lobby if lobby["status"] not in ("pending", "running") else None
+
+    return await until_committed(over)
 
 
 async def socket_of(client: httpx2.AsyncClient, lobby: Mapping[str, Any]) -> tuple[int, str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from support.cli_platform import observatory
 from support.images import untag
 from support.paintarena_image import paintarena_image
 from support.published_client import Published, install, published
+from support.waiting import wait_until
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -57,16 +57,16 @@ class World:
 
     def until_idle(self) -> None:
         """Wait until every episode is over; asked without the client, of which each command is a process."""
-        deadline = time.monotonic() + 300
         headers = {"Authorization": f"Bearer {self.ann_token}"}
         asked = urllib.request.Request(f"{self.ann.server}/observatory/v2/episode-requests?limit=1000", headers=headers)
-        while True:
+        rows: list[dict[str, Any]] = []
+
+        def idle() -> bool:
             with urllib.request.urlopen(asked) as answer:
-                rows = json.load(answer)["entries"]
-            if all(row["status"] in OVER for row in rows):
-                return
-            assert time.monotonic() < deadline, [(row["id"], row["status"]) for row in rows]
-            time.sleep(0.3)
+                rows[:] = json.load(answer)["entries"]
+            return all(row["status"] in OVER for row in rows)
+
+        wait_until(idle, seconds=300, what=lambda: f"{[(row['id'], row['status']) for row in rows]}", every=0.3)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 import sqlalchemy as sa
+from support.logs import logged
+from support.observatory import until_committed
 from support.observatory_kit import Platform, World, open_platform, seed
 
 from coworld_core.errors import UsageError
@@ -82,7 +84,7 @@ async def test_what_is_wrong_with_one_league_stops_no_other(tmp_path: Path, capl
     def said() -> list[str]:
         return [record.message for record in caplog.records if "plays no round" in record.message]
 
-    async with open_platform(tmp_path, backend="none") as platform:
+    async with logged("plays no round") as told, open_platform(tmp_path, backend="none") as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
         world = await seed(platform.services, ann.id)
         async with platform.services.database.writing() as session:
@@ -100,9 +102,9 @@ async def test_what_is_wrong_with_one_league_stops_no_other(tmp_path: Path, capl
             for one, every in ((world, "often"), (sound, 0)):
                 league = await session.get_one(League, one.league)
                 league.commissioner_key, league.commissioner_config = CONTINUOUS, {"every_seconds": every}
+        await until_committed(lambda: _rounds(platform), seconds=60)
         with anyio.fail_after(60):
-            while not said() or not await _rounds(platform):  # noqa: ASYNC110 - bounded
-                await anyio.sleep(0.05)
+            await told.wait()
         assert {row.division_id for row in await _rounds(platform)} == {sound.division}
     assert said() == [f"Division {world.division} plays no round: an unexpected ValidationError."]
 
@@ -114,9 +116,11 @@ async def test_a_league_plays_on_while_its_server_runs(tmp_path: Path) -> None:
         for owner in (ann, bob):
             await platform.join(world, await platform.policy(owner, owner.name))
         await _on(platform, world, every=0)
-        with anyio.fail_after(200):
-            while sum(row.status == "completed" for row in await _rounds(platform)) < 2:  # noqa: ASYNC110 - bounded
-                await anyio.sleep(0.1)
+
+        async def two_rounds() -> bool:
+            return sum(row.status == "completed" for row in await _rounds(platform)) >= 2
+
+        await until_committed(two_rounds, seconds=200)
         async with platform.client() as anybody:
             lines = (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json()
         assert {line["player_name"] for line in lines} == {"ann", "bob"}

@@ -7,9 +7,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
-from support.observatory_kit import Account, Platform, World, declaring, open_platform, roster, seed, until_over
+from support.observatory_kit import (
+    Account,
+    Platform,
+    World,
+    checked,
+    declaring,
+    open_platform,
+    roster,
+    seed,
+    until_over,
+)
 
 from coworld_core.errors import CoworldError
 from observatory.store.models import Coworld, CoworldName
@@ -135,9 +144,7 @@ async def test_a_bundled_player_gets_what_its_own_environment_names(tmp_path: Pa
         async with platform.client(ann) as client:
             check = f"/v2/coworlds/{world.id}/certification"
             assert (await client.post(f"{check}/retry")).status_code == 200
-            with anyio.fail_after(300):
-                while (state := (await client.get(check)).json())["state"] in ("queued", "certifying"):  # noqa: ASYNC110
-                    await anyio.sleep(0.05)
+            state = await checked(client, world.id)
         assert state["state"] == "certified", state
         row = await platform.episode(state["episode_request_id"])
         logs = [

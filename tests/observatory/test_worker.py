@@ -13,8 +13,9 @@ import anyio
 import pytest
 import sqlalchemy as sa
 from support.formats import LATER, files, with_added_fields
+from support.logs import logged
 from support.misfit_kit import leftovers
-from support.observatory import new_services
+from support.observatory import new_services, until_committed
 from support.observatory_kit import (
     MISFITS,
     QUICK,
@@ -27,6 +28,7 @@ from support.observatory_kit import (
     seed,
     until_over,
 )
+from support.waiting import until
 
 from coworld_core.episode.record import EpisodeRecord
 from coworld_runner.backends.process.backend import ProcessBackend
@@ -266,21 +268,21 @@ def worker(services: Services, **options: Any) -> Worker:
     )
 
 
-async def until(services: Services, status: str) -> EpisodeRequest:
+async def until_status(services: Services, status: str) -> EpisodeRequest:
     """The only episode, once it has a status."""
-    with anyio.fail_after(300):
-        while True:
-            (row,) = await rows(services)
-            if row.status == status:
-                return row
-            await anyio.sleep(0.02)
+
+    async def has_it() -> EpisodeRequest | None:
+        (row,) = await rows(services)
+        return row if row.status == status else None
+
+    return await until_committed(has_it)
 
 
 async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path: Path) -> None:
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services, linger=600)
         async with worker(services, grace=0).running():
-            row = await until(services, "running")
+            row = await until_status(services, "running")
             run_id = row.run_id
         (row,) = await rows(services)
         assert (row.status, row.attempts, row.lease_token) == ("pending", 0, None)
@@ -292,7 +294,7 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_is_nearly_over(tmp_pa
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services, linger=0.5)
         async with worker(services, grace=60).running():
-            await until(services, "running")
+            await until_status(services, "running")
         (row,) = await rows(services)
         assert (row.status, row.attempts) == ("completed", 1)
 
@@ -301,16 +303,15 @@ async def test_a_run_whose_lease_was_lost_is_given_up(tmp_path: Path) -> None:
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services, linger=600)
         async with worker(services, lease=1.0, grace=0).running() as tested:
-            row = await until(services, "running")
+            row = await until_status(services, "running")
             async with services.database.writing() as session:
                 # another has taken it, and has it still
                 await session.execute(sa.update(EpisodeRequest).values(lease_token="another", lease_owner="b"))
                 await session.execute(
                     sa.update(EpisodeRequest).values(lease_expires_at=now().replace(year=now().year + 1))
                 )
-            with anyio.fail_after(300):
-                while tested.busy:  # noqa: ASYNC110 - bounded by the deadline
-                    await anyio.sleep(0.02)
+            # Lanes come and go: nothing announces the last
+            await until(lambda: not tested.busy, seconds=300, what="an idle worker")
             assert tested.finished == 0
         (after,) = await rows(services)
         assert (after.status, after.lease_token) == ("running", "another")
@@ -330,7 +331,7 @@ async def test_a_worker_goes_on_after_an_error_of_the_stores(tmp_path: Path, mon
 
         monkeypatch.setattr(services.artifacts, "put", failing)
         async with worker(services).running():
-            row = await until(services, "completed")
+            row = await until_status(services, "completed")
         assert row.attempts == 3
         async with services.database.reading() as session:
             assert await session.scalar(sa.select(sa.func.count()).select_from(EpisodeScore)) == 2
@@ -357,14 +358,14 @@ async def test_a_full_disk_is_waited_for_and_costs_no_attempt(
             return await put(key, content)
 
         monkeypatch.setattr(services.artifacts, "put", failing)
-        async with worker(services, retreat=0.02).running() as tested:
+        async with logged("0 MiB are free") as told, worker(services, retreat=0.02).running() as tested:
             with anyio.fail_after(300):
-                while tested.disk.trouble is None:  # noqa: ASYNC110 - bounded by the deadline
-                    await anyio.sleep(0.02)
+                await told.wait()
+            assert tested.disk.trouble is not None
             (row,) = await rows(services)
             assert (row.status, row.attempts) == ("pending", 0)
             free = 1 << 40
-            row = await until(services, "completed")
+            row = await until_status(services, "completed")
         assert row.attempts == 1
         assert tested.disk.trouble is None
     assert "0 MiB are free" in caplog.text

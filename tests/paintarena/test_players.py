@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, cast
 
 import pytest
-from support.misfit_kit import wait_until
+from support.waiting import wait_until
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request
 from websockets.server import ServerProtocol

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import jsonschema
 import pytest
+from support.waiting import live_on
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
@@ -416,7 +417,8 @@ async def test_players_that_come_and_go_quickly_do_no_harm(tmp_path: Path) -> No
                 except (OSError, InvalidHandshake, ConnectionClosed):
                     if seated:
                         return  # it ends; who has not been in yet tries again
-                await anyio.sleep(0.01)  # quickly, and still leaving the game a processor to play on
+                with anyio.move_on_after(0.01):  # quickly, and still leaving the game a processor to play on
+                    await over.wait()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(churn, 0)
@@ -525,8 +527,8 @@ async def test_late_ticks_are_counted_and_told(tmp_path: Path) -> None:
             while (await hear(first))["tick"] < 5:
                 pass
             server.process.send_signal(signal.SIGSTOP)
-            # However this sleep turns out, the process stood still for at least as long: six periods.
-            await anyio.sleep(0.3)
+            # However long this takes, the process stood still for at least as long: six periods.
+            await anyio.to_thread.run_sync(live_on, server.process, 0.3)
             server.process.send_signal(signal.SIGCONT)
             assert await anyio.to_thread.run_sync(server.wait) == 0
         said = server.said()

@@ -104,7 +104,8 @@ async def test_a_storm_while_a_game_comes_to_its_end(tmp_path: Path) -> None:
                         await client.recv()
                         seen += 1
                 except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed):
-                    await anyio.sleep(0.01)
+                    with anyio.move_on_after(0.01):
+                        await over.wait()
 
         async with anyio.create_task_group() as tasks:
             for path in ("/global", f"/player?{server.query(0)}", f"/player?{server.query(1)}") * 4:

@@ -13,7 +13,7 @@ import os
 import secrets
 import tarfile
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import anyio.abc
 import psutil
 import pytest
 from support.images import BASE_IMAGE as BASE
+from support.waiting import until
 
 from coworld_core.docker_engine import Engine, EngineRefused, resolve_address
 from coworld_core.episode.events import BaseEvent, ImageProgressed, ImageReady, Notice
@@ -52,13 +53,6 @@ async def containers(engine: Engine, marker: str) -> set[str]:
     """Containers whose command holds a text; other tests, and other people, have containers too."""
     found = await engine.call("GET", "/containers/json", query={"all": True})
     return {entry["Id"] for entry in found if marker in entry["Command"]}
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that nobody announces."""
-    with anyio.fail_after(60):
-        while not await condition():  # noqa: ASYNC110
-            await anyio.sleep(0.02)
 
 
 @pytest.fixture

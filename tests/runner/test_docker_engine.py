@@ -360,8 +360,7 @@ async def test_a_call_that_hangs_can_be_cancelled(place: Path) -> None:
     ):
         tasks.start_soon(engine.call, "POST", "/containers/create")
         with anyio.fail_after(10):
-            while not asked:  # noqa: ASYNC110 - the server tells nobody
-                await anyio.sleep(0.01)
+            await asked.first.wait()
             tasks.cancel_scope.cancel()
     assert asked
 

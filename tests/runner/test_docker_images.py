@@ -123,11 +123,13 @@ class TestImages:
 
     async def test_a_pull_can_be_cancelled_and_who_waited_takes_over(self) -> None:
         infos: list[ImageInfo] = []
+        answered = anyio.Event()
         async with registry_of() as registry, DockerBackend() as backend, anyio.create_task_group() as tasks:
             registry.release.clear()
 
             async def ask() -> None:
                 infos.append(await backend.ensure_image(registry.image()))
+                answered.set()
 
             with anyio.fail_after(60):
                 async with anyio.create_task_group() as first:
@@ -138,8 +140,7 @@ class TestImages:
                     first.cancel_scope.cancel()
                 assert infos == []
                 registry.release.set()
-                while not infos:  # noqa: ASYNC110 - the other task tells nobody
-                    await anyio.sleep(0.01)
+                await answered.wait()
             assert infos[0].image == registry.image()
 
     async def test_what_the_registry_says_is_passed_on(self) -> None:

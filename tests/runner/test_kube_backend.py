@@ -30,6 +30,7 @@ from support.kube import (
     until_empty,
 )
 from support.registry import Registry, serve_registry
+from support.waiting import until
 
 from coworld_core.episode.events import BaseEvent, LeakFound, Notice
 from coworld_core.episode.outcome import Exit
@@ -74,9 +75,7 @@ class Told(list[BaseEvent]):
 
 async def said(path: Path, text: str) -> None:
     """Wait until a log has a text."""
-    with anyio.fail_after(180):
-        while text not in _read(path):  # noqa: ASYNC110
-            await anyio.sleep(0.05)
+    await until(lambda: text in _read(path), seconds=180, what=f"{text!r} in {path.name}")
 
 
 def _read(path: Path) -> str:
@@ -200,14 +199,14 @@ async def test_what_a_unit_leaves_is_counted_and_takes_no_more_room_here(namespa
     with make_scratch(new_run_id()) as scratch:
         spec = subject(scratch.run_id, "game", "hang", limits=Limits(disk_bytes=1 << 30, disk_entries=1000))
         code = f"""
-import os, time
+import os, signal
 os.chdir({spec.mount!r})
 with open("replay", "wb") as file:
     file.truncate({size})
 for number in range(2000):
     os.mkdir("deeper")
     os.chdir("deeper")
-time.sleep(1000)
+signal.pause()
 """
         directory = scratch.directory("game", shared=True)
         spec = dataclasses.replace(spec, argv=("python3", "-c", code), directory=directory)
@@ -296,9 +295,11 @@ async def test_a_look_at_an_image_is_left_alone_while_its_looker_lives(namespace
             env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
         ) as looker:
             try:
-                with anyio.fail_after(180):
-                    while "pod" not in {item.kind for item in await backend.find()}:  # noqa: ASYNC110
-                        await anyio.sleep(0.1)
+
+                async def looks() -> bool:
+                    return "pod" in {item.kind for item in await backend.find()}
+
+                await until(looks, seconds=180, what="a pod", every=0.1)
                 found = await backend.find()
                 assert {item.kind for item in found} == {"pod", "job", "directory"}
                 assert all(item.alive and item.run_id.startswith("image-") for item in found), found
@@ -365,9 +366,11 @@ async def test_runs_wait_for_the_quota_rather_than_fail(namespace: str) -> None:
     async def set_quota(cluster: Cluster) -> None:
         body = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}}
         await cluster.call("POST", cluster.path("resourcequotas"), body=body)
-        with anyio.fail_after(180):
-            while not (await cluster.get("resourcequotas", "few"))["status"].get("hard"):  # noqa: ASYNC110
-                await anyio.sleep(0.1)
+
+        async def holds() -> bool:
+            return bool((await cluster.get("resourcequotas", "few"))["status"].get("hard"))
+
+        await until(holds, seconds=180, what="a quota that holds", every=0.1)
 
     async def drop_quota(cluster: Cluster) -> None:
         await cluster.delete("resourcequotas", "few")
@@ -425,9 +428,7 @@ async def test_a_server_that_comes_back_costs_nothing(namespace: str, tmp_path: 
             before = way.connections
             way.block()
             await anyio.to_thread.run_sync(_go, scratch.run_id)
-            with anyio.fail_after(180):
-                while not backend.trouble():  # noqa: ASYNC110
-                    await anyio.sleep(0.05)
+            await until(backend.trouble, seconds=180, what="trouble", every=0.05)
             assert unit.exit is None
             way.unblock()
             with anyio.fail_after(180):
@@ -519,9 +520,11 @@ async def test_what_a_killed_runner_left_goes_by_itself(namespace: str) -> None:
         async with orphaning(backend_for(namespace, lease=8, pods=small_pods(lifetime=30)), spec):
             left = await anyio.to_thread.run_sync(labelled, namespace, run_id)
             assert len(left) == 4, left
-        with anyio.fail_after(200):
-            while await anyio.to_thread.run_sync(labelled, namespace, run_id):  # noqa: ASYNC110
-                await anyio.sleep(1)
+
+        async def gone() -> bool:
+            return not await anyio.to_thread.run_sync(labelled, namespace, run_id)
+
+        await until(gone, seconds=200, what="nothing of the run", every=1)
     finally:
         remove_run(scratch_root() / run_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import subprocess
@@ -9,14 +10,17 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.abc
 import pytest
+from support.clock import skip
 
 from coworld_core.errors import TransferError
+from coworld_core.retrying import Tries
 from coworld_runner.backends.kubernetes import _collector as _kube_collector
 from coworld_runner.backends.kubernetes import _pod as kube
 from coworld_runner.backends.kubernetes._api import ClusterGone
@@ -265,21 +269,27 @@ async def test_a_collector_that_is_gone_is_told_apart(tmp_path: Path) -> None:
 async def test_files_are_told_once_their_writer_has_closed_them(tmp_path: Path) -> None:
     async with pod(tmp_path, given={"files/config.json": b"{}"}) as it:
         told: list[str] = []
+        renamed = anyio.Event()
+
+        def tell(name: str) -> None:
+            told.append(name)
+            if name == "renamed":
+                renamed.set()
+
         half = (it.directory / "replay").open("wb", buffering=0)
         half.write(b"half of it")
         # the first stream breaks: what was told is not told again, and what was not is
         it.near.cuts = [400]
 
         async with anyio.create_task_group() as group:
-            group.start_soon(it.client.follow_written, told.append)
+            group.start_soon(it.client.follow_written, tell)
             for number in range(12):
                 (it.directory / f"file-{number}").write_text("whole")
             (it.directory / ".part").write_text("whole")
             (it.directory / ".part").rename(it.directory / "renamed")
             (it.directory / "linked").symlink_to("renamed")
             with anyio.fail_after(30):
-                while "renamed" not in told:  # noqa: ASYNC110
-                    await anyio.sleep(0.01)
+                await renamed.wait()
             assert "replay" not in told
             half.close()
             await it.client.call("POST", "/ended")
@@ -292,8 +302,13 @@ async def test_files_are_told_once_their_writer_has_closed_them(tmp_path: Path) 
 async def test_a_unit_that_wrote_nothing_for_long_is_followed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     patience = 0.5
     monkeypatch.setattr(_kube_collector, "_PATIENCE", patience)
+    monkeypatch.setattr(_kube_collector, "Tries", partial(Tries, clock=anyio.current_time))
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     served = 0
+    followed = anyio.Event()
+
+    def chunk(line: bytes) -> bytes:
+        return b"%x\r\n%b\n\r\n" % (len(line) + 1, line)
 
     async def serve(stream: anyio.abc.SocketStream) -> None:
         nonlocal served
@@ -302,25 +317,27 @@ async def test_a_unit_that_wrote_nothing_for_long_is_followed_on(monkeypatch: py
             await stream.receive()
             await stream.send(head)
             if served == 1:
+                await stream.send(chunk(b'{"number": 1, "name": "first"}'))
+                await followed.wait()
                 # longer than anybody may be out of reach; then it tells that it is there, and the way breaks
-                await anyio.sleep(2 * patience)
-                await stream.send(b"1\r\n\n\r\n")
+                skip(2 * patience)
+                await stream.send(chunk(b""))
                 return
-            line = b'{"end": true}\n'
-            await stream.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(line), line))
+            await stream.send(chunk(b'{"end": true}') + b"0\r\n\r\n")
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, serve)
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         client = Collector(Near(), "pod", port, TOKEN)  # type: ignore[arg-type]
         with anyio.fail_after(30):
-            await client.follow_written(print)
+            await client.follow_written(lambda _: followed.set())
         group.cancel_scope.cancel()
     assert served == 2
 
 
 async def test_readiness_is_told_as_it_is_seen(tmp_path: Path) -> None:
     seen: list[str] = []
+    tell, told = anyio.create_memory_object_stream[str](math.inf)
     healthy = False
 
     async def serve(stream: anyio.abc.SocketStream) -> None:
@@ -341,18 +358,22 @@ async def test_readiness_is_told_as_it_is_seen(tmp_path: Path) -> None:
         async def until(text: str) -> None:
             with anyio.fail_after(30):
                 # outside of a pod others listen, too
-                while not any(said.startswith(text) for said in seen):  # noqa: ASYNC110
-                    await anyio.sleep(0.01)
+                while not (await told.receive()).startswith(text):
+                    pass
 
-        async with anyio.create_task_group() as group:
+        def see(text: str) -> None:
+            seen.append(text)
+            tell.send_nowait(text)
+
+        async with tell, told, anyio.create_task_group() as group:
 
             def note(text: str, reached: bool) -> None:
                 assert reached, text
-                seen.append(text)
+                see(text)
 
             async def ready() -> None:
                 await it.client.until_ready(port, "/healthz", 0.02, note)
-                seen.append("ready")
+                see("ready")
 
             group.start_soon(ready)
             await until("connection refused")

@@ -26,13 +26,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
 
 
 def _child(stack: ExitStack) -> None:
-    process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]))
+    process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]))
     stack.callback(process.kill)
 
 
 def _labelled(stack: ExitStack) -> None:
     # adopted by init, so no child of ours: only the label tells
-    code = "import os, time; os.fork() and os._exit(0); os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"
+    code = "import os, signal; os.fork() and os._exit(0); os.setsid(); print(os.getpid(), flush=True); signal.pause()"
     environment = {"COWORLD_RUN_ID": "x", "COWORLD_UNIT": "stray", "COWORLD_SCRATCH": str(scratch_root() / "x")}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None

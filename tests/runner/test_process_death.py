@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
 import psutil
 import pytest
+from support.waiting import live_on, wait_until
 
 from coworld_core.episode.events import BaseEvent
 from coworld_core.ids import new_run_id
@@ -68,13 +68,6 @@ def labelled(run_id: str) -> list[psutil.Process]:
     return found
 
 
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.005)
-
-
 @contextmanager
 def runner(run_id: str) -> Generator[subprocess.Popen[bytes], None, None]:
     command = [sys.executable, "-c", RUNNER, run_id, str(SUBJECT)]
@@ -91,6 +84,10 @@ def everything_up(run_id: str) -> bool:
     return up and len(labelled(run_id)) == 2 * (SHIMS + 3)
 
 
+def until_ended(run_id: str) -> None:
+    wait_until(lambda: not labelled(run_id), seconds=DEADLINE, what="the end of all processes")
+
+
 async def clean(run_id: str) -> None:
     async with ProcessBackend() as backend:
         reaped = await backend.reap(await backend.find(run_id))
@@ -102,18 +99,18 @@ async def clean(run_id: str) -> None:
 async def test_a_runner_that_is_killed_takes_everything_along(number: signal.Signals) -> None:
     run_id = new_run_id()
     with runner(run_id) as process:
-        until(lambda: everything_up(run_id))
+        wait_until(lambda: everything_up(run_id), seconds=DEADLINE, what="units that are up")
         process.send_signal(number)
-    until(lambda: not labelled(run_id))
+    until_ended(run_id)
     await clean(run_id)
 
 
 async def test_a_runner_whose_whole_session_is_killed_takes_everything_along() -> None:
     run_id = new_run_id()
     with runner(run_id) as process:
-        until(lambda: everything_up(run_id))
+        wait_until(lambda: everything_up(run_id), seconds=DEADLINE, what="units that are up")
         os.killpg(process.pid, signal.SIGKILL)
-    until(lambda: not labelled(run_id))
+    until_ended(run_id)
     await clean(run_id)
 
 
@@ -123,10 +120,10 @@ async def test_whenever_a_runner_is_killed_nothing_stays() -> None:
         run_id = new_run_id()
         with runner(run_id) as process:
             # not before there is anything: then at any time in the next moments, in the middle of a start or after
-            until(lambda run_id=run_id: (scratch_root() / run_id).exists())
-            await anyio.sleep(moments.uniform(0, 0.15))
+            wait_until((scratch_root() / run_id).exists, seconds=DEADLINE, what="a run", every=0.005)
+            live_on(process, moments.uniform(0, 0.15))
             process.kill()
-        until(lambda run_id=run_id: not labelled(run_id))
+        until_ended(run_id)
         await clean(run_id)
 
 

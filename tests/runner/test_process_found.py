@@ -19,7 +19,7 @@ from coworld_runner.backends.process._cgroup import new_group, remove_group
 from coworld_runner.runs.scratch import make_scratch, scratch_root
 from coworld_runner.testing import private_scratch
 
-SLEEP = "print('up', flush=True); import time; time.sleep(1000)"
+SLEEP = "print('up', flush=True); import signal; signal.pause()"
 
 
 @contextmanager

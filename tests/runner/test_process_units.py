@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import psutil
 import pytest
+from support.waiting import until
 
 from coworld_core.episode.events import BaseEvent, LeakFound, Notice, UnitExited
 from coworld_core.episode.outcome import Exit
@@ -74,11 +75,6 @@ class Stage:
 def stage(tmp_path: Path) -> Generator[Stage, None, None]:
     with make_scratch(new_run_id()) as scratch:
         yield Stage(scratch, tmp_path)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110
-        await anyio.sleep(0.005)
 
 
 # --- what a unit finds ------------------------------------------------------------------------------------------
@@ -370,14 +366,14 @@ async def test_a_unit_that_ends_just_after_its_time_is_told_of_as_ended(
 @pytest.mark.slow
 async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
     wanted = {
-        "import time; time.sleep(1000)": "connection refused",
+        "import signal; signal.pause()": "connection refused",
         SERVER.replace("200 OK", "503 Busy"): "status 503",
         SERVER.replace("HTTP/1.0 200 OK", "220 mail ready"): "an answer that is not HTTP",
         SERVER.replace('connection.sendall(b"HTTP', 'connection.close() or (b"HTTP'): "a closed connection",
         # the deadline ends the only try that was heard
         SERVER.replace("connection.recv", "import time; time.sleep"): "(connection refused, then )?no answer",
         # and here one after another that was answered
-        SERVER.replace("200 OK", "503 Busy") + "    import time; time.sleep(1000)\n": "status 503, then no answer",
+        SERVER.replace("200 OK", "503 Busy") + "    import signal; signal.pause()\n": "status 503, then no answer",
     }
     seen: dict[str, str] = {}
 
@@ -407,7 +403,7 @@ async def test_status_137_is_not_a_signal(stage: Stage) -> None:
 
 async def test_limits_say_how_far_over(stage: Stage) -> None:
     exit = await stage.run(
-        stage.python("x = b'x' * (200 << 20)\nimport time; time.sleep(1000)", limits=Limits(memory_bytes=50 << 20))
+        stage.python("x = b'x' * (200 << 20)\nimport signal; signal.pause()", limits=Limits(memory_bytes=50 << 20))
     )
     assert (exit.reason, exit.signal) == ("oom", signal.SIGKILL)
     assert str(50 << 20) in exit.detail
@@ -430,10 +426,10 @@ for _ in range(5):
 async def test_the_disk_limit_counts_temporary_files_too(stage: Stage) -> None:
     directory = stage.scratch.directory("unit")
     code = """
-import os, tempfile, time
+import os, signal, tempfile
 for _ in range(3):
     os.write(tempfile.mkstemp()[0], b"x" * 1000000)
-time.sleep(1000)
+signal.pause()
 """
     exit = await stage.run(stage.python(code, directory=directory, limits=Limits(disk_bytes=1 << 21)))
     assert exit.reason == "disk"
@@ -458,7 +454,7 @@ for number in range(2000):
 @pytest.mark.parametrize("how", HIDES)
 async def test_what_is_hidden_from_the_disk_limit_is_found(stage: Stage, how: str) -> None:
     directory = stage.scratch.directory("unit")
-    code = f"import os, time\nplace, kept = {str(directory)!r}, []\n{HIDES[how]}\ntime.sleep(1000)"
+    code = f"import os, signal\nplace, kept = {str(directory)!r}, []\n{HIDES[how]}\nsignal.pause()"
     limits = Limits(disk_bytes=1 << 21, disk_entries=1000) if how == "unlinked" else Limits(disk_entries=1000)
     exit = await stage.run(stage.python(code, directory=directory, limits=limits))
     assert exit.reason == "disk"
@@ -477,10 +473,10 @@ async def test_one_large_file_is_stopped_as_it_grows(stage: Stage) -> None:
 
 async def test_threads_count_as_processes(stage: Stage) -> None:
     code = """
-import threading, time
+import signal, threading
 for _ in range(30):
-    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
-time.sleep(1000)
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pause()
 """
     exit = await stage.run(stage.python(code, limits=Limits(pids=20)))
     assert exit.reason == "pids"
@@ -520,7 +516,7 @@ while True:
 
 async def test_when_the_shim_is_killed_the_unit_is_lost_and_so_is_its_tree(stage: Stage) -> None:
     code = (
-        "import os, time\nif os.fork() == 0:\n  os.setsid()\n  os.fork() and os._exit(0)\nprint('up'); time.sleep(1000)"
+        "import os, signal\nif os.fork() == 0:\n  os.setsid()\n  os.fork() and os._exit(0)\nprint('up'); signal.pause()"
     )
     async with stage.units(stage.python(code)) as (unit,):
         await until(lambda: stage.log().count("up") == 2)
@@ -532,7 +528,7 @@ async def test_when_the_shim_is_killed_the_unit_is_lost_and_so_is_its_tree(stage
 
 
 _LEAVES_ALL_BEHIND = """
-import os, signal, sys, time
+import os, signal, sys
 shim = os.getppid()
 read, write = os.pipe()
 os.set_inheritable(write, True)
@@ -549,7 +545,7 @@ os.read(read, 1)
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans go to the first process elsewhere")
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGSTOP"])
 async def test_who_drops_its_labels_and_gets_rid_of_its_shim_is_found_all_the_same(stage: Stage, number: str) -> None:
-    code = f"{_LEAVES_ALL_BEHIND}\nos.kill(shim, signal.{number})\ntime.sleep(1000)"
+    code = f"{_LEAVES_ALL_BEHIND}\nos.kill(shim, signal.{number})\nsignal.pause()"
     async with stage.units(stage.python(code)) as (unit,):
         await until(lambda: "daemon" in stage.log())
         daemon = int(stage.log().split()[-1])
@@ -560,7 +556,7 @@ async def test_who_drops_its_labels_and_gets_rid_of_its_shim_is_found_all_the_sa
 
 
 async def test_when_the_shim_is_asked_to_end_it_takes_the_tree_along(stage: Stage) -> None:
-    code = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nos.fork(); print('up'); time.sleep(1000)"
+    code = "import os, signal\nsignal.signal(15, signal.SIG_IGN)\nos.fork(); print('up'); signal.pause()"
     async with stage.units(stage.python(code)) as (unit,):
         await until(lambda: stage.log().count("up") == 2)
         os.kill(psutil.Process(int(unit.id)).ppid(), signal.SIGTERM)

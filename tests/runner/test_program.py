@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from support.misfit_kit import wait_until
+from support.waiting import wait_until
 
 from coworld_core.episode.events import ArtifactCollected, BaseEvent, FaultSeen, UnitExited
 from coworld_core.episode.outcome import Exit
@@ -277,8 +277,16 @@ async def test_a_directory_with_something_in_it_is_refused(tmp_path: Path) -> No
 
 async def test_cancelled_it_is_stopped_and_nothing_stays(tmp_path: Path) -> None:
     seen: list[BaseEvent] = []
-    with anyio.move_on_after(0.2):
-        await run(_hangs, tmp_path, publish=seen.append)
+    with anyio.CancelScope() as scope:
+
+        async def cancels(context: FakeContext) -> int:
+            await grade(context)
+            scope.cancel()
+            await anyio.sleep_forever()
+            return 0
+
+        await run(cancels, tmp_path, publish=seen.append)
+    assert scope.cancelled_caught
     assert [event.exit.reason for event in seen if isinstance(event, UnitExited)] == ["stopped"]
     assert list((tmp_path / "run" / "outputs").iterdir()) == []
 

@@ -125,9 +125,9 @@ import gc, sys
 from coworld_runner.serving.program import run_program
 
 async def serve():
-    import anyio
+    from anyio.lowlevel import checkpoint
     starting = gc.isenabled()
-    await anyio.sleep(0.01)
+    await checkpoint()
     return (starting, gc.isenabled(), gc.get_freeze_count() > 0) != (False, True, True)
 
 sys.exit(run_program(serve))

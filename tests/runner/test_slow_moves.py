@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 SILENT = """import asyncio
 async def play(seat):
-    await asyncio.sleep(600)
+    await asyncio.Event().wait()
 """
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import wait_until
 
 from coworld_core.episode.outcome import Exit
+from coworld_core.episode.record import StarvationRecord
 from coworld_runner.backend import Endpoint
 from coworld_runner.episode.starvation import (
     StarvationMeter,
@@ -126,10 +128,14 @@ def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None
         unpaced = StarvationMeter(game, [player], tick=None)
         assert meter.read() is None
         stack.enter_context(_program(_HOGS, processor))
-        while (seen := meter.read()) is None or not seen.starved:
+
+        def starved() -> StarvationRecord | None:
             meter.look()
             unpaced.look()
-            time.sleep(0.01)
+            seen = meter.read()
+            return seen if seen is not None and seen.starved else None
+
+        seen = wait_until(starved, seconds=100, what="a starved unit", every=0.01)
         assert (unpaced.read(), unpaced.missing()) == (None, ())
         assert (seen.unit, seen.tick_seconds, seen.threshold) == ("player-0", 0.05, 0.9)
         assert seen.waited_share >= 0.9
@@ -142,7 +148,7 @@ def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None
 
 
 _STARTS = """
-import os, socket, sys, time
+import os, signal, socket, sys, time
 os.sched_setaffinity(0, {int(sys.argv[2])})
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 print("there", flush=True)
@@ -154,7 +160,7 @@ while time.monotonic() < until:
 os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as held:
     print("there", flush=True)
-    time.sleep(600)
+    signal.pause()
 """
 
 
@@ -166,7 +172,7 @@ def test_a_player_that_was_kept_waiting_until_it_connected_has_lost_nothing(tmp_
         hog = stack.enter_context(_program(_HOGS, processor))
         program = stack.enter_context(_program(_STARTS, address.rpartition(":")[2], processor))
         # a game of its own, so that what the test does is nobody's waiting
-        idle = stack.enter_context(_program("print('there', flush=True)\nimport time\ntime.sleep(600)"))
+        idle = stack.enter_context(_program("print('there', flush=True)\nimport signal; signal.pause()"))
         game: Any = _Stub("game", (idle.pid,), address, tmp_path)
         player: Any = _Stub("player-0", (program.pid,), address, tmp_path)
         meter = StarvationMeter(game, [player], tick=0.3)
@@ -180,9 +186,12 @@ def test_a_player_that_was_kept_waiting_until_it_connected_has_lost_nothing(tmp_
         while meter.read() is None:
             meter.look()
         end = time.monotonic() + 0.4
-        while time.monotonic() < end:
+
+        def played() -> bool:
             meter.look()
-            time.sleep(0.01)
+            return time.monotonic() > end
+
+        wait_until(played, what="a tick of play, and some looks more", every=0.01)
         seen = meter.read()
         assert seen is not None
         assert not seen.starved, seen

@@ -18,6 +18,7 @@ from support.observatory_kit import (
     Account,
     Platform,
     World,
+    checked,
     declaring,
     open_platform,
     roster,
@@ -154,16 +155,6 @@ async def test_the_check_of_an_uploaded_coworld_runs_no_command_of_its_own(tmp_p
                 assert "--backend docker" in state["failure"]["detail"], name
             assert (await checked(client, fair.json()["id"]))["state"] == "certified"
     assert not marker.exists()
-
-
-async def checked(client: httpx2.AsyncClient, coworld: str) -> Document:
-    """How the check of a Coworld ended."""
-    with anyio.fail_after(300):
-        while True:
-            state = (await client.get(f"/v2/coworlds/{coworld}/certification")).json()
-            if state["state"] not in ("queued", "certifying"):
-                return state
-            await anyio.sleep(0.05)
 
 
 async def test_hosted_games_run_no_command_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,24 @@ from pathlib import Path
 import anyio
 import anyio.abc
 
-__all__ = ["answering"]
+__all__ = ["Asked", "answering"]
+
+
+class Asked(list[bytes]):
+    """The requests so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = anyio.Event()
+        """Set once there is one."""
 
 
 @asynccontextmanager
 async def answering(
     path: Path | anyio.abc.Listener[anyio.abc.ByteStream], *answers: bytes
-) -> AsyncGenerator[list[bytes], None]:
+) -> AsyncGenerator[Asked, None]:
     """Serve each connection the next of ``answers``, or nothing once there are none left; yields the requests."""
-    asked: list[bytes] = []
+    asked = Asked()
     left = list(answers)
 
     async def serve(stream: anyio.abc.ByteStream) -> None:
@@ -26,6 +35,7 @@ async def answering(
             while b"chunked" in data and not data.endswith(b"0\r\n\r\n"):
                 data += await stream.receive()
             asked.append(data)
+            asked.first.set()
             if not left:
                 await anyio.sleep_forever()
             await stream.send(left.pop(0))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from .launcher import Command
-from .misfit_kit import wait_until
+from .waiting import live_on, wait_until
 
 __all__ = ["kill_amid"]
 
@@ -18,12 +17,12 @@ def kill_amid(run: Command, progress: Callable[[], bool], *, rest: float, log: P
     Args:
         run: The run.
         progress: Whether it has come so far.
-        rest: Seconds from then to its end.
+        rest: Seconds that it may live on from then.
         log: Its output, which the message of a failure contains.
     """
     try:
         wait_until(lambda: progress() or run.poll() is not None, seconds=60, what="a run's progress")
-        time.sleep(rest)
+        live_on(run, rest)
         assert run.poll() in (None, 0), f"exit status {run.returncode}"
     except AssertionError as error:
         raise AssertionError(f"{error}\n{log.read_text()[-10_000:]}") from None

@@ -27,8 +27,8 @@ from coworld_runner.backends.kubernetes._pod import object_name
 from coworld_runner.backends.kubernetes.backend import KubernetesBackend, PodOptions, Requests
 
 from .images import docker_client
-from .misfit_kit import wait_until
 from .needs import BASE_IMAGE, apart
+from .waiting import until, wait_until
 
 __all__ = [
     "Way",
@@ -71,10 +71,8 @@ def namespace_for_tests() -> Generator[str]:
 
     async def make(cluster: Cluster) -> None:
         await cluster.call("POST", "/api/v1/namespaces", body={"metadata": {"name": name}})
-        with anyio.fail_after(180):
-            # Pods are refused until their service account exists.
-            while not await _has_account(cluster, name):  # noqa: ASYNC110
-                await anyio.sleep(0.1)
+        # Pods are refused until their service account exists.
+        await until(lambda: _has_account(cluster, name), seconds=180, what="a service account", every=0.1)
 
     async def remove(cluster: Cluster) -> None:
         await cluster.call("DELETE", f"/api/v1/namespaces/{name}")

@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import secrets
-import time
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -39,7 +38,6 @@ __all__ = [
     "marked_processes",
     "misfit_plan",
     "new_mark",
-    "wait_until",
     "with_seats",
 ]
 
@@ -224,15 +222,6 @@ def docker_leftovers(run_ids: Sequence[str]) -> list[str]:
     finally:
         client.close()
     return [f"{kind} {name}" for kind, name, text in things if any(run in text for run in run_ids)]
-
-
-def wait_until(condition: Any, *, seconds: float = 20.0, what: str = "") -> Any:
-    """Wait until a condition returns a true value, and return it; fails after a generous time limit."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what or condition}"
-        time.sleep(0.02)
-    return value
 
 
 @lru_cache

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import httpx2
+from sqlalchemy import event
+from sqlalchemy.orm import Session
 
 from observatory.app import create_app
 from observatory.identity.accounts import add_user
@@ -34,7 +37,10 @@ __all__ = [
     "new_services",
     "run_server",
     "running_observatory",
+    "until_committed",
 ]
+
+T = TypeVar("T")
 
 START_SECONDS = 100
 STOP_SECONDS = 30
@@ -91,6 +97,30 @@ class Observatory:
         """Its database and stores, opened by the test itself."""
         async with open_services(self.settings, upgrade=False) as services:
             yield services
+
+
+async def until_committed(condition: Callable[[], Awaitable[T | None]], *, seconds: float = 300.0) -> T:
+    """Wait until a condition returns a true value, and return it; asks after each transaction of this process.
+
+    For an Observatory whose server and workers run in the test's own process: ``waiting.until`` is for others.
+    """
+    loop = asyncio.get_running_loop()
+    committed = anyio.Event()
+
+    def tell(_: Session) -> None:
+        # Any thread may have an event loop with sessions.
+        loop.call_soon_threadsafe(committed.set)
+
+    event.listen(Session, "after_commit", tell)
+    try:
+        with anyio.fail_after(seconds):
+            while True:
+                committed = anyio.Event()
+                if value := await condition():
+                    return value
+                await committed.wait()
+    finally:
+        event.remove(Session, "after_commit", tell)
 
 
 async def add_account(settings: Settings, name: str, *, team: bool = False, email: str | None = None) -> str:

@@ -41,7 +41,7 @@ from observatory.store.models import (
     User,
 )
 
-from .observatory import lay_tables
+from .observatory import lay_tables, until_committed
 
 __all__ = [
     "MISFITS",
@@ -52,6 +52,7 @@ __all__ = [
     "World",
     "add_member",
     "add_policy",
+    "checked",
     "declaring",
     "open_platform",
     "roster",
@@ -194,10 +195,12 @@ class Platform:
 
     async def until_played(self, episode_id: str, *, seconds: float = 400) -> EpisodeRequest:
         """Wait for an episode to end, and return its row."""
-        with anyio.fail_after(seconds):
-            while (row := await self.episode(episode_id)).status in ("pending", "running"):  # noqa: ASYNC110 - bounded
-                await anyio.sleep(0.05)
-        return row
+
+        async def played() -> EpisodeRequest | None:
+            row = await self.episode(episode_id)
+            return row if row.status not in ("pending", "running") else None
+
+        return await until_committed(played, seconds=seconds)
 
     async def episode(self, episode_id: str) -> EpisodeRequest:
         """An episode's row."""
@@ -373,6 +376,18 @@ def declaring(
 def roster(*references: str) -> list[dict[str, Any]]:
     """A roster of policies, one for each seat."""
     return [{"player": {"policy_ref": reference}} for reference in references]
+
+
+async def checked(client: httpx2.AsyncClient, coworld_id: str) -> dict[str, Any]:
+    """Wait for the check of an uploaded Coworld to end; returns how it did. The server is of the test's own process."""
+
+    async def over() -> dict[str, Any] | None:
+        answer = await client.get(f"/v2/coworlds/{coworld_id}/certification")
+        assert answer.status_code == 200, answer.text
+        state: dict[str, Any] = answer.json()
+        return state if state["state"] not in ("queued", "certifying") else None
+
+    return await until_committed(over)
 
 
 async def until_over(client: httpx2.AsyncClient, request_id: str, *, seconds: float = 400) -> dict[str, Any]:

@@ -56,6 +56,7 @@ from coworld_runner.backends.base import choose_port
 from .cli_kit import stand_ins
 from .needs import NEEDS
 from .postgres import running_postgres
+from .waiting import wait_until
 
 __all__ = ["PAGES", "ROOT", "blocks", "execute", "lacks_library", "needing", "page_id", "serves_a_platform"]
 
@@ -181,11 +182,14 @@ def running(script: str, pattern: str, where: str, cwd: Path, exported: Mapping[
             start_new_session=True,
         )
         try:
-            deadline = time.monotonic() + 120
-            while pattern not in output.read_text(encoding="utf-8", errors="replace"):
+
+            def printed() -> bool:
+                if pattern in output.read_text(encoding="utf-8", errors="replace"):
+                    return True
                 assert process.poll() is None, f"{where}: ended\n{output.read_text()}"
-                assert time.monotonic() < deadline, f"{where}: {pattern!r} never came\n{output.read_text()}"
-                time.sleep(0.05)
+                return False
+
+            wait_until(printed, seconds=120, what=lambda: f"{where}: {pattern!r}\n{output.read_text()}", every=0.05)
             yield
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=60) in (0, 130), f"{where}: exit {process.returncode}\n{output.read_text()}"

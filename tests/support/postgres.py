@@ -7,12 +7,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from .needs import find_postgres
+from .waiting import wait_until
 
 __all__ = ["running_postgres"]
 
@@ -63,9 +63,10 @@ def running_postgres() -> Generator[str]:
 
 
 def _wait_ready(programs: Path, directory: Path, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    ready = [programs / "pg_isready", "-q", "-h", directory, "-U", "postgres"]
-    while subprocess.run(ready, check=False).returncode:
-        if server.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"PostgreSQL did not start:\n{log.read_text()}")
-        time.sleep(0.05)
+    asks = [programs / "pg_isready", "-q", "-h", directory, "-U", "postgres"]
+
+    def ready() -> bool:
+        assert server.poll() is None, f"PostgreSQL did not start:\n{log.read_text()}"
+        return subprocess.run(asks, check=False).returncode == 0
+
+    wait_until(ready, seconds=START_SECONDS, what=lambda: f"PostgreSQL is ready:\n{log.read_text()}", every=0.05)

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from coworld_core.rules import RulesReplay, read_replay
 
 from .served import TOKENS
+from .waiting import wait_until
 
 __all__ = ["Program", "program"]
 
@@ -32,10 +32,13 @@ class Program:
     @property
     def port(self) -> int:
         """The port on which it listens; waits until the game prints it."""
-        while not (said := re.search(r"listening on \S+:(\d+)\n", self.said())):
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.01)
-        return int(said[1])
+
+        def listens() -> re.Match[str] | None:
+            found = re.search(r"listening on \S+:(\d+)\n", self.said())
+            assert found or self.process.poll() is None, self.said()
+            return found
+
+        return int(wait_until(listens, seconds=60, what=self.said, every=0.01)[1])
 
     def said(self) -> str:
         """All output so far."""

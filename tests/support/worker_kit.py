@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
@@ -20,6 +20,7 @@ from coworld_runner.worker.jobs import JobOptions, output_addresses, worker_job
 from .kube import on_cluster
 from .misfit_kit import ensure_image, misfit_plan
 from .put_server import PutServer, put_server
+from .waiting import until
 from .worker_image import ensure_worker_image
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 MANIFESTS = Path(__file__).parents[2] / "docs" / "kubernetes"
+T = TypeVar("T")
 _PATIENCE = 200.0
 """Time limit in seconds for any wait on a cluster under load."""
 
@@ -47,12 +49,12 @@ def apply_manifests(namespace: str) -> None:
 
 async def accounts_have_tokens(cluster: Cluster) -> None:
     """Wait until service accounts have tokens; before that, older clusters refuse pods that name them."""
-    with anyio.fail_after(_PATIENCE):
-        while True:
-            found = await cluster.call("GET", f"/api/v1/namespaces/{cluster.namespace}/serviceaccounts")
-            if all(entry.get("secrets") for entry in found["items"]):
-                return
-            await anyio.sleep(0.1)
+
+    async def have() -> bool:
+        found = await cluster.call("GET", f"/api/v1/namespaces/{cluster.namespace}/serviceaccounts")
+        return all(entry.get("secrets") for entry in found["items"])
+
+    await until(have, seconds=_PATIENCE, what="service accounts with tokens", every=0.1)
 
 
 def node_address() -> str:
@@ -110,45 +112,46 @@ class Desk:
         self.jobs.append(job["metadata"]["labels"]["job-id"])
         return self.jobs[-1]
 
-    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a condition is true; fails after a generous time limit."""
-        with anyio.fail_after(_PATIENCE):
-            while not await condition():  # noqa: ASYNC110 - what is asked is another machine
-                await anyio.sleep(0.1)
+    async def until(self, condition: Callable[[], Awaitable[T | None]]) -> T:
+        """Wait until a condition returns a true value, and return it; fails after a generous time limit."""
+        return await until(condition, seconds=_PATIENCE, every=0.1)
 
     async def pod(self, job_id: str) -> Mapping[str, Any]:
         """Wait for the Job's pod and return it."""
-        found: list[Mapping[str, Any]] = []
 
-        async def look() -> bool:
-            found[:] = (await self.cluster.list("pods", f"job-id={job_id}"))["items"]
-            return bool(found)
+        async def look() -> Sequence[Mapping[str, Any]]:
+            return (await self.cluster.list("pods", f"job-id={job_id}"))["items"]
 
-        await self.until(look)
-        return found[0]
+        return (await self.until(look))[0]
 
     async def status(self, job_id: str, container: str = "worker") -> int:
         """Wait for a container of the Job's pod to end, and return its status."""
-        with anyio.fail_after(_PATIENCE):
-            while True:
-                pod = await self.pod(job_id)
-                if (ended := self._ended(pod, container)) is not None:
-                    return ended
-                status: dict[str, list[dict[str, Any]]] = pod.get("status") or {}
-                for entry in status.get("initContainerStatuses") or ():
-                    ended = entry["state"].get("terminated")
-                    assert not ended or ended["exitCode"] == 0, await self.log(job_id, entry["name"])
-                await anyio.sleep(0.2)
+
+        async def look() -> tuple[int] | None:
+            pod = await self.pod(job_id)
+            if (ended := self._ended(pod, container)) is not None:
+                return (ended,)
+            status: dict[str, list[dict[str, Any]]] = pod.get("status") or {}
+            for entry in status.get("initContainerStatuses") or ():
+                ended = entry["state"].get("terminated")
+                assert not ended or ended["exitCode"] == 0, await self.log(job_id, entry["name"])
+            return None
+
+        (status,) = await self.until(look)
+        return status
 
     async def players(self, job_id: str, *, count: int, phase: str | None = None) -> Sequence[Mapping[str, Any]]:
         """Wait until ``count`` player pods exist, all in ``phase``; fails at once if the worker has ended."""
-        with anyio.fail_after(_PATIENCE):
-            while True:
-                items = await self._players(job_id)
-                if len(items) == count and all(phase in (None, item["status"].get("phase")) for item in items):
-                    return items
-                assert self._ended(await self.pod(job_id), "worker") is None, await self.told(job_id)
-                await anyio.sleep(0.1)
+
+        async def look() -> tuple[Sequence[Mapping[str, Any]]] | None:
+            items = await self._players(job_id)
+            if len(items) == count and all(phase in (None, item["status"].get("phase")) for item in items):
+                return (items,)
+            assert self._ended(await self.pod(job_id), "worker") is None, await self.told(job_id)
+            return None
+
+        (items,) = await self.until(look)
+        return items
 
     async def _players(self, job_id: str) -> Sequence[Mapping[str, Any]]:
         return (await self.cluster.list("pods", f"coworld-job-id={job_id},coworld-component=player"))["items"]

@@ -32,9 +32,9 @@ BEHAVIOURS = {
     "exits-0": "ends with status 0 at once, without a word to the game",
     "exits-0-midway": "ends with status 0 after some states",
     "exits-9-after": "ends with status 9 once the game is over",
-    "never-connects": "sleeps",
-    "hangs-after": "sleeps once the game is over",
-    "ignores-term": "sleeps once the game is over, and ignores TERM",
+    "never-connects": "waits for ever",
+    "hangs-after": "waits for ever once the game is over",
+    "ignores-term": "waits for ever once the game is over, and ignores TERM",
     "floods-log": "writes ARG bytes to its log, then plays on",
     "forks": "forks ARG processes that sleep, then plays on",
     "forks-away": "forks ARG processes that sleep, each in a session of its own, then plays on",
@@ -169,6 +169,12 @@ def hoard(size: int) -> list[bytearray]:
     while sum(map(len, pieces)) < size:
         pieces.append(bytearray(b"\1" * (4 << 20)))
     return pieces
+
+
+def for_ever() -> None:
+    """Do nothing any more; signals are still handled."""
+    while True:
+        signal.pause()
 
 
 def fork(count: int, *, away: bool) -> None:
@@ -363,7 +369,7 @@ def main(behaviour: str = "well", *arguments: str) -> int:
         case "exits-0":
             return 0
         case "never-connects":
-            time.sleep(3600)
+            for_ever()
         case "exits-3-midway":
             play(until=2)
             return 3
@@ -461,14 +467,14 @@ def main(behaviour: str = "well", *arguments: str) -> int:
             return 9
         case "hangs-after":
             print("and now nothing more", flush=True)
-            time.sleep(3600)
+            for_ever()
         case "stops-itself":
             print("and now nothing more", flush=True)
             os.kill(os.getpid(), signal.SIGSTOP)
         case "ignores-term":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             print("and now nothing more", flush=True)
-            time.sleep(3600)
+            for_ever()
         case _:
             pass
     return 0
