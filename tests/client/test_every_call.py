@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from support.canned_platform import canned_platform, uid
+from support.fake_platform import canned_platform, uid
 from support.flaky_transport import Fault, FlakyTransport
 
 from coworld_client import ApiConnectionError, ApiShapeError, ApiStatusError, Backoff, CoworldClient
@@ -38,7 +38,7 @@ READING: dict[str, Call] = {
     "memberships.list": lambda api: api.memberships.list(mine=True).all(),
     "submissions.list": lambda api: api.submissions.list(mine=True).all(),
     "policies.list": lambda api: api.policies.list().all(),
-    "policies.lookup": lambda api: api.policies.lookup("alice:v3"),
+    "policies.lookup": lambda api: api.policies.lookup("painter:v3"),
     "episodes.list": lambda api: api.episodes.list(mine=True).all(),
     "episodes.progress": lambda api: api.episodes.progress([EREQ], status="completed").all(),
     "episodes.annotations": lambda api: api.episodes.annotations(EREQ, uid(4)),
@@ -70,7 +70,7 @@ READING: dict[str, Call] = {
 WRITING: dict[str, Call] = {
     "memberships.retire": lambda api: api.memberships.retire(f"lpm_{uid(9)}", reason="tired"),
     "memberships.nominate": lambda api: api.memberships.nominate(f"lpm_{uid(9)}"),
-    "submissions.create": lambda api: api.submissions.create(LEAGUE, "alice"),
+    "submissions.create": lambda api: api.submissions.create(LEAGUE, "painter"),
     "experience.create": lambda api: api.experience.create(ROSTER),
     "experience.cancel": lambda api: api.experience.cancel(XREQ),
     "hosted.create": lambda api: api.hosted.create(COW),
@@ -83,7 +83,7 @@ WRITING: dict[str, Call] = {
     "lobbies.cancel": lambda api: api.lobbies.cancel(LOBBY),
     "lobbies.end": lambda api: api.lobbies.end(LOBBY),
     "league_seeds.create": lambda api: api.league_seeds.create("paint-arena"),
-    "players.create": lambda api: api.players.create("Alice"),
+    "players.create": lambda api: api.players.create("Ada"),
     "players.login": lambda api: api.players.login(f"ply_{uid(6)}"),
 }
 
@@ -184,7 +184,7 @@ async def test_the_seats_of_a_lobby_are_changed_again_when_the_reply_is_lost() -
         transport = FlakyTransport(Fault("lost", method="PUT"), Fault("lost", method="DELETE"))
         async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
             lobby = await api.lobbies.seat(LOBBY, 1, "league_player", player="ply_1", revision=1)
-            assert (lobby.seats[0].claimant_label, lobby.permissions.can_start) == ("Alice", True)
+            assert (lobby.seats[0].claimant_label, lobby.permissions.can_start) == ("Ada", True)
             assert lobby.odd == ()
             await api.lobbies.remove(LOBBY, 0)
             # without a revision, it is that of the present

@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 import pytest
-from support.hostile_server import Say
+from support.fake_server import Say
 from support.push_registry import LOGIN, Fault, PushRegistry, serve_push_registry
 
 from coworld_client import Backoff

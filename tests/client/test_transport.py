@@ -13,10 +13,9 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from support.canned_platform import json_say
 from support.certificates import self_signed
+from support.fake_server import Ask, FakeServer, Say, json_say, serve
 from support.flaky_transport import Fault, FlakyTransport
-from support.hostile_server import Ask, HostileServer, Say, serve
 
 import coworld_client
 from coworld_client import (
@@ -48,7 +47,7 @@ AT_ONCE = Backoff(base=0.0, cap=0.0)
 TOKEN = "user-token-0123456789"
 
 
-def client(server: HostileServer, **options: Any) -> CoworldClient:
+def client(server: FakeServer, **options: Any) -> CoworldClient:
     # what speaks http needs no certificates read from the disk
     plain = httpx2.AsyncHTTPTransport(verify=False)
     return CoworldClient(server.url, **{"token": TOKEN, "backoff": AT_ONCE, "transport": plain, **options})

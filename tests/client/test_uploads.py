@@ -18,7 +18,7 @@ import anyio
 import pytest
 import pytest_asyncio
 from support.docker import BASE_IMAGE, engine_call, require_docker
-from support.hostile_server import Ask, Say, serve
+from support.fake_server import Ask, Say, serve
 from support.observatory import Observatory, running_observatory
 from support.uploads import manifest_for
 

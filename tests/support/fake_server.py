@@ -1,19 +1,22 @@
-"""An HTTP server on loopback whose handler controls every answer, including malformed ones."""
+"""An HTTP server whose handler controls every answer, including malformed ones and those that break off."""
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import anyio
 import anyio.abc
 import h11
+from anyio.from_thread import start_blocking_portal
 
-__all__ = ["Ask", "HostileServer", "Reset", "Say", "serve", "serve_file"]
+__all__ = ["Ask", "FakeServer", "Reset", "Say", "json_say", "serve", "serve_file", "serve_in_thread"]
 
 
 class Reset(Exception):
@@ -30,6 +33,13 @@ class Ask:
     headers: Mapping[str, str]
     """By lower-case name."""
     _next: Callable[[], Awaitable[bytes | None]] = field(repr=False)
+    body: bytes = b""
+    """The body, once it has been read."""
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON, once it has been read."""
+        return json.loads(self.body)
 
     @property
     def path(self) -> str:
@@ -44,7 +54,8 @@ class Ask:
             yield piece
 
     async def read(self) -> bytes:
-        return b"".join([piece async for piece in self.pieces()])
+        self.body += b"".join([piece async for piece in self.pieces()])
+        return self.body
 
 
 @dataclass
@@ -61,20 +72,28 @@ class Say:
 Handler = Callable[[Ask], Awaitable[Say]]
 
 
-class HostileServer:
+def json_say(value: object, status: int = 200, **headers: str) -> Say:
+    """An answer in JSON."""
+    fields = {name.replace("_", "-"): text for name, text in headers.items()}
+    return Say(status, json.dumps(value).encode(), {"content-type": "application/json", **fields})
+
+
+class FakeServer:
     """A running server: its URL, and the requests that it received."""
 
-    def __init__(self, port: int, handler: Handler) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, address: str, handler: Handler) -> None:
+        self.address = address
+        """Host and port."""
+        self.url = f"http://{address}"
         self.handler = handler
         self.asked: list[Ask] = []
 
 
 @asynccontextmanager
-async def serve(handler: Handler) -> AsyncGenerator[HostileServer]:
-    """Serve on a free port of 127.0.0.1 while the context is open, one request per connection."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
-    server = HostileServer(listener.extra(anyio.abc.SocketAttribute.local_port), handler)
+async def serve(handler: Handler, *, host: str = "127.0.0.1") -> AsyncGenerator[FakeServer]:
+    """Serve on a free port while the context is open, one request per connection; an error of the handler is raised."""
+    listener = await anyio.create_tcp_listener(local_host=host, local_port=0)
+    server = FakeServer(f"{host}:{listener.extra(anyio.abc.SocketAttribute.local_port)}", handler)
 
     async def connected(stream: anyio.abc.SocketStream) -> None:
         async with stream:
@@ -98,7 +117,14 @@ async def serve(handler: Handler) -> AsyncGenerator[HostileServer]:
     raise failure
 
 
-async def _exchange(stream: anyio.abc.SocketStream, server: HostileServer) -> None:
+@contextmanager
+def serve_in_thread(handler: Handler) -> Generator[FakeServer]:
+    """Serve in a thread with its own event loop, for tests that block."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(handler)) as server:
+        yield server
+
+
+async def _exchange(stream: anyio.abc.SocketStream, server: FakeServer) -> None:
     connection = h11.Connection(h11.SERVER)
 
     async def event() -> object:
@@ -127,7 +153,7 @@ async def _exchange(stream: anyio.abc.SocketStream, server: HostileServer) -> No
     fields = {name.lower(): value for name, value in say.headers.items()}
     if isinstance(say.body, bytes) and not {"content-length", "transfer-encoding"} & fields.keys():
         fields["content-length"] = str(len(say.body))
-    # by hand: what h11 would not let a server say is what is wanted here
+    # Written by hand, because h11 refuses to send malformed answers.
     lines = [
         f"HTTP/1.1 {say.status} Said",
         *(f"{name}: {value}" for name, value in fields.items()),
