@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from support.cli_kit import Started, Terminal, write_world
-from support.fake_platform import FakePlatform, platform_in_thread
+from support.fake_platform import FakePlatform
+from support.fake_server import site_in_thread
 
 from coworld_cli.main import cli
 
@@ -56,7 +57,7 @@ def world(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def told(no_leaks: None) -> Iterator[FakePlatform]:
     """A platform that answers as the test tells it."""
-    with platform_in_thread() as told:
+    with site_in_thread(FakePlatform()) as told:
         yield told
 
 
@@ -64,7 +65,7 @@ def told(no_leaks: None) -> Iterator[FakePlatform]:
 def run(told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
     """Run a command in this process, signed in to that platform, in the test's directory."""
     monkeypatch.setenv("SOFTMAX_CONFIG_DIR", str(tmp_path / ".config"))
-    monkeypatch.setenv("COWORLD_SERVER", told.server)
+    monkeypatch.setenv("COWORLD_SERVER", told.url)
     monkeypatch.setenv("COWORLD_TOKEN", "token-of-ada")
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.chdir(tmp_path)

@@ -61,7 +61,7 @@ def run(told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def environment(told: FakePlatform, tmp_path: Path, **env: str) -> dict[str, str | None]:
-    return {"COWORLD_SERVER": told.server, "SOFTMAX_CONFIG_DIR": str(tmp_path / "config"), **env}
+    return {"COWORLD_SERVER": told.url, "SOFTMAX_CONFIG_DIR": str(tmp_path / "config"), **env}
 
 
 def kept(tmp_path: Path) -> str:
@@ -128,7 +128,7 @@ def test_nobody_is_told_how_to_sign_in(run: Callable[..., Done], told: FakePlatf
     assert done.status == exitcodes.ENVIRONMENT
     error = done.json["error"]
     assert error["code"] == "not_logged_in"
-    assert f"coworld login --server {told.server}" in error["hint"]
+    assert f"coworld login --server {told.url}" in error["hint"]
     assert "COWORLD_TOKEN" in error["hint"]
     assert told.asked == []
 
@@ -145,7 +145,7 @@ def test_token_that_has_become_worthless(run: Callable[..., Done], told: FakePla
     done = run("whoami", COWORLD_TOKEN="worthless")
     assert done.status == exitcodes.ENVIRONMENT
     assert "does not know your token" in done.stderr
-    assert f"login --server {told.server}" in done.stderr
+    assert f"login --server {told.url}" in done.stderr
     assert "worthless" not in done.stdout + done.stderr
 
 
@@ -167,8 +167,8 @@ def test_without_a_terminal_the_ways_are_named(run: Callable[..., Done], told: F
     done = run("login", "--json")
     assert done.status == exitcodes.ENVIRONMENT
     error = done.json["error"]
-    assert error["context"]["url"] == f"{told.server}/cli-auth"
-    assert f"exchange-code --server {told.server}" in error["hint"]
+    assert error["context"]["url"] == f"{told.url}/cli-auth"
+    assert f"exchange-code --server {told.url}" in error["hint"]
     assert "set-token" in error["hint"]
 
 

@@ -80,7 +80,7 @@ def test_interrupted_download_goes_on(start: Callable[..., Started], told: FakeP
         return Say(206, content[first:], {**tag, "Content-Range": span})
 
     told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", bundle)
-    env = {"COWORLD_SERVER": told.server, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path / ".config")}
+    env = {"COWORLD_SERVER": told.url, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path / ".config")}
     first = start("bundle", EREQ, "-o", "got.zip", env=env, cwd=tmp_path)
     assert begun.wait(60)
     # what was sent has arrived once it is on the disk
@@ -198,7 +198,7 @@ def test_replays_are_listed_with_the_command_that_shows_them(run: Run, told: Fak
 
 
 def test_replays_are_fetched_once_and_unpacked(run: Run, told: FakePlatform, tmp_path: Path) -> None:
-    with_replays(told, *(episode(number, replay_url=f"{told.server}/files/{number}.z") for number in (1, 2, 3)))
+    with_replays(told, *(episode(number, replay_url=f"{told.url}/files/{number}.z") for number in (1, 2, 3)))
     for number in (1, 2):
         told.on("GET", f"/files/{number}.z", Say(200, zlib.compress(REPLAY)))
     told.on("GET", "/files/3.z", json_say({"detail": "The disk is gone."}, 400))
@@ -242,7 +242,7 @@ def test_replays_are_fetched_once_and_unpacked(run: Run, told: FakePlatform, tmp
 @pytest.mark.parametrize("id", ["ereq_../../outside", "ereq_/etc/passwd", "ereq_a\x00b", "../x", "ereq_.\\..\\x"])
 def test_a_hostile_id_names_no_file(id: str, run: Run, told: FakePlatform, tmp_path: Path) -> None:
     work = tmp_path / "a" / "b"
-    with_replays(told, {**episode(1, replay_url=f"{told.server}/files/1.z"), "id": id})
+    with_replays(told, {**episode(1, replay_url=f"{told.url}/files/1.z"), "id": id})
     told.on("GET", "/files/1.z", Say(200, REPLAY))
     result = run("replays", "-o", str(work))
     assert result.exit_code in (0, exitcodes.ANSWER_IS_NO)

@@ -254,7 +254,7 @@ def test_narrow_terminal_shortens_prose_and_never_ids(
     terminal: Callable[..., Terminal], told: FakePlatform, tmp_path: Path
 ) -> None:
     told.on("GET", "/v2/competition-events", [{**EVENT, "id": "evt_" + "x" * 40, "summary": "so it goes " * 30}])
-    env = {"COWORLD_SERVER": told.server, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path)}
+    env = {"COWORLD_SERVER": told.url, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path)}
     shell = terminal("events", env=env, columns=130)
     assert shell.end() == 0
     line = next(line for line in shell.text.splitlines() if "evt_" in line)
@@ -465,7 +465,7 @@ def test_server_that_cannot_be_reached(server: str, run: Run, monkeypatch: pytes
 
 
 def test_tls_where_there_is_none(run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COWORLD_SERVER", told.server.replace("http://", "https://"))
+    monkeypatch.setenv("COWORLD_SERVER", told.url.replace("http://", "https://"))
     result = run("leagues")
     assert result.exit_code == exitcodes.ENVIRONMENT
     assert "127.0.0.1" in result.stderr.splitlines()[0]

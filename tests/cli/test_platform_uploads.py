@@ -154,7 +154,7 @@ def test_a_file_is_uploaded_and_submitted_by_the_leagues_name(
     assert base64.b64decode(sent["player"]["files"]["bot.py"]) == Path("bot.py").read_bytes()
     assert told.asked[-1].json["league_id"] == LEAGUE["id"]
     # where to look is a whole address
-    assert f"Page:           {told.server}/observatory/v2#tab=uploads" in result.stdout
+    assert f"Page:           {told.url}/observatory/v2#tab=uploads" in result.stdout
     answer = json.loads(run("upload-policy", "bot.py", "-n", "mine", "-l", str(LEAGUE["id"]), "--json").stdout)
     assert (answer["label"], answer["submission"]["id"]) == ("painter:v3", SUBMISSION["id"])
     # nothing is sent that has no place to go

@@ -37,7 +37,7 @@ async def test_the_index_lists_what_is_there(tmp_path: Path) -> None:
     rows = [row(1), row(2), row(3)]
     (tmp_path / f"{rows[0].id}.replay").write_bytes(b"kept")
     told: list[tuple[str, int, int]] = []
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         for item, say in ((rows[1], Say(200, b"new")), (rows[2], Say(404, b"{}"))):
             platform.on("GET", f"/v2/episode-requests/{item.id}/artifacts/replay", say)
         found = await collect_replays(
@@ -55,7 +55,7 @@ async def test_bundles_of_episodes_that_are_over(tmp_path: Path) -> None:
     rows = [
         {**EPISODE, "id": f"ereq_{uid(number)}", "status": word} for number, word in ((1, "completed"), (2, "running"))
     ]
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         platform.on("GET", f"/v2/experience-requests/{XREQ}/episodes", rows)
         platform.on("GET", f"/v2/episode-requests/{rows[0]['id']}/bundle", Say(200, b"zip"))
         over, going = await collect_bundles(api, [XREQ], tmp_path / "new")
@@ -65,7 +65,7 @@ async def test_bundles_of_episodes_that_are_over(tmp_path: Path) -> None:
 
 async def test_a_log_that_is_not_there_after_all_is_left_out(tmp_path: Path) -> None:
     episode = row(1)
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         (seat,) = episode.participants
         place = f"/v2/episode-requests/{episode.id}/{seat.policy_version_id}"
         platform.on("GET", f"{place}/policy-logs/{seat.position}", Say(404, b"{}"))

@@ -104,11 +104,11 @@ FAULTS = {
 @pytest.mark.parametrize("name", READING)
 async def test_reading_survives_every_fault(name: str) -> None:
     async with canned_platform() as platform:
-        async with CoworldClient(platform.server, backoff=AT_ONCE, transport=FlakyTransport()) as api:
+        async with CoworldClient(platform.url, backoff=AT_ONCE, transport=FlakyTransport()) as api:
             wanted = await READING[name](api)
         for fault in FAULTS.values():
             transport = FlakyTransport(fault())
-            async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+            async with CoworldClient(platform.url, transport=transport, backoff=AT_ONCE) as api:
                 assert await READING[name](api) == wanted
             assert transport.faults[0].times == 0, "the fault was not met"
 
@@ -120,7 +120,7 @@ async def test_writing_is_done_once_through_every_fault(name: str) -> None:
             broken = fault()
             broken.method = "POST"
             transport = FlakyTransport(broken)
-            async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+            async with CoworldClient(platform.url, transport=transport, backoff=AT_ONCE) as api:
                 await WRITING[name](api)
             posts = [asked for asked in transport.asked if asked.method == "POST"]
             assert len(posts) == 2
@@ -145,7 +145,7 @@ async def test_reading_gives_up_with_a_typed_error(name: str) -> None:
             (Fault("status", times=100, status=500), ApiStatusError),
             (Fault("status", times=100, status=200, body=b"<html>"), ApiShapeError),
         ):
-            async with CoworldClient(platform.server, transport=FlakyTransport(fault), backoff=AT_ONCE) as api:
+            async with CoworldClient(platform.url, transport=FlakyTransport(fault), backoff=AT_ONCE) as api:
                 if name == "experience.wait":
                     with pytest.raises(error):
                         await followed(api)
@@ -161,7 +161,7 @@ async def test_an_answer_that_never_comes_is_asked_for_again(name: str) -> None:
     transport = FlakyTransport(Fault("stuck"))
     # many attempts, for a machine that is busy
     options: dict[str, Any] = {"transport": transport, "backoff": AT_ONCE, "timeout": 0.3, "max_retries": 50}
-    async with canned_platform() as platform, CoworldClient(platform.server, **options) as api:
+    async with canned_platform() as platform, CoworldClient(platform.url, **options) as api:
         assert await READING[name](api)
     assert transport.faults[0].times == 0
 
@@ -169,7 +169,7 @@ async def test_an_answer_that_never_comes_is_asked_for_again(name: str) -> None:
 async def test_two_calls_have_two_keys() -> None:
     transport = FlakyTransport()
     async with canned_platform() as platform:
-        async with CoworldClient(platform.server, transport=transport) as api:
+        async with CoworldClient(platform.url, transport=transport) as api:
             await api.experience.create(ROSTER)
             await api.experience.create(ROSTER)
             await api.experience.create(ROSTER, idempotency_key="mine")
@@ -182,7 +182,7 @@ async def test_two_calls_have_two_keys() -> None:
 async def test_the_seats_of_a_lobby_are_changed_again_when_the_reply_is_lost() -> None:
     async with canned_platform() as platform:
         transport = FlakyTransport(Fault("lost", method="PUT"), Fault("lost", method="DELETE"))
-        async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+        async with CoworldClient(platform.url, transport=transport, backoff=AT_ONCE) as api:
             lobby = await api.lobbies.seat(LOBBY, 1, "league_player", player="ply_1", revision=1)
             assert (lobby.seats[0].claimant_label, lobby.permissions.can_start) == ("Ada", True)
             assert lobby.odd == ()
@@ -200,7 +200,7 @@ async def test_the_seats_of_a_lobby_are_changed_again_when_the_reply_is_lost() -
 async def test_secrets_are_put_and_deleted_again_when_the_reply_is_lost() -> None:
     async with canned_platform() as platform:
         transport = FlakyTransport(Fault("lost"), Fault("lost", method="DELETE"))
-        async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+        async with CoworldClient(platform.url, transport=transport, backoff=AT_ONCE) as api:
             assert (await api.secrets.put("paint-arena", "a/b", b"\0secret")).secret_name == "KEY"
             assert (await api.secrets.delete("paint-arena", "a/b")).size_bytes == 3
             assert (await api.hosted.end("cps_1")).session_id == "cps_1"

@@ -172,7 +172,7 @@ async def test_a_wrong_id_is_found_before_anything_is_asked(call: Any) -> None:
 
 
 async def test_memberships_events_and_submissions_by_name_of_anyones_policy() -> None:
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         for rows in (api.memberships, api.events, api.submissions):
             assert len(await rows.list(policy="painter").all()) == 1
             assert await rows.list(policy="painter:v2").all() == []
@@ -190,7 +190,7 @@ async def test_a_lookup_takes_the_newest_unless_told_and_nobody_elses() -> None:
     rows = [
         {"id": uid(n), "name": name, "version": v} for n, name, v in ((1, "alice", 1), (2, "alice", 3), (3, "bob", 9))
     ]
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         # this server takes no notice of any parameter
         platform.on("GET", "/stats/policy-versions", {"entries": rows, "total_count": 3})
         assert (await api.policies.lookup("alice")).id == uid(2)
@@ -204,7 +204,7 @@ async def test_a_lookup_takes_the_newest_unless_told_and_nobody_elses() -> None:
 
 
 async def test_a_submission_by_id_needs_no_lookup() -> None:
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         made = await api.submissions.create(LEAGUE["id"], VERSION["id"], auto_champion="never")
         assert (str(made.status), made.status.is_terminal) == ("pending", False)
         assert [ask.method for ask in platform.asked] == ["POST"]
@@ -212,7 +212,7 @@ async def test_a_submission_by_id_needs_no_lookup() -> None:
 
 async def test_a_body_may_say_what_this_version_does_not_know() -> None:
     transport = FlakyTransport()
-    async with canned_platform() as platform, CoworldClient(platform.server, transport=transport) as api:
+    async with canned_platform() as platform, CoworldClient(platform.url, transport=transport) as api:
         await api.experience.create({"coworld_id": "cow_1", "roster": [], "tomorrow": {"a": None}})
         body = ExperienceBody.model_validate({"coworld_id": "cow_1", "roster": [{"player": {"top_n": 1}}]})
         await api.experience.create(body)
@@ -483,7 +483,7 @@ async def test_what_is_packed_is_unpacked_and_checked(tmp_path: Path) -> None:
 
 
 async def test_what_is_not_there_yet_is_not_fetched(tmp_path: Path) -> None:
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         (entry,) = await api.downloads.list(EREQ).all()
         with pytest.raises(NotFound, match="it is pending"):
             await api.downloads.fetch(entry, tmp_path / "none")
@@ -491,7 +491,7 @@ async def test_what_is_not_there_yet_is_not_fetched(tmp_path: Path) -> None:
 
 
 async def test_notes_of_a_policy_are_read_line_by_line() -> None:
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         place = f"/v2/episode-requests/{EREQ}/{uid(4)}/annotations"
         platform.on("GET", place, Say(200, b'{"step": 1}\n\n[2]\n'))
         assert await api.episodes.annotations(EREQ, uid(4)) == ({"step": 1}, [2])
@@ -513,7 +513,7 @@ async def test_a_platform_that_is_busy_for_a_moment_is_not_the_coworlds_failure(
         body = {"entries": [episode(1, status=word)], "next_cursor": None} if word else {"detail": "not now"}
         return json_say(body, status)
 
-    async with canned_platform() as platform, CoworldClient(platform.server, max_retries=0) as api:
+    async with canned_platform() as platform, CoworldClient(platform.url, max_retries=0) as api:
         platform.on("GET", f"/v2/coworlds/{cow}/episode-requests", listed)
         assert (await api.coworlds.wait_for_smoke(cow)).verdict == "passed"
         with pytest.raises(NotOffered):
@@ -523,7 +523,7 @@ async def test_a_platform_that_is_busy_for_a_moment_is_not_the_coworlds_failure(
 
 async def test_first_episodes_that_do_not_begin_are_not_waited_for() -> None:
     cow = str(EPISODE["coworld_id"])
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         platform.on("GET", f"/v2/coworlds/{cow}/episode-requests", {"entries": [], "next_cursor": None})
         status = await api.coworlds.wait_for_smoke(cow, deadline=3600, begins_within=0)
     assert status.verdict == "none"
@@ -534,7 +534,7 @@ async def test_evidence_of_your_own_players(monkeypatch: pytest.MonkeyPatch) -> 
         return frozenset({uid(200)})
 
     rows = [{"position": slot, "policy_version_id": uid(100 * (slot + 1)), "has_log": True} for slot in range(2)]
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         platform.on("GET", f"/v2/episode-requests/{EREQ}/policy-artifacts", rows)
         monkeypatch.setattr(api.episodes, "my_policy_versions", mine)
         assert [seat.position for seat in await api.episodes.agent_logs(EREQ)] == [0, 1]

@@ -5,13 +5,11 @@ A canned one has an answer to every route, valid by the contract: one row of eac
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
-from support.fake_server import Ask, Say, json_say, serve, serve_in_thread
+from .fake_server import Ask, Site, json_say, serve_site
 
 __all__ = [
     "COWORLD",
@@ -35,7 +33,6 @@ __all__ = [
     "FakePlatform",
     "canned_platform",
     "episode",
-    "platform_in_thread",
     "uid",
 ]
 
@@ -286,45 +283,21 @@ def emptied(page: Any) -> Any:
     return {**cast("dict[str, Any]", page), "entries": ()} if isinstance(page, dict) else ()
 
 
-class FakePlatform:
-    """The address, the requests, and the writes that took effect (a repeated idempotency key has none).
+class FakePlatform(Site):
+    """A platform, and the writes that took effect (a repeated idempotency key has none).
 
     Args:
         canned: Whether every route has an answer; otherwise a call without an answer of the test's gets 404.
     """
 
     def __init__(self, *, canned: bool = False) -> None:
-        self.server = ""
-        self.asked: list[Ask] = []
+        super().__init__("/observatory")
         self.done: list[str] = []
         self._routes = ROUTES if canned else []
-        self._says: dict[tuple[str, str], Any] = {}
         self._keys: set[str] = set()
 
-    def on(self, method: str, path: str, says: Any) -> None:
-        """Set the answer to a call.
-
-        Args:
-            method: The call's method.
-            path: Its path as sent, without ``/observatory``.
-            says: A ``Say``, any other value for JSON, or a function that returns one of them for a request.
-        """
-        self._says[method, path] = says
-
-    def calls(self, method: str, path: str) -> list[Ask]:
-        """The received requests with a method and path."""
-        return [ask for ask in self.asked if (ask.method, _place(ask)) == (method, path)]
-
-    async def answer(self, ask: Ask) -> Say:
-        """Record a request and return its answer."""
-        await ask.read()
-        self.asked.append(ask)
-        place = _place(ask)
-        if (ask.method, place) in self._says:
-            said = self._says[ask.method, place]
-            said = said(ask) if callable(said) else said
-            said = await said if inspect.isawaitable(said) else said
-            return said if isinstance(said, Say) else json_say(said)
+    def otherwise(self, ask: Ask) -> Any:
+        place = self.place(ask)
         for method, pattern, value in self._routes:
             if method == ask.method and re.fullmatch(pattern, place):
                 key = ask.headers.get("idempotency-key", "")
@@ -333,26 +306,9 @@ class FakePlatform:
                     self._keys |= {key} if key else set()
                 beyond = ask.query.get("offset", "0") != "0"
                 return json_say(emptied(value) if beyond else value)
-        return json_say({"detail": "Not Found"}, 404)
+        return super().otherwise(ask)
 
 
-def _place(ask: Ask) -> str:
-    return ask.target.partition("?")[0].removeprefix("/observatory")
-
-
-@asynccontextmanager
-async def canned_platform() -> AsyncGenerator[FakePlatform]:
+def canned_platform() -> AbstractAsyncContextManager[FakePlatform]:
     """Serve a canned platform while the context is open."""
-    platform = FakePlatform(canned=True)
-    async with serve(platform.answer) as server:
-        platform.server = server.url
-        yield platform
-
-
-@contextmanager
-def platform_in_thread() -> Generator[FakePlatform]:
-    """Serve a platform without answers in a thread, for tests that block."""
-    platform = FakePlatform()
-    with serve_in_thread(platform.answer) as server:
-        platform.server = server.url
-        yield platform
+    return serve_site(FakePlatform(canned=True))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import socket
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import anyio
@@ -16,7 +17,22 @@ import anyio.abc
 import h11
 from anyio.from_thread import start_blocking_portal
 
-__all__ = ["Ask", "FakeServer", "Reset", "Say", "json_say", "serve", "serve_file", "serve_in_thread"]
+__all__ = [
+    "Ask",
+    "FakeServer",
+    "Reset",
+    "Say",
+    "Site",
+    "json_say",
+    "serve",
+    "serve_file",
+    "serve_in_thread",
+    "serve_site",
+    "site_in_thread",
+]
+
+LOOPBACK = "127.0.0.1"
+_Site = TypeVar("_Site", bound="Site")
 
 
 class Reset(Exception):
@@ -31,7 +47,7 @@ class Ask:
     target: str
     """Path and query as received."""
     headers: Mapping[str, str]
-    """By lower-case name."""
+    """By lower-case name; values of repeated ones are joined with commas."""
     _next: Callable[[], Awaitable[bytes | None]] = field(repr=False)
     body: bytes = b""
     """The body, once it has been read."""
@@ -90,7 +106,7 @@ class FakeServer:
 
 
 @asynccontextmanager
-async def serve(handler: Handler, *, host: str = "127.0.0.1") -> AsyncGenerator[FakeServer]:
+async def serve(handler: Handler, *, host: str = LOOPBACK) -> AsyncGenerator[FakeServer]:
     """Serve on a free port while the context is open, one request per connection; an error of the handler is raised."""
     listener = await anyio.create_tcp_listener(local_host=host, local_port=0)
     server = FakeServer(f"{host}:{listener.extra(anyio.abc.SocketAttribute.local_port)}", handler)
@@ -118,10 +134,76 @@ async def serve(handler: Handler, *, host: str = "127.0.0.1") -> AsyncGenerator[
 
 
 @contextmanager
-def serve_in_thread(handler: Handler) -> Generator[FakeServer]:
-    """Serve in a thread with its own event loop, for tests that block."""
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(handler)) as server:
+def serve_in_thread(handler: Handler, *, host: str = LOOPBACK) -> Generator[FakeServer]:
+    """Serve in a thread with its own event loop, for fixtures and for tests that block."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(handler, host=host)) as server:
         yield server
+
+
+class Site:
+    """Answers chosen by method and path; any other request gets 404.
+
+    Args:
+        prefix: What all paths begin with; left out everywhere else.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self.url = ""
+        self.asked: list[Ask] = []
+        """The received requests, with their bodies."""
+        self._prefix = prefix
+        self._says: dict[tuple[str, str], Any] = {}
+
+    def on(self, method: str, path: str, says: Any) -> None:
+        """Set the answer to a request.
+
+        Args:
+            method: Its method.
+            path: Its path as sent; with a query, only a request with exactly this query is meant.
+            says: A ``Say``, the bytes of a body, any other value for JSON, or a function that returns one of them for a
+                request.
+        """
+        self._says[method, path] = says
+
+    def calls(self, method: str, path: str) -> list[Ask]:
+        """The received requests with a method and path."""
+        return [ask for ask in self.asked if (ask.method, self.place(ask)) == (method, path)]
+
+    def place(self, ask: Ask) -> str:
+        """The path of a request, as sent."""
+        return ask.target.partition("?")[0].removeprefix(self._prefix)
+
+    async def answer(self, ask: Ask) -> Say:
+        """Record a request and return its answer."""
+        await ask.read()
+        self.asked.append(ask)
+        said: Any = self.otherwise
+        for place in (self.place(ask), ask.target.removeprefix(self._prefix)):
+            said = self._says.get((ask.method, place), said)
+        said = said(ask) if callable(said) else said
+        said = await said if inspect.isawaitable(said) else said
+        said = Say(200, said) if isinstance(said, bytes) else said
+        return said if isinstance(said, Say) else json_say(said)
+
+    def otherwise(self, ask: Ask) -> Any:
+        """The answer to any other request; may be awaitable."""
+        return json_say({"detail": "Not Found"}, 404)
+
+
+@asynccontextmanager
+async def serve_site(site: _Site) -> AsyncGenerator[_Site]:
+    """Serve a site while the context is open."""
+    async with serve(site.answer) as server:
+        site.url = server.url
+        yield site
+
+
+@contextmanager
+def site_in_thread(site: _Site, *, host: str = LOOPBACK) -> Generator[_Site]:
+    """Serve a site in a thread, as ``serve_in_thread`` does."""
+    with serve_in_thread(site.answer, host=host) as server:
+        site.url = server.url
+        yield site
 
 
 async def _exchange(stream: anyio.abc.SocketStream, server: FakeServer) -> None:
@@ -142,7 +224,10 @@ async def _exchange(stream: anyio.abc.SocketStream, server: FakeServer) -> None:
     request = await event()
     if not isinstance(request, h11.Request):
         return
-    headers = {name.decode().lower(): value.decode("latin-1") for name, value in request.headers}
+    headers: dict[str, str] = {}
+    for name, value in request.headers:
+        key, text = name.decode().lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
     ask = Ask(request.method.decode(), request.target.decode("latin-1"), headers, body)
     server.asked.append(ask)
     try:

@@ -1,16 +1,13 @@
-"""A small GitHub on this machine: its contents API over a few repositories, on a real socket."""
+"""A small GitHub for tests: its contents API over a few repositories."""
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
-__all__ = ["FILES", "SHA", "GitHub", "serving"]
+from .fake_server import Ask, Site, json_say
+
+__all__ = ["SHA", "GitHub"]
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 FILES = {
@@ -34,54 +31,25 @@ FILES = {
 }
 
 
-class GitHub:
-    """The contents API over ``FILES``; ``fail`` may return another answer."""
+class GitHub(Site):
+    """The contents API over ``FILES``; ``fail`` may return another answer to the nth request for a target."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.tokens: list[str | None] = []
-        self.fail: Callable[[str, int], tuple[int, dict[str, str], bytes] | None] = lambda path, nth: None
-        self.lock = threading.Lock()
-        self.url = ""
+        super().__init__()
+        self.fail: Callable[[str, int], Any] = lambda path, nth: None
 
-    def answer(self, target: str, token: str | None) -> tuple[int, dict[str, str], bytes]:
-        parts = urlsplit(target)
-        with self.lock:
-            self.asked.append(target)
-            self.tokens.append(token)
-            nth = sum(other == target for other in self.asked)
-        failure = self.fail(target, nth)
+    def targets(self) -> list[str]:
+        """Path and query of all requests."""
+        return [ask.target for ask in self.asked]
+
+    def otherwise(self, ask: Ask) -> Any:
+        failure = self.fail(ask.target, self.targets().count(ask.target))
         if failure is not None:
             return failure
-        _, _, owner, repo, _, *rest = unquote(parts.path).split("/")
+        _, _, owner, repo, _, *rest = ask.path.split("/")
         found: Any = FILES.get(f"{owner}/{repo}", {}).get("/".join(rest).strip("/"))
-        if found is None or parse_qs(parts.query)["ref"] != [SHA]:
-            return 404, {}, b'{"message": "Not Found"}'
+        if found is None or ask.query["ref"] != SHA:
+            return json_say({"message": "Not Found"}, 404)
         if isinstance(found, int):
-            return 200, {}, json.dumps({"type": "file", "size": found}).encode()
-        return 200, {}, json.dumps([{"name": name, "type": kind} for name, kind in found]).encode()
-
-
-@contextmanager
-def serving(github: GitHub) -> Generator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, headers, body = github.answer(self.path, self.headers.get("Authorization"))
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+            return {"type": "file", "size": found}
+        return [{"name": name, "type": kind} for name, kind in found]
