@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.arena import make_backend
-from support.docker import require_docker
+from support.images import need_docker
 from support.kube import labelled, namespace_for_tests, need_cluster
 from support.misfit_kit import ensure_image, marked_processes, new_mark, wait_until
 
@@ -37,7 +37,7 @@ LONGEST = 12.0
 
 @pytest.fixture
 def namespace() -> Generator[str]:
-    require_docker()
+    need_docker()
     need_cluster()
     with namespace_for_tests() as name:
         yield name

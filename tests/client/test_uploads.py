@@ -17,8 +17,9 @@ from urllib.parse import quote
 import anyio
 import pytest
 import pytest_asyncio
-from support.docker import BASE_IMAGE, engine_call, require_docker
+from support.docker import engine_call
 from support.fake_server import Ask, Say, serve
+from support.images import BASE_IMAGE, need_docker
 from support.observatory import Observatory, running_observatory
 from support.uploads import manifest_for
 
@@ -114,7 +115,7 @@ def spool_left() -> list[str]:
 
 @pytest.mark.docker
 async def test_an_image_goes_up_once_and_comes_back(api: CoworldClient, own_cache: Path) -> None:
-    require_docker()
+    need_docker()
     seen: list[ImageProgress] = []
     name = f"coworld-test-upload-{os.getpid()}:one"
     async with loaded_image(name, image_tar(name)):
@@ -156,7 +157,7 @@ async def test_an_image_goes_up_once_and_comes_back(api: CoworldClient, own_cach
 @pytest.mark.docker
 async def test_what_the_engine_writes_is_what_was_hashed(tmp_path: Path) -> None:
     """The base image as this engine saves it, read whole in memory by other means."""
-    require_docker()
+    need_docker()
     from coworld_client.uploads.docker_images import export_image
 
     (tmp_path / "spool").mkdir()
@@ -182,7 +183,7 @@ async def test_what_the_engine_writes_is_what_was_hashed(tmp_path: Path) -> None
 
 @pytest.mark.docker
 async def test_images_that_cannot_be_uploaded(tmp_path: Path) -> None:
-    require_docker()
+    need_docker()
     name = f"coworld-test-upload-{os.getpid()}:arm"
 
     async def never(_: Ask) -> Say:
@@ -232,7 +233,7 @@ def test_what_an_image_is_called(reference: str, name: str) -> None:
 
 @pytest.mark.docker
 async def test_a_policy_goes_up_in_versions(api: CoworldClient, observatory: Observatory) -> None:
-    require_docker()
+    need_docker()
     name = f"coworld-test-policy-{os.getpid()}:one"
     async with loaded_image(name, image_tar(name)):
         secret = {"API_KEY": "s3cret-value"}
@@ -293,7 +294,7 @@ async def test_secrets_that_no_version_got_are_taken_back(status: int, dropped: 
 async def test_a_coworld_goes_up_is_changed_and_comes_down(
     tmp_path: Path, api: CoworldClient, observatory: Observatory
 ) -> None:
-    require_docker()
+    need_docker()
     game, player = (f"coworld-test-{what}-{os.getpid()}:1" for what in ("game", "player"))
     async with (
         loaded_image(game, image_tar(game)),

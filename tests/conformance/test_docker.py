@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from support.docker import require_docker, subject_spec
+from support.docker import subject_spec
+from support.images import need_docker
 
 from coworld_runner.backend import Backend, UnitSpec
 from coworld_runner.backends import DockerBackend
@@ -16,7 +17,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]
 
 @pytest.fixture(autouse=True)
 def _engine() -> None:
-    require_docker()
+    need_docker()
 
 
 class TestDocker(BackendConformance):

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from support import docker_cli
 from support.cli_kit import command, environment
-from support.docker import require_docker, subject_spec
+from support.docker import subject_spec
 from support.full import FULL
+from support.images import need_docker
 from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
 from support.plugin import install
 
@@ -33,7 +34,7 @@ SOURCE = Path(docker_cli.__file__).read_text(encoding="utf-8")
 @pytest.fixture(scope="module", autouse=True)
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The distribution, installed for this process and those that it starts."""
-    require_docker()
+    need_docker()
     site = install(
         tmp_path_factory.mktemp("site"),
         distribution="coworld-docker-cli",

@@ -6,7 +6,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from support.docker import require_docker, subject_spec
+from support.docker import subject_spec
+from support.images import need_docker
 from support.kube import backend_for, labelled, namespace_for_tests, need_cluster, pod_directory
 
 from coworld_runner.backend import Backend, UnitSpec
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(240)]
 @pytest.fixture(scope="module")
 def namespace() -> Generator[str]:
     """A namespace that these checks have to themselves."""
-    require_docker()
+    need_docker()
     need_cluster()
     with namespace_for_tests() as name:
         yield name

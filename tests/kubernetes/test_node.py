@@ -9,7 +9,8 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.arena import Arena
-from support.docker import require_docker, subject_spec
+from support.docker import subject_spec
+from support.images import need_docker
 from support.kube import backend_for, cluster_process, orphaning, pod_directory, until_empty
 from support.misfit_kit import wait_until
 
@@ -100,7 +101,7 @@ PAUSE = 15.0
 
 async def test_what_a_slow_node_still_runs_is_not_forgotten(namespace: str) -> None:
     """What a killed runner left is told to be removed when nothing of it runs any more, and not before."""
-    require_docker()
+    need_docker()
     kubelet = cluster_process("kubelet")
     run_id = new_run_id()
     spec = dataclasses.replace(subject_spec(run_id, "orphan", "daemon:alive", "hang"), environment=subject_environment)

@@ -18,11 +18,12 @@ import anyio.abc
 import psutil
 import pytest
 from support.images import BASE_IMAGE as BASE
+from support.images import need_docker
 from support.registry import Registry, serve_registry
 
 from coworld_core.docker_engine import Engine, EngineRefused, resolve_address
 from coworld_core.episode.events import BaseEvent, ImageProgressed, ImageReady, Notice
-from coworld_core.errors import BackendUnavailable, CoworldError, ImageError
+from coworld_core.errors import CoworldError, ImageError
 from coworld_core.manifest.loading import dump_manifest, load_manifest
 from coworld_runner.build.building import BuildError, BuildResult, build_coworld
 from coworld_runner.package.resolving import resolve_package
@@ -33,23 +34,12 @@ MANIFEST_NAME = "coworld_manifest.json"
 TEMPLATE_NAME = "coworld_manifest_template.json"
 
 
-def lacking(what: str) -> None:
-    """Skip for want of something, except where everything must be there."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"needs {what}")
-    pytest.skip(f"needs {what}")
-
-
 @pytest.fixture
 async def engine() -> AsyncGenerator[Engine, None]:
     """The engine of this machine."""
-    try:
-        async with Engine.connect(resolve_address()) as found:
-            if BASE not in await tags(found):
-                lacking(f"the image {BASE}")
-            yield found
-    except BackendUnavailable as error:
-        lacking(f"a Docker engine: {error}")
+    need_docker()
+    async with Engine.connect(resolve_address()) as found:
+        yield found
 
 
 async def tags(engine: Engine) -> set[str]:
@@ -529,7 +519,7 @@ async def test_images_of_a_registry_are_pinned_on_request(project: Project, regi
 async def test_paint_arena_is_built_without_a_package_index(prefix: str, tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "paintarena"
     if not list((example / "wheels").glob("*.whl")):
-        lacking("wheels in examples/paintarena/wheels (see its README)")
+        pytest.skip("needs wheels in examples/paintarena/wheels (see its README)")
     compose = tmp_path / "compose.yaml"
     compose.write_text(
         (example / "compose.yaml")

@@ -18,7 +18,8 @@ import anyio.streams.tls
 import pytest
 from support.answering import answering
 from support.certificates import self_signed
-from support.docker import as_user, require_docker
+from support.elsewhere import as_user
+from support.images import need_docker
 
 from coworld_core import docker_engine
 from coworld_core.docker_engine import Address, Engine, EngineGone, EngineRefused, resolve_address
@@ -175,7 +176,7 @@ def test_no_permission(place: Path) -> None:
 
 @pytest.mark.docker
 def test_no_permission_at_the_real_socket() -> None:
-    require_docker()
+    need_docker()
     if os.getuid() != 0:
         pytest.skip("needs root, to become nobody")
     if resolve_address(None).socket is None:

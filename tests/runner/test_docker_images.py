@@ -13,8 +13,8 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from support.docker import engine_call, require_docker
-from support.images import BASE_IMAGE
+from support.docker import engine_call
+from support.images import BASE_IMAGE, need_docker
 from support.registry import Registry, image_archive, serve_registry
 
 from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
@@ -28,7 +28,7 @@ from coworld_runner.backends.docker._login import registry_headers
 
 @pytest.fixture
 def _engine() -> None:
-    require_docker()
+    need_docker()
 
 
 on_docker = [pytest.mark.docker, pytest.mark.usefixtures("_engine")]

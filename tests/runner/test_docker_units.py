@@ -23,8 +23,10 @@ import anyio.lowlevel
 import anyio.to_thread
 import psutil
 import pytest
-from support.docker import as_user, engine_call, require_docker, subject_image, subject_spec
+from support.docker import engine_call, subject_image, subject_spec
+from support.elsewhere import as_user
 from support.full import FULL
+from support.images import need_docker
 from support.registry import image_archive
 
 from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
@@ -47,7 +49,7 @@ HTTP = (Port(name="http"),)
 
 @pytest.fixture
 def _engine() -> None:
-    require_docker()
+    need_docker()
 
 
 class Suite(BackendConformance):

@@ -15,8 +15,8 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
-from support.docker import require_docker, subject_spec
-from support.images import drop_image
+from support.docker import subject_spec
+from support.images import drop_image, need_docker
 from support.kube import (
     backend_for,
     blockable_way,
@@ -52,7 +52,7 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def shared_namespace() -> Generator[str]:
-    require_docker()
+    need_docker()
     need_cluster()
     with namespace_for_tests() as name:
         yield name

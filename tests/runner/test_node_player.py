@@ -22,8 +22,6 @@ from coworld_runner.serving.starting import new_player
 @pytest.fixture
 def bot(tmp_path: Path) -> Path:
     if shutil.which("node") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no node")
         pytest.skip("no node")
     made = new_player(tmp_path / "bot.mjs")
     return made.directory / made.paths[0]

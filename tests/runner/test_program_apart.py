@@ -15,7 +15,8 @@ import anyio
 import anyio.abc
 import psutil
 import pytest
-from support.docker import require_docker, subject_image
+from support.docker import subject_image
+from support.images import need_docker
 from support.kube import backend_for, namespace_for_tests, need_cluster, until_empty
 
 from coworld_core.errors import CapabilityError
@@ -40,7 +41,7 @@ def namespace() -> Generator[str]:
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Generator[Backend]:
-    require_docker()
+    need_docker()
     if request.param == "docker":
         yield DockerBackend()
         return

@@ -1,60 +1,27 @@
-"""For tests on a real Docker engine: access to the engine, and an image with the conformance suite's subject."""
+"""For tests on a real Docker engine: calls of the engine, and an image with the conformance suite's subject."""
 
 from __future__ import annotations
 
-import codecs
 import functools
 import hashlib
 import io
-import os
 import tarfile
-import warnings
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
-
-import anyio
-import pytest
+from typing import Any
 
 from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
-from coworld_core.errors import BackendUnavailable
 from coworld_runner.backend import UnitSpec
 from coworld_runner.testing.conformance import SUBJECT
 
+from .elsewhere import in_thread
 from .images import BASE_IMAGE
 
-__all__ = ["as_user", "engine_call", "require_docker", "subject_image", "subject_spec"]
-
-_T = TypeVar("_T")
+__all__ = ["engine_call", "subject_image", "subject_spec"]
 
 _DOCKERFILE = f"""FROM {BASE_IMAGE}
 LABEL coworld.test=subject
 COPY subject.py /subject.py
 RUN cd / && python3 -c 'import subject'
 """
-
-
-def require_docker() -> None:
-    """Skip the test without an engine or the base image, or fail it if ``CI=true``."""
-    missing = _missing()
-    if missing:
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
-
-
-@functools.cache
-def _missing() -> str:
-    async def look() -> str:
-        try:
-            await engine_call("GET", f"/images/{path_segment(BASE_IMAGE)}/json")
-        except BackendUnavailable as error:
-            return error.message
-        except EngineRefused:
-            return f"The image {BASE_IMAGE!r} is missing; .ci/run makes it, or set BASE_IMAGE to one with Python."
-        return ""
-
-    return _apart(look)
 
 
 @functools.cache
@@ -84,7 +51,7 @@ def subject_image() -> str:
                     said = [item async for item in answer.objects()]
                 assert all("error" not in item for item in said), said
 
-    _apart(build)
+    in_thread(build)
     return name
 
 
@@ -98,36 +65,3 @@ async def engine_call(method: str, path: str, **more: Any) -> Any:
     """Call the engine directly, without the backend."""
     async with Engine.connect(resolve_address()) as engine:
         return await engine.call(method, path, **more)
-
-
-def _apart(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Run a coroutine function to its end, even if an event loop is already running in this thread."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(anyio.run, work).result()
-
-
-def as_user(user: int, group: int, work: Callable[[], Awaitable[str]]) -> str:
-    """Run a coroutine function as another user, who may be unable to read this checkout, and return its result."""
-    for codec in ("ascii", "idna"):
-        codecs.lookup(codec)  # Load codecs now, since the child may be unable to read the standard library.
-
-    read, write = os.pipe()
-    with warnings.catch_warnings():
-        # Newer Pythons warn about threads, which the child does not have after a fork; it needs none.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setgid(group)
-            os.setuid(user)
-            said = anyio.run(work)
-        except BaseException as error:  # The child must not continue as a second test run.
-            said = repr(error)
-        os.write(write, said.encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as result:
-        said = result.read()
-    os.waitpid(child, 0)
-    return said

@@ -258,10 +258,7 @@ def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
         if needs := block.notes.get("needs"):
             led = provide(needs, background)
             if led is None:
-                lacks = f"{where}: no {needs}"
-                if os.environ.get("CI") == "true":
-                    pytest.fail(lacks)
-                pytest.skip(lacks)
+                pytest.skip(f"{where}: no {needs}")
             exported |= led
         if "export" in block.notes:
             exported |= dict(line.removeprefix("export ").split("=", 1) for line in block.text.split("\n") if line)
