@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 from support.fake_server import Ask, Say, Site, json_say, site_in_thread
-from support.served import Talk, serving
+from support.served_game import Talk, serving
 
 from coworld_client.seat import SeatError, play_seat
 from coworld_client.seat.answers import NOTHING, default_action, understood

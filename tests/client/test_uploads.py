@@ -17,7 +17,7 @@ from urllib.parse import quote
 import anyio
 import pytest
 import pytest_asyncio
-from support.docker import engine_call
+from support.docker_subject import engine_call
 from support.fake_server import Ask, Say, serve
 from support.images import BASE_IMAGE, need_docker
 from support.observatory import Observatory, running_observatory

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from support.arena import Arena, open_arena
+from support.cluster_workers import Desk, apply_manifests, open_desk
 from support.images import need_docker
 from support.kube import namespace_for_tests, need_cluster
 from support.misfit_kit import ensure_image
 from support.worker_image import ensure_worker_image
-from support.worker_kit import Desk, apply_manifests, open_desk
 
 
 @pytest.fixture(scope="module")

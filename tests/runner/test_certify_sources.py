@@ -6,10 +6,9 @@ from typing import Any
 
 import anyio
 import pytest
-from support.certify_kit import MANIFEST, package_of
-from support.fake_server import Say, site_in_thread
-from support.github_kit import SHA, GitHub
-from support.nobody import nobody_there
+from support.fake_github import SHA, GitHub
+from support.fake_server import Say, nobody_there, site_in_thread
+from support.small_world import MANIFEST, package_of
 
 from coworld_core.manifest.models import Manifest
 from coworld_core.retrying import Backoff

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.certify_kit import LONG, MANIFEST, fast, package_of, world
+from support.fake_github import SHA, GitHub
 from support.fake_server import serve_site
-from support.github_kit import SHA, GitHub
+from support.small_world import LONG, MANIFEST, fast, package_of, world
 
 from coworld_core.errors import ImageError
 from coworld_core.manifest.loading import load_manifest

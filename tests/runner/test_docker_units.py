@@ -23,7 +23,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import psutil
 import pytest
-from support.docker import engine_call, subject_image, subject_spec
+from support.docker_subject import engine_call, subject_image, subject_spec
 from support.elsewhere import as_user
 from support.full import FULL
 from support.images import need_docker

@@ -12,8 +12,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from support.fake_server import Say, Site, json_say, site_in_thread
-from support.nobody import nobody_there
+from support.fake_server import Say, Site, json_say, nobody_there, site_in_thread
 
 from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageError
 from coworld_core.manifest.loading import manifest_sha256

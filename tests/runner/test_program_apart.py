@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 import psutil
 import pytest
-from support.docker import subject_image
+from support.docker_subject import subject_image
 from support.images import need_docker
 from support.kube import backend_for, namespace_for_tests, need_cluster, until_empty
 

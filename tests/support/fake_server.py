@@ -9,6 +9,7 @@ import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
@@ -24,7 +25,9 @@ __all__ = [
     "Say",
     "Site",
     "json_say",
+    "nobody_there",
     "serve",
+    "serve_bytes",
     "serve_file",
     "serve_in_thread",
     "serve_site",
@@ -269,6 +272,44 @@ async def _iterated(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 def _reset(stream: anyio.abc.SocketStream) -> None:
     raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@asynccontextmanager
+async def serve_bytes(
+    place: Path | anyio.abc.Listener[anyio.abc.ByteStream], *answers: bytes
+) -> AsyncGenerator[list[bytes]]:
+    """Serve each connection the next of ``answers``, HTTP or not; nothing once none are left. Yields the requests.
+
+    Args:
+        place: The path of a Unix socket, or a listener.
+        answers: Whole answers.
+    """
+    asked: list[bytes] = []
+    left = list(answers)
+
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            data = await stream.receive()
+            while b"chunked" in data and not data.endswith(b"0\r\n\r\n"):
+                data += await stream.receive()
+            asked.append(data)
+            if not left:
+                await anyio.sleep_forever()
+            await stream.send(left.pop(0))
+
+    bound = await anyio.create_unix_listener(place) if isinstance(place, Path) else place
+    async with bound as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, answer)
+        yield asked
+        tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def nobody_there() -> Generator[str]:
+    """The URL of a port that refuses connections; it is bound, so that no other test can listen on it."""
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        yield f"http://{LOOPBACK}:{taken.getsockname()[1]}"
 
 
 def serve_file(content: bytes, *, etag: str = '"1"', cuts: list[int] | None = None) -> Handler:
