@@ -19,6 +19,7 @@ import psutil
 import pytest
 from support.images import BASE_IMAGE as BASE
 from support.images import need_docker
+from support.manifests import duel
 from support.registry import Registry, serve_registry
 
 from coworld_core.docker_engine import Engine, EngineRefused, resolve_address
@@ -90,38 +91,8 @@ class Project:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace("PREFIX", self.prefix).replace("FROM BASE", f"FROM {BASE}"), encoding="utf-8")
 
-    def template(self, game: str, player: str | None = None, **extra: Any) -> None:
-        config = {"tokens": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}}
-        document: dict[str, Any] = {
-            "game": {
-                "name": "duel",
-                "description": "Two count.",
-                "owner": "someone@example.org",
-                "config_schema": {"type": "object", "required": ["tokens"], "properties": config},
-                "results_schema": {
-                    "type": "object",
-                    "required": ["scores"],
-                    "properties": {"scores": {"type": "array", "items": {"type": "number"}}},
-                },
-                "runnable": {"type": "game", "image": game, "run": ["game"]},
-                "protocols": {"player": {"type": "text", "value": "p"}, "global": {"type": "text", "value": "g"}},
-                "docs": {"readme": {"type": "text", "value": "r"}},
-            },
-            "player": [
-                {
-                    "id": "p",
-                    "name": "P",
-                    "type": "player",
-                    "description": "Counts.",
-                    "image": player or game,
-                    "run": ["play"],
-                }
-            ],
-            "variants": [{"id": "default", "name": "Default", "game_config": {}, "description": "As it is."}],
-            "certification": {"game_config": {}, "players": [{"player_id": "p"}, {"player_id": "p"}]},
-            **extra,
-        }
-        self.file(TEMPLATE_NAME, json.dumps(document))
+    def template(self, game: str, player: str = "", **extra: Any) -> None:
+        self.file(TEMPLATE_NAME, json.dumps({**duel(game, player), **extra}))
 
     async def build(self, **options: Any) -> BuildResult:
         with anyio.fail_after(100):

@@ -13,6 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from support.fake_server import Say, Site, json_say, nobody_there, site_in_thread
+from support.manifests import duel
 
 from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageError
 from coworld_core.manifest.loading import manifest_sha256
@@ -32,30 +33,8 @@ MANIFEST_NAME = "coworld_manifest.json"
 TEMPLATE_NAME = "coworld_manifest_template.json"
 
 
-def manifest(*, image: str = "duel:1", version: str | None = "1.2.3") -> Document:
-    game: Document = {
-        "name": "duel",
-        **({"version": version} if version else {}),
-        "description": "Two count.",
-        "owner": "someone@example.org",
-        "config_schema": {
-            "type": "object",
-            "required": ["tokens"],
-            "properties": {"tokens": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}},
-        },
-        "results_schema": {
-            "type": "object",
-            "required": ["scores"],
-            "properties": {"scores": {"type": "array", "items": {"type": "number"}}},
-        },
-        "runnable": {"type": "game", "image": image, "run": ["game"]},
-        "protocols": {"player": {"type": "text", "value": "p"}, "global": {"type": "text", "value": "g"}},
-        "docs": {"readme": {"type": "text", "value": "r"}},
-    }
-    player = {"id": "p", "name": "P", "type": "player", "description": "Counts.", "image": image, "run": ["play"]}
-    variant: Document = {"id": "default", "name": "Default", "game_config": {}, "description": "As it is."}
-    fixture: Document = {"game_config": {}, "players": [{"player_id": "p"}, {"player_id": "p"}]}
-    return {"game": game, "player": [player], "variants": [variant], "certification": fixture}
+def manifest(image: str = "duel:1") -> Document:
+    return duel(image, version="1.2.3")
 
 
 def write(path: Path, document: object, *, age: float = 0) -> Path:
@@ -131,7 +110,7 @@ async def test_a_path_that_begins_like_an_id_is_a_path(tmp_path: Path, monkeypat
 
 
 async def test_a_directory_holds_a_manifest_in_one_of_three_places(tmp_path: Path) -> None:
-    template = write(tmp_path / TEMPLATE_NAME, manifest(image="{{DUEL_IMAGE}}", version=None), age=300)
+    template = write(tmp_path / TEMPLATE_NAME, duel(), age=300)
     package = await resolve_package(tmp_path)
     assert (package.path, package.is_template) == (template, True)
     dist = write(tmp_path / "dist" / MANIFEST_NAME, manifest(), age=200)
@@ -143,7 +122,7 @@ async def test_a_directory_holds_a_manifest_in_one_of_three_places(tmp_path: Pat
 
 
 async def test_a_newer_template_goes_before_what_was_built(tmp_path: Path) -> None:
-    template = write(tmp_path / TEMPLATE_NAME, manifest(image="{{DUEL_IMAGE}}", version=None), age=100)
+    template = write(tmp_path / TEMPLATE_NAME, duel(), age=100)
     built = write(tmp_path / MANIFEST_NAME, manifest(), age=200)
     package = await resolve_package(tmp_path)
     assert package.path == template
@@ -160,7 +139,7 @@ async def test_a_newer_template_goes_before_what_was_built(tmp_path: Path) -> No
 
 
 async def test_a_template_that_will_not_do(tmp_path: Path) -> None:
-    write(tmp_path / TEMPLATE_NAME, manifest(image="{{DUEL_IMAGE}}", version=None))
+    write(tmp_path / TEMPLATE_NAME, duel())
     for options in ({"template": False}, {"prefer": "manifest"}):
         with pytest.raises(UsageError) as caught:
             await resolve_package(tmp_path, **options)  # type: ignore[arg-type]
@@ -249,7 +228,7 @@ async def test_a_bad_manifest_lists_all_issues_with_lines(tmp_path: Path) -> Non
 
 async def test_the_reason_for_a_template_is_said_with_its_errors(tmp_path: Path) -> None:
     write(tmp_path / MANIFEST_NAME, manifest(), age=100)
-    document = manifest(image="{{DUEL_IMAGE}}", version=None)
+    document = duel()
     del document["game"]["owner"]
     write(tmp_path / TEMPLATE_NAME, document)
     with pytest.raises(ManifestError) as caught:

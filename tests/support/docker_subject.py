@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import io
-import tarfile
 from typing import Any
 
 from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_runner.backend import UnitSpec
 from coworld_runner.testing.conformance import SUBJECT
 
+from .archives import tar_of
 from .elsewhere import in_thread
 from .images import BASE_IMAGE
 
@@ -29,12 +28,6 @@ def subject_image() -> str:
     """The image whose ``/subject.py`` is the conformance suite's subject; built if it does not exist."""
     source = SUBJECT.read_bytes()
     name = f"coworld-test-subject:{hashlib.sha256(source + _DOCKERFILE.encode()).hexdigest()[:12]}"
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as archive:
-        for path, content in (("Dockerfile", _DOCKERFILE.encode()), ("subject.py", source)):
-            entry = tarfile.TarInfo(path)
-            entry.size, entry.mode = len(content), 0o644
-            archive.addfile(entry, io.BytesIO(content))
 
     async def build() -> None:
         async with Engine.connect(resolve_address()) as engine:
@@ -46,7 +39,7 @@ def subject_image() -> str:
                     "/build",
                     query={"t": name, "rm": True},
                     headers={"Content-Type": "application/x-tar"},
-                    content=context.getvalue(),
+                    content=tar_of({"Dockerfile": _DOCKERFILE.encode(), "subject.py": source}),
                 ) as answer:
                     said = [item async for item in answer.objects()]
                 assert all("error" not in item for item in said), said

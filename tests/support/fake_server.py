@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote
 import anyio
 import anyio.abc
 import h11
+import psutil
 from anyio.from_thread import start_blocking_portal
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "nobody_there",
     "serve",
     "serve_bytes",
+    "serve_everywhere",
     "serve_file",
     "serve_in_thread",
     "serve_site",
@@ -301,6 +303,26 @@ async def serve_bytes(
     async with bound as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, answer)
         yield asked
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def serve_everywhere() -> AsyncGenerator[list[str]]:
+    """Take connections at all addresses of this machine and close them; yields those that others can reach."""
+
+    async def close(stream: anyio.abc.SocketStream) -> None:
+        with suppress(anyio.BrokenResourceError):
+            await stream.aclose()
+
+    async with (
+        await anyio.create_tcp_listener(local_host="0.0.0.0", local_port=0) as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(listener.serve, close)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        entries = [entry for interface in psutil.net_if_addrs().values() for entry in interface]
+        own = [entry.address for entry in entries if entry.family == socket.AF_INET]
+        yield [f"{address}:{port}" for address in own if not address.startswith("127.")]
         tasks.cancel_scope.cancel()
 
 

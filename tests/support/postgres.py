@@ -10,9 +10,11 @@ import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-__all__ = ["find_programs", "running_postgres"]
+__all__ = ["execute", "find_programs", "running_postgres"]
 
 START_SECONDS = 60
 
@@ -62,6 +64,16 @@ def running_postgres(programs: Path) -> Generator[str]:
                 server.wait()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+async def execute(server: str, statement: str) -> None:
+    """Execute a statement in the server's own database; ``server`` is the URL that ``running_postgres`` yields."""
+    driver: Any = import_module("asyncpg")  # Its types are incomplete.
+    connection = await driver.connect(server.format(name="postgres"))
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
 
 
 def _wait_ready(programs: Path, directory: Path, server: subprocess.Popen[bytes], log: Path) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-import io
 import json
 import os
-import tarfile
 import threading
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from typing import Any
 
 import anyio
 
+from .archives import tar_of
 from .fake_server import Ask, Say, Site, json_say, site_in_thread
 
 __all__ = ["Registry", "image_archive", "serve_registry"]
@@ -29,12 +28,7 @@ def _digest(data: bytes) -> str:
 
 
 def _layer(size: int) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        entry = tarfile.TarInfo("noise")
-        entry.size = size
-        archive.addfile(entry, io.BytesIO(os.urandom(size)))
-    return content.getvalue()
+    return tar_of({"noise": os.urandom(size)})
 
 
 def _config(layer: bytes, platform: str) -> bytes:
@@ -57,13 +51,7 @@ def image_archive(name: str, architecture: str) -> bytes:
         "layer.tar": layer,
         "manifest.json": json.dumps([{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]).encode(),
     }
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        for path, data in files.items():
-            entry = tarfile.TarInfo(path)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    return content.getvalue()
+    return tar_of(files)
 
 
 class Registry(Site):
