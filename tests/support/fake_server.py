@@ -102,10 +102,8 @@ def json_say(value: object, status: int = 200, **headers: str) -> Say:
 class FakeServer:
     """A running server: its URL, and the requests that it received."""
 
-    def __init__(self, address: str, handler: Handler) -> None:
-        self.address = address
-        """Host and port."""
-        self.url = f"http://{address}"
+    def __init__(self, url: str, handler: Handler) -> None:
+        self.url = url
         self.handler = handler
         self.asked: list[Ask] = []
 
@@ -114,7 +112,7 @@ class FakeServer:
 async def serve(handler: Handler, *, host: str = LOOPBACK) -> AsyncGenerator[FakeServer]:
     """Serve on a free port while the context is open, one request per connection; an error of the handler is raised."""
     listener = await anyio.create_tcp_listener(local_host=host, local_port=0)
-    server = FakeServer(f"{host}:{listener.extra(anyio.abc.SocketAttribute.local_port)}", handler)
+    server = FakeServer(f"http://{host}:{listener.extra(anyio.abc.SocketAttribute.local_port)}", handler)
 
     async def connected(stream: anyio.abc.SocketStream) -> None:
         async with stream:
