@@ -114,7 +114,7 @@ async def test_a_code_that_is_refused(say: Say, kind: type[CoworldError], words:
     assert "s3cret" not in shown
 
 
-async def test_a_server_that_does_not_json_say() -> None:
+async def test_a_server_that_does_not_answer() -> None:
     async def silent(_: Ask) -> Say:
         await anyio.sleep_forever()
         raise AssertionError
