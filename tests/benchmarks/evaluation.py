@@ -32,6 +32,7 @@ from support.simulated import (
     scrimmage_plan,
     strength_blocks,
     strengths,
+    tournament_rules,
 )
 
 from coworld_core.episode.record import SeatRow
@@ -47,7 +48,6 @@ from coworld_core.tournament.log import (
     LogEvent,
     RoundScheduled,
     ScheduledBlock,
-    TournamentRules,
     encode_event,
     read_log,
 )
@@ -186,18 +186,7 @@ def times(games: int) -> dict[str, float]:
 def tournament_times(games: int, players: int = 20) -> dict[str, float]:
     """Wall and processor seconds to read and rate a tournament's log file, and the peak memory of this process."""
     chance = random.Random(7)
-    rules = TournamentRules(
-        coworld="game",
-        version="1",
-        variant="default",
-        seats=2,
-        seed=0,
-        seeded=True,
-        pairing="free-play",
-        rounds=games,
-        max_blocks=max(1, games // 2),
-        rating="bradley-terry",
-    )
+    rules = tournament_rules(pairing="free-play", rounds=games, max_blocks=max(1, games // 2))
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, LOG_NAME)
         tournament = Tournament(rules, free_play)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from support.certify_kit import world
+from support.small_world import world
 
 from coworld_runner.many import run_many
 from coworld_runner.plan import plan_episode

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from support.cli_kit import Started, Terminal, write_world
-from support.cli_platform import Platform, platform
+from support.fake_platform import FakePlatform
+from support.fake_server import site_in_thread
 
 from coworld_cli.main import cli
 
@@ -54,17 +55,17 @@ def world(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def told(no_leaks: None) -> Iterator[Platform]:
+def told(no_leaks: None) -> Iterator[FakePlatform]:
     """A platform that answers as the test tells it."""
-    with platform() as told:
+    with site_in_thread(FakePlatform()) as told:
         yield told
 
 
 @pytest.fixture
-def run(told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+def run(told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
     """Run a command in this process, signed in to that platform, in the test's directory."""
     monkeypatch.setenv("SOFTMAX_CONFIG_DIR", str(tmp_path / ".config"))
-    monkeypatch.setenv("COWORLD_SERVER", told.server)
+    monkeypatch.setenv("COWORLD_SERVER", told.url)
     monkeypatch.setenv("COWORLD_TOKEN", "token-of-ada")
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.chdir(tmp_path)

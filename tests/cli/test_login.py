@@ -14,10 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from click.testing import CliRunner
 from support.cli_kit import Done, Started, Terminal
-from support.cli_platform import Answer, Asked, Platform
+from support.fake_platform import FakePlatform
+from support.fake_server import Ask, json_say
 
 from coworld_cli import exitcodes
 from coworld_cli.main import cli
@@ -28,7 +30,7 @@ SESSION = "ply_session-token"
 OWNER = {"owner_user_id": "user_ada", "owner_name": "ada"}
 
 
-def whoami(asked: Asked) -> dict[str, Any]:
+def whoami(asked: Ask) -> dict[str, Any]:
     token = asked.headers.get("authorization", "").removeprefix("Bearer ")
     names = {TOKEN: "ada", OTHER: "bob"}
     if token in names:
@@ -40,13 +42,13 @@ def whoami(asked: Asked) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def knowing(told: Platform) -> None:
+def knowing(told: FakePlatform) -> None:
     """The platform knows two people."""
     told.on("GET", "/whoami", whoami)
 
 
 @pytest.fixture
-def run(told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+def run(told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     """Run a command against the platform, with credentials of its own and nobody signed in."""
     monkeypatch.delenv("COWORLD_TOKEN", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -58,8 +60,8 @@ def run(told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     return run
 
 
-def environment(told: Platform, tmp_path: Path, **env: str) -> dict[str, str | None]:
-    return {"COWORLD_SERVER": told.server, "SOFTMAX_CONFIG_DIR": str(tmp_path / "config"), **env}
+def environment(told: FakePlatform, tmp_path: Path, **env: str) -> dict[str, str | None]:
+    return {"COWORLD_SERVER": told.url, "SOFTMAX_CONFIG_DIR": str(tmp_path / "config"), **env}
 
 
 def kept(tmp_path: Path) -> str:
@@ -104,7 +106,7 @@ def test_token_that_the_server_does_not_know_is_not_kept(run: Callable[..., Done
 
 
 @pytest.mark.parametrize(("given", "said"), [("", "There is no token"), ("two words", "more than a token")])
-def test_input_that_is_no_token(given: str, said: str, run: Callable[..., Done], told: Platform) -> None:
+def test_input_that_is_no_token(given: str, said: str, run: Callable[..., Done], told: FakePlatform) -> None:
     done = run("set-token", stdin=given)
     assert done.status == exitcodes.USAGE
     assert said in done.stderr
@@ -121,12 +123,12 @@ def test_a_players_session_is_no_sign_in(run: Callable[..., Done], tmp_path: Pat
 # --- who one is -----------------------------------------------------------------------------------------------------
 
 
-def test_nobody_is_told_how_to_sign_in(run: Callable[..., Done], told: Platform) -> None:
+def test_nobody_is_told_how_to_sign_in(run: Callable[..., Done], told: FakePlatform) -> None:
     done = run("whoami", "--json")
     assert done.status == exitcodes.ENVIRONMENT
     error = done.json["error"]
     assert error["code"] == "not_logged_in"
-    assert f"coworld login --server {told.server}" in error["hint"]
+    assert f"coworld login --server {told.url}" in error["hint"]
     assert "COWORLD_TOKEN" in error["hint"]
     assert told.asked == []
 
@@ -139,11 +141,11 @@ def test_token_of_the_environment_comes_first_and_is_never_kept(run: Callable[..
     assert "bob@example.com" in run("whoami", COWORLD_TOKEN=OTHER).stdout
 
 
-def test_token_that_has_become_worthless(run: Callable[..., Done], told: Platform) -> None:
+def test_token_that_has_become_worthless(run: Callable[..., Done], told: FakePlatform) -> None:
     done = run("whoami", COWORLD_TOKEN="worthless")
     assert done.status == exitcodes.ENVIRONMENT
     assert "does not know your token" in done.stderr
-    assert f"login --server {told.server}" in done.stderr
+    assert f"login --server {told.url}" in done.stderr
     assert "worthless" not in done.stdout + done.stderr
 
 
@@ -161,12 +163,12 @@ def test_logout_forgets(run: Callable[..., Done], tmp_path: Path) -> None:
 # --- with the browser -----------------------------------------------------------------------------------------------
 
 
-def test_without_a_terminal_the_ways_are_named(run: Callable[..., Done], told: Platform) -> None:
+def test_without_a_terminal_the_ways_are_named(run: Callable[..., Done], told: FakePlatform) -> None:
     done = run("login", "--json")
     assert done.status == exitcodes.ENVIRONMENT
     error = done.json["error"]
-    assert error["context"]["url"] == f"{told.server}/cli-auth"
-    assert f"exchange-code --server {told.server}" in error["hint"]
+    assert error["context"]["url"] == f"{told.url}/cli-auth"
+    assert f"exchange-code --server {told.url}" in error["hint"]
     assert "set-token" in error["hint"]
 
 
@@ -178,17 +180,17 @@ def test_who_is_signed_in_is_left_alone(run: Callable[..., Done]) -> None:
     assert "as ada@example.com" in done.stdout
 
 
-def exchanging(told: Platform) -> None:
-    def exchange(asked: Asked) -> Any:
+def exchanging(told: FakePlatform) -> None:
+    def exchange(asked: Ask) -> Any:
         codes = {"good-code": TOKEN, "other-code": OTHER}
         if asked.json["code"] in codes:
             return {"token": codes[asked.json["code"]]}
-        return Answer({"detail": "This code has expired."}, 410)
+        return json_say({"detail": "This code has expired."}, 410)
 
     told.on("POST", "/credentials/auth-codes/exchange", exchange)
 
 
-def test_code_by_hand(run: Callable[..., Done], told: Platform, tmp_path: Path) -> None:
+def test_code_by_hand(run: Callable[..., Done], told: FakePlatform, tmp_path: Path) -> None:
     exchanging(told)
     done = run("exchange-code", "good-code")
     assert done.status == 0, done.stderr
@@ -197,21 +199,21 @@ def test_code_by_hand(run: Callable[..., Done], told: Platform, tmp_path: Path) 
     assert OTHER in kept(tmp_path)
 
 
-def test_code_that_is_used_up(run: Callable[..., Done], told: Platform) -> None:
+def test_code_that_is_used_up(run: Callable[..., Done], told: FakePlatform) -> None:
     exchanging(told)
     done = run("exchange-code", "old-code", "--json")
     assert done.status == exitcodes.REMOTE
     assert "used or has expired" in done.json["error"]["message"]
 
 
-def test_code_is_not_sent_to_strangers(run: Callable[..., Done], told: Platform) -> None:
+def test_code_is_not_sent_to_strangers(run: Callable[..., Done], told: FakePlatform) -> None:
     done = run("exchange-code", "good-code", "--server", "https://example.com/api")
     assert done.status == exitcodes.USAGE
     assert "not sent to example.com" in done.stderr
     assert told.asked == []
 
 
-def test_code_pasted_at_the_terminal(terminal: Callable[..., Terminal], told: Platform, tmp_path: Path) -> None:
+def test_code_pasted_at_the_terminal(terminal: Callable[..., Terminal], told: FakePlatform, tmp_path: Path) -> None:
     exchanging(told)
     shell = terminal("login", "--no-browser", env=environment(told, tmp_path), columns=200)
     shell.until_said("paste the code")
@@ -222,7 +224,7 @@ def test_code_pasted_at_the_terminal(terminal: Callable[..., Terminal], told: Pl
     assert TOKEN not in shell.text
 
 
-def test_browser_comes_back(terminal: Callable[..., Terminal], told: Platform, tmp_path: Path) -> None:
+def test_browser_comes_back(terminal: Callable[..., Terminal], told: FakePlatform, tmp_path: Path) -> None:
     exchanging(told)
     shell = terminal("login", "--no-browser", env=environment(told, tmp_path), columns=250)
     shell.until_said("paste the code")
@@ -239,7 +241,7 @@ def test_browser_comes_back(terminal: Callable[..., Terminal], told: Platform, t
     assert OTHER not in kept(tmp_path)
 
 
-def test_sign_in_can_be_left(terminal: Callable[..., Terminal], told: Platform, tmp_path: Path) -> None:
+def test_sign_in_can_be_left(terminal: Callable[..., Terminal], told: FakePlatform, tmp_path: Path) -> None:
     exchanging(told)
     shell = terminal("login", "--no-browser", env=environment(told, tmp_path))
     shell.until_said("paste the code")
@@ -251,19 +253,19 @@ def test_sign_in_can_be_left(terminal: Callable[..., Terminal], told: Platform, 
 # --- players --------------------------------------------------------------------------------------------------------
 
 
-def with_players(told: Platform, *, expires: str = "2099-01-01T00:00:00+00:00") -> None:
+def with_players(told: FakePlatform, *, expires: str = "2099-01-01T00:00:00+00:00") -> None:
     row = {"id": PLAYER, "name": "Ada's player", "is_default": True, "created_at": "2026-11-01T00:00:00+00:00"}
 
-    def owned(asked: Asked) -> Any:
+    def owned(asked: Ask) -> Any:
         by_user = asked.headers.get("authorization") == f"Bearer {TOKEN}"
-        return [row] if by_user else Answer({"detail": "A player cannot manage players."}, 403)
+        return [row] if by_user else json_say({"detail": "A player cannot manage players."}, 403)
 
     told.on("GET", "/players", owned)
     told.on("POST", "/players", lambda asked: {**row, "id": f"{PLAYER[:-1]}2", "name": asked.json["name"]})
     told.on("POST", f"/players/{PLAYER}/login", {"player_id": PLAYER, "token": SESSION, "expires_at": expires})
 
 
-def test_player_is_taken_on_and_laid_down(run: Callable[..., Done], told: Platform) -> None:
+def test_player_is_taken_on_and_laid_down(run: Callable[..., Done], told: FakePlatform) -> None:
     with_players(told)
     run("set-token", stdin=TOKEN)
     assert run("player", "list", "--json").json == [
@@ -284,7 +286,7 @@ def test_player_is_taken_on_and_laid_down(run: Callable[..., Done], told: Platfo
     assert run("whoami", "--json", "--as-player", PLAYER).json["subject_id"] == PLAYER
 
 
-def test_player_that_is_not_yours(run: Callable[..., Done], told: Platform) -> None:
+def test_player_that_is_not_yours(run: Callable[..., Done], told: FakePlatform) -> None:
     with_players(told)
     run("set-token", stdin=TOKEN)
     done = run("player", "use", f"{PLAYER[:-1]}9")
@@ -293,7 +295,7 @@ def test_player_that_is_not_yours(run: Callable[..., Done], told: Platform) -> N
     assert PLAYER in done.stderr
 
 
-def test_player_is_made(run: Callable[..., Done], told: Platform) -> None:
+def test_player_is_made(run: Callable[..., Done], told: FakePlatform) -> None:
     with_players(told)
     run("set-token", stdin=TOKEN)
     done = run("player", "create", "Second")
@@ -302,7 +304,7 @@ def test_player_is_made(run: Callable[..., Done], told: Platform) -> None:
 
 
 def test_session_that_has_ended_is_never_somebody_else(
-    run: Callable[..., Done], told: Platform, tmp_path: Path
+    run: Callable[..., Done], told: FakePlatform, tmp_path: Path
 ) -> None:
     with_players(told, expires="2020-01-01T00:00:00+00:00")
     run("set-token", stdin=TOKEN)
@@ -316,21 +318,17 @@ def test_session_that_has_ended_is_never_somebody_else(
     assert len(told.asked) == asked
 
 
-def test_interrupt_while_the_server_thinks(start: Callable[..., Started], told: Platform, tmp_path: Path) -> None:
-    reached, release = threading.Event(), threading.Event()
+def test_interrupt_while_the_server_thinks(start: Callable[..., Started], told: FakePlatform, tmp_path: Path) -> None:
+    reached = threading.Event()
 
-    def slow(_: Asked) -> Any:
+    async def slow(_: Ask) -> None:
         reached.set()
-        release.wait(60)
-        return []
+        await anyio.sleep_forever()
 
     told.on("GET", "/v2/leagues", slow)
     command = start("leagues", "--json", env={**environment(told, tmp_path), "COWORLD_TOKEN": TOKEN})
-    try:
-        assert reached.wait(60)
-        command.send(signal.SIGINT)
-        done = command.end()
-    finally:
-        release.set()
+    assert reached.wait(60)
+    command.send(signal.SIGINT)
+    done = command.end()
     assert done.status == exitcodes.INTERRUPTED
     assert json.loads(done.stdout)["error"]["message"] == "Interrupted."

@@ -6,20 +6,22 @@ import json
 import signal
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from click.testing import Result
 from support.cli_kit import Started
-from support.cli_platform import Answer, Asked, Platform
-from support.cli_rows import COWORLD, TIME, episode, uuid
+from support.fake_platform import COWORLD, EXPERIENCE, FakePlatform, episode, uid
+from support.fake_server import Ask, Say, json_say
 
 from coworld_cli import exitcodes
 
 Run = Callable[..., Result]
-EREQ, XREQ = f"ereq_{uuid(1)}", f"xreq_{uuid(1)}"
+EREQ, XREQ = f"ereq_{uid(1)}", EXPERIENCE["id"]
+PAINTER, RIVAL = episode(1)["policy_version_ids"]
 REPLAY = json.dumps({"frames": list(range(100))}).encode()
 
 
@@ -28,21 +30,19 @@ def files_below(directory: Path) -> list[str]:
     return sorted(path.relative_to(directory).as_posix() for path in found)
 
 
-def one_episode(told: Platform, **more: Any) -> None:
+def one_episode(told: FakePlatform, **more: Any) -> None:
     told.on("GET", f"/v2/episode-requests/{EREQ}", episode(1, **more))
 
 
 # --- a bundle -------------------------------------------------------------------------------------------------------
 
 
-def test_bundle(run: Run, told: Platform, tmp_path: Path) -> None:
-    told.on(
-        "GET", f"/v2/episode-requests/{EREQ}/bundle", Answer(b"PK-content", headers={"Content-Type": "application/zip"})
-    )
+def test_bundle(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+    told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", Say(200, b"PK-content", {"Content-Type": "application/zip"}))
     result = run("bundle", EREQ, "--include", "results", "--include", "replay", "--json")
     assert json.loads(result.stdout)["size"] == 10
     assert (tmp_path / f"{EREQ}.zip").read_bytes() == b"PK-content"
-    assert told.asked[0].query["include"] == ["results,replay"]
+    assert told.asked[0].query["include"] == "results,replay"
     again = run("bundle", EREQ)
     assert again.exit_code == exitcodes.USAGE
     assert "is there already" in again.stderr
@@ -52,44 +52,41 @@ def test_bundle(run: Run, told: Platform, tmp_path: Path) -> None:
     assert files_below(tmp_path) == [f"{EREQ}.zip"]
 
 
-def test_refused_bundle_leaves_nothing(run: Run, told: Platform, tmp_path: Path) -> None:
-    told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", Answer({"detail": "It is not over."}, 409))
+def test_refused_bundle_leaves_nothing(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+    told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", json_say({"detail": "It is not over."}, 409))
     result = run("bundle", EREQ)
     assert result.exit_code == exitcodes.REMOTE
     assert "It is not over." in result.stderr
     assert files_below(tmp_path) == []
 
 
-def test_interrupted_download_goes_on(start: Callable[..., Started], told: Platform, tmp_path: Path) -> None:
+def test_interrupted_download_goes_on(start: Callable[..., Started], told: FakePlatform, tmp_path: Path) -> None:
     content = bytes(range(256)) * 16_384
     half = len(content) // 2
-    begun, gone = threading.Event(), threading.Event()
+    begun = threading.Event()
 
-    def stalled() -> Iterator[bytes]:
+    async def stalled() -> AsyncIterator[bytes]:
         yield content[:half]
         begun.set()
-        gone.wait(60)
+        await anyio.sleep_forever()
 
-    def bundle(asked: Asked) -> Any:
+    def bundle(asked: Ask) -> Any:
         tag = {"ETag": '"one"', "Accept-Ranges": "bytes", "Content-Type": "application/zip"}
         if "range" not in asked.headers:
-            return Answer(stalled(), headers={**tag, "Content-Length": str(len(content))})
+            return Say(200, stalled(), {**tag, "Content-Length": str(len(content))})
         assert asked.headers["if-range"] == '"one"'
         first = int(asked.headers["range"].removeprefix("bytes=").removesuffix("-"))
         span = f"bytes {first}-{len(content) - 1}/{len(content)}"
-        return Answer(content[first:], 206, {**tag, "Content-Range": span})
+        return Say(206, content[first:], {**tag, "Content-Range": span})
 
     told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", bundle)
-    env = {"COWORLD_SERVER": told.server, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path / ".config")}
+    env = {"COWORLD_SERVER": told.url, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path / ".config")}
     first = start("bundle", EREQ, "-o", "got.zip", env=env, cwd=tmp_path)
-    try:
-        assert begun.wait(60)
-        # what was sent has arrived once it is on the disk
-        first.until(lambda: any(path.stat().st_size >= 1 << 20 for path in tmp_path.glob(".*part*")), "the first half")
-        first.send(signal.SIGINT)
-        done = first.end()
-    finally:
-        gone.set()
+    assert begun.wait(60)
+    # what was sent has arrived once it is on the disk
+    first.until(lambda: any(path.stat().st_size >= 1 << 20 for path in tmp_path.glob(".*part*")), "the first half")
+    first.send(signal.SIGINT)
+    done = first.end()
     assert done.status == exitcodes.INTERRUPTED
     assert "What has arrived is kept." in done.stderr
     assert "Run the same command again to resume." in done.stderr
@@ -104,34 +101,34 @@ def test_interrupted_download_goes_on(start: Callable[..., Started], told: Platf
 # --- results and logs -----------------------------------------------------------------------------------------------
 
 
-def test_results_to_standard_output_and_to_a_file(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_results_to_standard_output_and_to_a_file(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     content = b'{"scores":[1.5,2],   "ticks": 9}'
-    told.on("GET", f"/v2/episode-requests/{EREQ}/artifacts/results", Answer(content))
+    told.on("GET", f"/v2/episode-requests/{EREQ}/artifacts/results", Say(200, content))
     assert json.loads(run("episode-results", EREQ).stdout) == {"scores": [1.5, 2], "ticks": 9}
     assert run("episode-results", EREQ, "-o", "results.json").exit_code == 0
     assert (tmp_path / "results.json").read_bytes() == content
 
 
-def with_logs(told: Platform) -> None:
+def with_logs(told: FakePlatform) -> None:
     one_episode(told)
     seats = [
-        {"position": 0, "policy_version_id": uuid(7), "policy_name": "painter", "has_log": True, "has_artifact": True},
-        {"position": 1, "policy_version_id": uuid(8), "policy_name": "rival", "has_log": True, "has_artifact": False},
+        {"position": 0, "policy_version_id": PAINTER, "policy_name": "painter", "has_log": True, "has_artifact": True},
+        {"position": 1, "policy_version_id": RIVAL, "policy_name": "rival", "has_log": True, "has_artifact": False},
     ]
     told.on("GET", f"/v2/episode-requests/{EREQ}/policy-artifacts", seats)
-    told.on("GET", f"/v2/episode-requests/{EREQ}/artifacts/logs", Answer(b"the game \x1b[31mspeaks\n"))
-    told.on("GET", f"/v2/episode-requests/{EREQ}/{uuid(7)}/policy-logs/0", Answer(b"painter speaks\n"))
-    told.on("GET", f"/v2/episode-requests/{EREQ}/{uuid(8)}/policy-logs/1", Answer({"detail": "Not yours."}, 403))
-    told.on("GET", f"/v2/episode-requests/{EREQ}/{uuid(7)}/policy-artifact/0", Answer(b"PK-zip"))
+    told.on("GET", f"/v2/episode-requests/{EREQ}/artifacts/logs", Say(200, b"the game \x1b[31mspeaks\n"))
+    told.on("GET", f"/v2/episode-requests/{EREQ}/{PAINTER}/policy-logs/0", Say(200, b"painter speaks\n"))
+    told.on("GET", f"/v2/episode-requests/{EREQ}/{RIVAL}/policy-logs/1", json_say({"detail": "Not yours."}, 403))
+    told.on("GET", f"/v2/episode-requests/{EREQ}/{PAINTER}/policy-artifact/0", Say(200, b"PK-zip"))
     told.on(
         "GET",
         "/stats/policy-versions",
-        {"entries": [{"id": uuid(7), "name": "painter", "version": 3}], "total_count": 1},
+        {"entries": [{"id": PAINTER, "name": "painter", "version": 3}], "total_count": 1},
     )
     told.on("GET", "/v2/league-policy-memberships", [])
 
 
-def test_logs_are_listed(run: Run, told: Platform) -> None:
+def test_logs_are_listed(run: Run, told: FakePlatform) -> None:
     with_logs(told)
     result = run("episode-logs", EREQ)
     assert "policy_agent_0.log" in result.stdout
@@ -143,7 +140,7 @@ def test_logs_are_listed(run: Run, told: Platform) -> None:
     assert [seat["filename"] for seat in artifacts["agents"]] == ["policy_artifact_0.zip"]
 
 
-def test_logs_are_printed(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_logs_are_printed(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     with_logs(told)
     assert run("episode-logs", EREQ, "--agent", "0").stdout == "painter speaks\n"
     # a pipe gets what is there; only a terminal is protected
@@ -157,7 +154,7 @@ def test_logs_are_printed(run: Run, told: Platform, tmp_path: Path) -> None:
     assert files_below(tmp_path) == []
 
 
-def test_logs_go_to_a_directory_and_one_that_fails_loses_no_other(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_logs_go_to_a_directory_and_one_that_fails_loses_no_other(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     with_logs(told)
     mine = run("episode-logs", EREQ, "--mine", "-d", "logs")
     assert mine.exit_code == 0
@@ -171,7 +168,7 @@ def test_logs_go_to_a_directory_and_one_that_fails_loses_no_other(run: Run, told
     assert f"logs/{EREQ}-game.log" in files_below(tmp_path)
 
 
-def test_artifact_to_a_file(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_artifact_to_a_file(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     with_logs(told)
     assert run("episode-logs", EREQ, "--artifact", "--agent", "0").exit_code == 0
     again = run("episode-logs", EREQ, "--artifact", "--agent", "0")
@@ -185,11 +182,11 @@ def test_artifact_to_a_file(run: Run, told: Platform, tmp_path: Path) -> None:
 # --- replays --------------------------------------------------------------------------------------------------------
 
 
-def with_replays(told: Platform, *rows: dict[str, Any]) -> None:
+def with_replays(told: FakePlatform, *rows: dict[str, Any]) -> None:
     told.on("GET", "/v2/episode-requests", {"entries": list(rows), "total_count": len(rows), "limit": 200, "offset": 0})
 
 
-def test_replays_are_listed_with_the_command_that_shows_them(run: Run, told: Platform) -> None:
+def test_replays_are_listed_with_the_command_that_shows_them(run: Run, told: FakePlatform) -> None:
     with_replays(told, episode(1, replay_url="https://x.example/1.z?sig=$(reboot)"), episode(2))
     result = run("replays")
     assert f"replay-open {EREQ}" in result.stdout
@@ -200,15 +197,15 @@ def test_replays_are_listed_with_the_command_that_shows_them(run: Run, told: Pla
     assert entry["local_path"] is None
 
 
-def test_replays_are_fetched_once_and_unpacked(run: Run, told: Platform, tmp_path: Path) -> None:
-    with_replays(told, *(episode(number, replay_url=f"{told.server}/files/{number}.z") for number in (1, 2, 3)))
+def test_replays_are_fetched_once_and_unpacked(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+    with_replays(told, *(episode(number, replay_url=f"{told.url}/files/{number}.z") for number in (1, 2, 3)))
     for number in (1, 2):
-        told.on("GET", f"/files/{number}.z", Answer(zlib.compress(REPLAY)))
-    told.on("GET", "/files/3.z", Answer({"detail": "The disk is gone."}, 400))
+        told.on("GET", f"/files/{number}.z", Say(200, zlib.compress(REPLAY)))
+    told.on("GET", "/files/3.z", json_say({"detail": "The disk is gone."}, 400))
     result = run("replays", "-o", "got", "--json")
     assert result.exit_code == exitcodes.ANSWER_IS_NO
     assert "The disk is gone" in result.stderr
-    names = [f"ereq_{uuid(number)}.replay" for number in (1, 2)]
+    names = [f"ereq_{uid(number)}.replay" for number in (1, 2)]
     assert files_below(tmp_path) == [*(f"got/{name}" for name in names), "got/index.json"]
     assert all((tmp_path / "got" / name).read_bytes() == REPLAY for name in names)
     index = json.loads((tmp_path / "got" / "index.json").read_text())
@@ -237,22 +234,22 @@ def test_replays_are_fetched_once_and_unpacked(run: Run, told: Platform, tmp_pat
         "player_name",
         "label",
     }
-    told.on("GET", "/files/3.z", Answer(zlib.compress(REPLAY)))
+    told.on("GET", "/files/3.z", Say(200, zlib.compress(REPLAY)))
     assert run("replays", "-o", "got").exit_code == 0
     assert len([asked for asked in told.asked if asked.path == "/files/1.z"]) == 1
 
 
 @pytest.mark.parametrize("id", ["ereq_../../outside", "ereq_/etc/passwd", "ereq_a\x00b", "../x", "ereq_.\\..\\x"])
-def test_a_hostile_id_names_no_file(id: str, run: Run, told: Platform, tmp_path: Path) -> None:
+def test_a_hostile_id_names_no_file(id: str, run: Run, told: FakePlatform, tmp_path: Path) -> None:
     work = tmp_path / "a" / "b"
-    with_replays(told, {**episode(1, replay_url=f"{told.server}/files/1.z"), "id": id})
-    told.on("GET", "/files/1.z", Answer(REPLAY))
+    with_replays(told, {**episode(1, replay_url=f"{told.url}/files/1.z"), "id": id})
+    told.on("GET", "/files/1.z", Say(200, REPLAY))
     result = run("replays", "-o", str(work))
     assert result.exit_code in (0, exitcodes.ANSWER_IS_NO)
     assert files_below(tmp_path) == ["a/b/index.json"]
 
 
-def test_replay_that_is_not_there_yet(run: Run, told: Platform) -> None:
+def test_replay_that_is_not_there_yet(run: Run, told: FakePlatform) -> None:
     one_episode(told, status="running", replay_url=None)
     result = run("replay-open", EREQ, "--json")
     assert result.exit_code == exitcodes.ANSWER_IS_NO
@@ -261,18 +258,20 @@ def test_replay_that_is_not_there_yet(run: Run, told: Platform) -> None:
     assert "it is running" in error["message"]
 
 
-def test_hosted_viewer(run: Run, told: Platform) -> None:
+def test_hosted_viewer(run: Run, told: FakePlatform) -> None:
     one_episode(told, replay_url="https://x.example/1.z")
     told.on("POST", "/v2/coworlds/replays/session", {"viewer_url": "https://x.example/view"})
     assert "https://x.example/view" in run("replay-open", EREQ, "--hosted").stdout
     asked = told.calls("POST", "/v2/coworlds/replays/session")[0].json
-    assert asked == {"coworld_id": COWORLD["id"], "episode_id": uuid(201), "replay_uri": "https://x.example/1.z"}
+    assert asked == {"coworld_id": COWORLD["id"], "episode_id": uid(201), "replay_uri": "https://x.example/1.z"}
 
 
 # --- Coworlds -------------------------------------------------------------------------------------------------------
 
 
-def test_coworld_is_downloaded_once(run: Run, told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coworld_is_downloaded_once(
+    run: Run, told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     template = Path(__file__).parents[2] / "examples" / "paintarena" / "coworld_manifest_template.json"
     image = "registry.example/paint@sha256:" + "a" * 64
     manifest = json.loads(template.read_text().replace("{{PAINTARENA_IMAGE}}", image))
@@ -294,24 +293,8 @@ def test_coworld_is_downloaded_once(run: Run, told: Platform, tmp_path: Path, mo
 # --- experience requests --------------------------------------------------------------------------------------------
 
 
-def experience(**more: Any) -> dict[str, Any]:
-    counts = {f"{name}_count": 0 for name in ("pending", "submitted", "running", "completed", "failed")}
-    return {
-        "id": XREQ,
-        "requester_user_id": "user_1",
-        "coworld_id": COWORLD["id"],
-        "coworld_name": "paint-arena",
-        "coworld_version": "1.2.0",
-        "status": "completed",
-        "episode_count": 2,
-        "created_at": TIME,
-        **counts,
-        **more,
-    }
-
-
-def test_body_is_sent_as_it_is(run: Run, told: Platform) -> None:
-    told.on("POST", "/v2/experience-requests", {**experience(), "episodes": []})
+def test_body_is_sent_as_it_is(run: Run, told: FakePlatform) -> None:
+    told.on("POST", "/v2/experience-requests", {**EXPERIENCE, "episodes": []})
     body = {"coworld_id": COWORLD["id"], "roster": [{"player": {"policy_ref": "a:v1"}}], "of_tomorrow": {"x": None}}
     result = run("xp-request", "create", "-", "--json", input=json.dumps(body))
     assert json.loads(result.stdout)["id"] == XREQ
@@ -321,22 +304,22 @@ def test_body_is_sent_as_it_is(run: Run, told: Platform) -> None:
 
 
 @pytest.mark.parametrize(("body", "said"), [("{", "is not JSON"), ("[]", "is not a JSON object"), ("", "is not JSON")])
-def test_body_that_cannot_be_meant(body: str, said: str, run: Run, told: Platform) -> None:
+def test_body_that_cannot_be_meant(body: str, said: str, run: Run, told: FakePlatform) -> None:
     result = run("xp-request", "create", "-", input=body)
     assert result.exit_code == exitcodes.USAGE
     assert said in result.stderr
     assert told.asked == []
 
 
-def watched(told: Platform, *statuses: str) -> None:
+def watched(told: FakePlatform, *statuses: str) -> None:
     """A platform without a change feed, which is asked for the request itself."""
     rows = [{**episode(number + 1), "status": status} for number, status in enumerate(statuses)]
     over = all(status in ("completed", "failed", "cancelled") for status in statuses)
-    detail = experience(status="completed" if over else "running", episodes=rows)
+    detail = {**EXPERIENCE, "status": "completed" if over else "running", "episodes": rows}
     told.on("GET", f"/v2/experience-requests/{XREQ}", detail)
 
 
-def test_watch_until_the_end(run: Run, told: Platform) -> None:
+def test_watch_until_the_end(run: Run, told: FakePlatform) -> None:
     watched(told, "completed", "completed")
     result = run("xp-request", "watch", XREQ, "--json")
     assert result.exit_code == 0, result.output
@@ -347,14 +330,14 @@ def test_watch_until_the_end(run: Run, told: Platform) -> None:
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_watch_that_ends_badly(status: str, run: Run, told: Platform) -> None:
+def test_watch_that_ends_badly(status: str, run: Run, told: FakePlatform) -> None:
     watched(told, "completed", status)
     result = run("xp-request", "watch", XREQ)
     assert result.exit_code == exitcodes.ANSWER_IS_NO
     assert f"1 {status}" in result.stdout
 
 
-def test_watch_until_the_time_is_up(run: Run, told: Platform) -> None:
+def test_watch_until_the_time_is_up(run: Run, told: FakePlatform) -> None:
     watched(told, "completed", "running")
     result = run("xp-request", "watch", XREQ, "--timeout", "0.5", "--json")
     assert result.exit_code == exitcodes.ANSWER_IS_NO
@@ -362,7 +345,7 @@ def test_watch_until_the_time_is_up(run: Run, told: Platform) -> None:
     assert (answer["ended"], answer["timed_out"]) == (False, True)
 
 
-def test_checkpoint_is_gone_on_from(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_checkpoint_is_gone_on_from(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     watched(told, "completed", "completed")
     words = ["xp-request", "watch", XREQ, "--checkpoint", "seen.json"]
     assert len(run(*words, "--jsonl").stdout.splitlines()) == 2
@@ -370,7 +353,7 @@ def test_checkpoint_is_gone_on_from(run: Run, told: Platform, tmp_path: Path) ->
     assert run(*words, "--jsonl").stdout == ""
     assert len(json.loads(run(*words, "--json").stdout)["episodes"]) == 2
     assert len(run(*words, "--jsonl", "--reset").stdout.splitlines()) == 2
-    other = run("xp-request", "watch", f"xreq_{uuid(2)}", "--checkpoint", "seen.json")
+    other = run("xp-request", "watch", f"xreq_{uid(2)}", "--checkpoint", "seen.json")
     assert other.exit_code == exitcodes.USAGE
     assert "checkpoint for another server" in other.stderr
     (tmp_path / "seen.json").write_text("garbage")
@@ -378,11 +361,11 @@ def test_checkpoint_is_gone_on_from(run: Run, told: Platform, tmp_path: Path) ->
     assert files_below(tmp_path) == ["seen.json"]
 
 
-def test_bundles_of_what_is_over(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_bundles_of_what_is_over(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     rows = [episode(1), episode(2, status="running"), episode(3)]
     told.on("GET", f"/v2/experience-requests/{XREQ}/episodes", rows)
-    told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", Answer(b"PK-1"))
-    told.on("GET", f"/v2/episode-requests/ereq_{uuid(3)}/bundle", Answer({"detail": "Broken."}, 400))
+    told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", Say(200, b"PK-1"))
+    told.on("GET", f"/v2/episode-requests/ereq_{uid(3)}/bundle", json_say({"detail": "Broken."}, 400))
     result = run("xp-request", "download", XREQ, "-d", "got", "--json")
     assert result.exit_code == exitcodes.ANSWER_IS_NO
     first, second, third = json.loads(result.stdout)["episodes"]
@@ -395,10 +378,10 @@ def test_bundles_of_what_is_over(run: Run, told: Platform, tmp_path: Path) -> No
     assert len(told.calls("GET", f"/v2/episode-requests/{EREQ}/bundle")) == 1
 
 
-def test_cancel_twice(run: Run, told: Platform) -> None:
-    told.on("POST", f"/v2/experience-requests/{XREQ}/cancel", experience(status="cancelled"))
+def test_cancel_twice(run: Run, told: FakePlatform) -> None:
+    told.on("POST", f"/v2/experience-requests/{XREQ}/cancel", {**EXPERIENCE, "status": "cancelled"})
     assert run("xp-request", "cancel", XREQ).exit_code == 0
-    told.on("POST", f"/v2/experience-requests/{XREQ}/cancel", Answer({"detail": "It has finished."}, 409))
+    told.on("POST", f"/v2/experience-requests/{XREQ}/cancel", json_say({"detail": "It has finished."}, 409))
     again = run("xp-request", "cancel", XREQ)
     assert again.exit_code == exitcodes.REMOTE
     assert "It has finished." in again.stderr

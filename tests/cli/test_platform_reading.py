@@ -10,22 +10,24 @@ from typing import Any
 import pytest
 from click.testing import Result
 from support.cli_kit import Terminal
-from support.cli_platform import Answer, Asked, Platform
-from support.cli_rows import (
+from support.fake_platform import (
     COWORLD,
     DIVISION,
     EVENT,
+    EXPERIENCE,
     IMAGE,
     LEAGUE,
     MEMBERSHIP,
     PLAYER,
+    RESULT,
     ROUND,
     SUBMISSION,
-    TIME,
     VERSION,
+    FakePlatform,
     episode,
-    uuid,
+    uid,
 )
+from support.fake_server import Ask, Say, json_say
 
 from coworld_cli import exitcodes
 
@@ -75,7 +77,7 @@ LISTS: list[tuple[str, str, dict[str, Any], list[str], list[str]]] = [
         "/v2/competition-events",
         EVENT,
         ["ID", "Type", "When", "Headline", "Summary"],
-        ["evt_1", "round_completed", "2026-11-01 12:30", "Round 4 is over", "Ada won."],
+        ["1", "placed", "2026-11-01 12:30", "Placed", "painter was placed."],
     ),
     (
         "list",
@@ -96,7 +98,7 @@ LISTS: list[tuple[str, str, dict[str, Any], list[str], list[str]]] = [
 
 @pytest.mark.parametrize(("name", "path", "row", "head", "cells"), LISTS, ids=[entry[0] for entry in LISTS])
 def test_list(
-    name: str, path: str, row: dict[str, Any], head: list[str], cells: list[str], run: Run, told: Platform
+    name: str, path: str, row: dict[str, Any], head: list[str], cells: list[str], run: Run, told: FakePlatform
 ) -> None:
     told.on("GET", path, [{**row, "invented_later": [1]}])
     assert rows_of(run(name)) == [head, cells]
@@ -110,7 +112,7 @@ def test_list(
 
 
 @pytest.mark.parametrize("name", [entry[0] for entry in LISTS])
-def test_empty_list(name: str, run: Run, told: Platform) -> None:
+def test_empty_list(name: str, run: Run, told: FakePlatform) -> None:
     told.on("GET", next(path for known, path, *_ in LISTS if known == name), [])
     result = run(name)
     assert result.exit_code == 0
@@ -119,7 +121,7 @@ def test_empty_list(name: str, run: Run, told: Platform) -> None:
     assert run(name, "--jsonl").stdout == ""
 
 
-def test_rounds_are_an_envelope(run: Run, told: Platform) -> None:
+def test_rounds_are_an_envelope(run: Run, told: FakePlatform) -> None:
     told.on("GET", "/v2/rounds", {"entries": [ROUND], "total_count": 7, "limit": 1, "offset": 2})
     result = run("rounds", "--limit", "1", "--offset", "2", "--status", "completed", "-l", str(LEAGUE["id"]))
     assert rows_of(result) == [
@@ -128,30 +130,13 @@ def test_rounds_are_an_envelope(run: Run, told: Platform) -> None:
     ]
     assert "1 round of 7 shown, from row 3 on; --all lists all of them." in result.stderr
     asked = told.calls("GET", "/v2/rounds")[0]
-    assert asked.query["status"] == ["completed"]
-    assert asked.query["league_id"] == [LEAGUE["id"]]
-    assert asked.query["offset"] == ["2"]
+    assert asked.query["status"] == "completed"
+    assert asked.query["league_id"] == LEAGUE["id"]
+    assert asked.query["offset"] == "2"
     answer = json.loads(run("rounds", "--limit", "1", "--json").stdout)
     assert set(answer) == {"entries", "total_count", "limit", "offset", "next_cursor"}
     assert (answer["total_count"], answer["next_cursor"]) == (7, None)
     assert answer["entries"][0]["id"] == ROUND["id"]
-
-
-EXPERIENCE = {
-    "id": f"xreq_{uuid(1)}",
-    "requester_user_id": "ada",
-    "coworld_id": COWORLD["id"],
-    "coworld_name": "paint-arena",
-    "coworld_version": "1.2.0",
-    "status": "running",
-    "episode_count": 4,
-    "pending_count": 1,
-    "submitted_count": 1,
-    "running_count": 1,
-    "completed_count": 1,
-    "failed_count": 0,
-    "created_at": TIME,
-}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +161,7 @@ EXPERIENCE = {
     ids=["rounds", "xp-request"],
 )
 def test_programs_written_for_published_clients_find_every_field(
-    words: tuple[str, ...], path: str, row: dict[str, Any], published: str, run: Run, told: Platform
+    words: tuple[str, ...], path: str, row: dict[str, Any], published: str, run: Run, told: FakePlatform
 ) -> None:
     """Fields that the server leaves out are null there, and servers that page by cursor are followed by cursor."""
     told.on("GET", path, {"entries": [row], "next_cursor": "further"})
@@ -189,23 +174,23 @@ def test_programs_written_for_published_clients_find_every_field(
     rest = json.loads(run(*words, "--cursor", "further", "--json").stdout)
     assert (len(rest["entries"]), rest["next_cursor"]) == (1, None)
     asked = told.calls("GET", path)[-1]
-    assert asked.query["cursor"] == ["further"]
+    assert asked.query["cursor"] == "further"
     assert "offset" not in asked.query
     assert run(*words, "--cursor", "further", "--offset", "3").exit_code == exitcodes.USAGE
 
 
-def paged(rows: list[dict[str, Any]]) -> Callable[[Asked], Any]:
+def paged(rows: list[dict[str, Any]]) -> Callable[[Ask], Any]:
     """An envelope by offset, with at most two rows a page."""
 
-    def page(asked: Asked) -> Any:
-        offset = int(asked.query.get("offset", ["0"])[0])
-        limit = min(2, int(asked.query.get("limit", ["2"])[0]))
+    def page(asked: Ask) -> Any:
+        offset = int(asked.query.get("offset", "0"))
+        limit = min(2, int(asked.query.get("limit", "2")))
         return {"entries": rows[offset : offset + limit], "total_count": len(rows), "limit": limit, "offset": offset}
 
     return page
 
 
-def test_all_pages_are_read(run: Run, told: Platform) -> None:
+def test_all_pages_are_read(run: Run, told: FakePlatform) -> None:
     told.on("GET", "/v2/episode-requests", paged([episode(number) for number in range(5)]))
     assert len(json.loads(run("episodes", "--all", "--json").stdout)) == 5
     lines = run("episodes", "--all", "--jsonl").stdout.splitlines()
@@ -216,7 +201,7 @@ def test_all_pages_are_read(run: Run, told: Platform) -> None:
     assert "shown" not in run("episodes", "--limit", "5", "--json").stderr
 
 
-def test_limit_counts_matches(run: Run, told: Platform) -> None:
+def test_limit_counts_matches(run: Run, told: FakePlatform) -> None:
     rows = [
         episode(number, replay_url=f"https://x.example/{number}.z" if number % 3 == 2 else None) for number in range(9)
     ]
@@ -228,10 +213,10 @@ def test_limit_counts_matches(run: Run, told: Platform) -> None:
     assert json.loads(run("episodes", "--policy", "rival:v2", "--all", "--json").stdout) == []
 
 
-def test_rows_come_while_pages_are_read(run: Run, told: Platform) -> None:
-    def page(asked: Asked) -> Any:
-        if asked.query.get("cursor"):
-            return Answer({"detail": "Broken."}, 400)
+def test_rows_come_while_pages_are_read(run: Run, told: FakePlatform) -> None:
+    def page(asked: Ask) -> Any:
+        if "cursor" in asked.query:
+            return json_say({"detail": "Broken."}, 400)
         return {"entries": [episode(1)], "next_cursor": "more"}
 
     told.on("GET", "/v2/episode-requests", page)
@@ -242,11 +227,11 @@ def test_rows_come_while_pages_are_read(run: Run, told: Platform) -> None:
     assert last["error"]["code"] == "bad_request"
 
 
-def test_odd_row_does_not_break_a_list(run: Run, told: Platform) -> None:
+def test_odd_row_does_not_break_a_list(run: Run, told: FakePlatform) -> None:
     told.on(
         "GET",
         "/v2/leagues",
-        [{**LEAGUE, "created_at": "yesterday", "public": "perhaps"}, "nonsense", {**LEAGUE, "id": f"league_{uuid(2)}"}],
+        [{**LEAGUE, "created_at": "yesterday", "public": "perhaps"}, "nonsense", {**LEAGUE, "id": f"league_{uid(22)}"}],
     )
     result = run("leagues")
     assert result.exit_code == 0
@@ -257,7 +242,7 @@ def test_odd_row_does_not_break_a_list(run: Run, told: Platform) -> None:
     assert listed[0]["created_at"] == "yesterday"
 
 
-def test_names_cannot_steer_the_terminal(run: Run, told: Platform) -> None:
+def test_names_cannot_steer_the_terminal(run: Run, told: FakePlatform) -> None:
     told.on("GET", "/v2/leagues", [{**LEAGUE, "name": "\x1b[2JOpen\x1b]0;title\x07\nNext\u202eline"}])
     result = run("leagues")
     assert "\x1b" not in result.stdout
@@ -266,10 +251,10 @@ def test_names_cannot_steer_the_terminal(run: Run, told: Platform) -> None:
 
 
 def test_narrow_terminal_shortens_prose_and_never_ids(
-    terminal: Callable[..., Terminal], told: Platform, tmp_path: Path
+    terminal: Callable[..., Terminal], told: FakePlatform, tmp_path: Path
 ) -> None:
     told.on("GET", "/v2/competition-events", [{**EVENT, "id": "evt_" + "x" * 40, "summary": "so it goes " * 30}])
-    env = {"COWORLD_SERVER": told.server, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path)}
+    env = {"COWORLD_SERVER": told.url, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path)}
     shell = terminal("events", env=env, columns=130)
     assert shell.end() == 0
     line = next(line for line in shell.text.splitlines() if "evt_" in line)
@@ -278,7 +263,7 @@ def test_narrow_terminal_shortens_prose_and_never_ids(
     assert len(line) <= 130
 
 
-def test_piped_prose_is_whole(run: Run, told: Platform) -> None:
+def test_piped_prose_is_whole(run: Run, told: FakePlatform) -> None:
     told.on("GET", "/v2/competition-events", [{**EVENT, "summary": "so it goes " * 30}])
     assert ("so it goes " * 30).strip() in run("events").stdout
 
@@ -305,9 +290,9 @@ def test_piped_prose_is_whole(run: Run, told: Platform) -> None:
             },
         ),
         (
-            f"memberships --policy {uuid(7)}",
+            f"memberships --policy {VERSION['id']}",
             "/v2/league-policy-memberships",
-            {"policy_version_id": uuid(7), "mine": "false"},
+            {"policy_version_id": VERSION["id"], "mine": "false"},
         ),
         (
             f"submissions --mine --player {PLAYER['id']}",
@@ -327,13 +312,13 @@ def test_piped_prose_is_whole(run: Run, told: Platform) -> None:
     ],
 )
 def test_filters_are_asked_of_the_server(
-    words: str, path: str, wanted: dict[str, str], run: Run, told: Platform
+    words: str, path: str, wanted: dict[str, str], run: Run, told: FakePlatform
 ) -> None:
     told.on("GET", "/v2/leagues", [LEAGUE])
     told.on("GET", path, [])
     assert run(*words.split()).exit_code == 0
     query = told.calls("GET", path)[0].query
-    assert {name: query[name][0] for name in wanted} == wanted
+    assert {name: query[name] for name in wanted} == wanted
 
 
 # --- one thing ------------------------------------------------------------------------------------------------------
@@ -349,7 +334,7 @@ ONE: list[tuple[str, str, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "path", "row", "said"), ONE, ids=[entry[0] for entry in ONE])
-def test_one(name: str, path: str, row: dict[str, Any], said: list[str], run: Run, told: Platform) -> None:
+def test_one(name: str, path: str, row: dict[str, Any], said: list[str], run: Run, told: FakePlatform) -> None:
     told.on("GET", path.format(row["id"]), row)
     result = run(name, row["id"])
     assert result.exit_code == 0, result.output
@@ -357,27 +342,25 @@ def test_one(name: str, path: str, row: dict[str, Any], said: list[str], run: Ru
         assert text in result.stdout
     answer = json.loads(run(name, row["id"], "--json").stdout)
     assert {key: answer[key] for key in ("id", "created_at") if key in row} == {
-        key: row[key].replace("+00:00", "Z") if key == "created_at" else row[key]
-        for key in ("id", "created_at")
-        if key in row
+        key: row[key] for key in ("id", "created_at") if key in row
     }
 
 
-def test_a_league_by_name(run: Run, told: Platform) -> None:
+def test_a_league_by_name(run: Run, told: FakePlatform) -> None:
     told.on("GET", "/v2/leagues", [LEAGUE])
     told.on("GET", f"/v2/leagues/{LEAGUE['id']}", LEAGUE)
     assert json.loads(run("leagues", "open", "--json").stdout)["id"] == LEAGUE["id"]
     assert run("leagues", "opem").exit_code == exitcodes.REMOTE
 
 
-def test_policies_have_labels_for_programs(run: Run, told: Platform) -> None:
-    told.on("GET", f"/v2/episode-requests/ereq_{uuid(1)}", episode(1))
-    answer = json.loads(run("episodes", f"ereq_{uuid(1)}", "--json").stdout)
+def test_policies_have_labels_for_programs(run: Run, told: FakePlatform) -> None:
+    told.on("GET", f"/v2/episode-requests/ereq_{uid(1)}", episode(1))
+    answer = json.loads(run("episodes", f"ereq_{uid(1)}", "--json").stdout)
     assert [seat["label"] for seat in answer["participants"]] == ["painter:v3", "rival:v1"]
 
 
 @pytest.mark.parametrize("value", [[], None])
-def test_standings(value: Any, run: Run, told: Platform) -> None:
+def test_standings(value: Any, run: Run, told: FakePlatform) -> None:
     told.on(
         "GET",
         f"/v2/leagues/{LEAGUE['id']}/division-ladder",
@@ -402,15 +385,14 @@ def test_standings(value: Any, run: Run, told: Platform) -> None:
         ["Rank", "Player", "Score", "Rounds"],
         ["1", "Ada", "1.2346", "9"],
     ]
-    assert told.asked[-1].query["include_recent_rounds"] == ["0"]
+    assert told.asked[-1].query["include_recent_rounds"] == "0"
     told.on("GET", f"/v2/divisions/{DIVISION['id']}/leaderboard", lambda _: value)
     assert json.loads(run("results", str(DIVISION["id"]), "--json").stdout) == []
-    result = {"id": "r1", "rank": 1, "score": 2.5, "policy_version": VERSION, "player": PLAYER, "created_at": TIME}
-    told.on("GET", f"/v2/rounds/{ROUND['id']}", {**ROUND, "results": [result]})
+    told.on("GET", f"/v2/rounds/{ROUND['id']}", {**ROUND, "results": [RESULT]})
     assert rows_of(run("results", str(ROUND["id"])))[1] == ["1", "Ada", "painter:v3", "2.5000"]
 
 
-def test_next_version(run: Run, told: Platform) -> None:
+def test_next_version(run: Run, told: FakePlatform) -> None:
     told.on("GET", "/v2/coworlds", [COWORLD])
     assert run("next-version", "paint_arena").stdout == "1.2.1\n"
     missing = run("next-version", "chess")
@@ -418,7 +400,7 @@ def test_next_version(run: Run, told: Platform) -> None:
     assert "There is no Coworld named 'chess'" in missing.stderr
 
 
-def test_stats(run: Run, told: Platform) -> None:
+def test_stats(run: Run, told: FakePlatform) -> None:
     stats = {
         "game_stats": {"ticks": 40.0},
         "policy_stats": [
@@ -433,8 +415,8 @@ def test_stats(run: Run, told: Platform) -> None:
         ],
         "steps": 40,
     }
-    told.on("GET", f"/v2/episode-requests/ereq_{uuid(1)}/episode-stats", stats)
-    result = run("episode-stats", f"ereq_{uuid(1)}")
+    told.on("GET", f"/v2/episode-requests/ereq_{uid(1)}/episode-stats", stats)
+    result = run("episode-stats", f"ereq_{uid(1)}")
     assert "Steps: 40" in result.stdout
     assert "painter:v3" in result.stdout
     assert "2.0000" in result.stdout
@@ -444,11 +426,11 @@ def test_stats(run: Run, told: Platform) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 422, 429])
-def test_the_servers_own_words(status: int, run: Run, told: Platform) -> None:
+def test_the_servers_own_words(status: int, run: Run, told: FakePlatform) -> None:
     told.on(
         "POST",
         f"/v2/league-policy-memberships/{MEMBERSHIP['id']}/retire",
-        Answer({"detail": f"Words of the server for {status}."}, status, {"X-Request-Id": "req-9", "Retry-After": "0"}),
+        json_say({"detail": f"Words of the server for {status}."}, status, x_request_id="req-9", retry_after="0"),
     )
     result = run("retire-membership", str(MEMBERSHIP["id"]))
     assert result.exit_code == exitcodes.REMOTE
@@ -460,9 +442,9 @@ def test_the_servers_own_words(status: int, run: Run, told: Platform) -> None:
     assert set(error) >= {"code", "message", "hint", "context"}
 
 
-def test_validation_names_the_field(run: Run, told: Platform) -> None:
+def test_validation_names_the_field(run: Run, told: FakePlatform) -> None:
     detail = [{"loc": ["body", "roster", 0], "msg": "Field required", "type": "missing"}]
-    told.on("POST", "/v2/experience-requests", Answer({"detail": detail}, 422))
+    told.on("POST", "/v2/experience-requests", json_say({"detail": detail}, 422))
     result = run("xp-request", "create", "-", input="{}")
     assert result.exit_code == exitcodes.REMOTE
     assert "roster.0: Field required" in result.stderr
@@ -482,21 +464,21 @@ def test_server_that_cannot_be_reached(server: str, run: Run, monkeypatch: pytes
     assert json.loads(run("leagues", "--json").stdout)["error"]["message"] == lines[0].removeprefix("error: ")
 
 
-def test_tls_where_there_is_none(run: Run, told: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COWORLD_SERVER", told.server.replace("http://", "https://"))
+def test_tls_where_there_is_none(run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COWORLD_SERVER", told.url.replace("http://", "https://"))
     result = run("leagues")
     assert result.exit_code == exitcodes.ENVIRONMENT
     assert "127.0.0.1" in result.stderr.splitlines()[0]
 
 
-def test_page_for_people_is_not_an_api(run: Run, told: Platform) -> None:
-    told.on("GET", "/v2/leagues", Answer(b"<html>hello</html>", headers={"Content-Type": "text/html"}))
+def test_page_for_people_is_not_an_api(run: Run, told: FakePlatform) -> None:
+    told.on("GET", "/v2/leagues", Say(200, b"<html>hello</html>", {"Content-Type": "text/html"}))
     result = run("leagues")
     assert result.exit_code == exitcodes.REMOTE
     assert "<html>" not in result.stderr or len(result.stderr) < 600
 
 
-def test_nobody_may_look_at_public_things(run: Run, told: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_may_look_at_public_things(run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COWORLD_TOKEN")
     told.on("GET", f"/v2/coworlds/{COWORLD['id']}", COWORLD)
     told.on("GET", "/v2/leagues", [LEAGUE])
@@ -507,7 +489,7 @@ def test_nobody_may_look_at_public_things(run: Run, told: Platform, monkeypatch:
     assert run("episodes").exit_code == exitcodes.ENVIRONMENT
 
 
-def test_team_rights_are_asked_for_by_name(run: Run, told: Platform) -> None:
+def test_team_rights_are_asked_for_by_name(run: Run, told: FakePlatform) -> None:
     told.on("GET", "/v2/leagues", [])
     run("leagues")
     run("leagues", "--elevated")

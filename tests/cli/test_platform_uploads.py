@@ -10,26 +10,37 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from support.cli_platform import Answer, Platform
-from support.cli_rows import COWORLD, LEAGUE, MEMBERSHIP, SUBMISSION, TIME, episode, uuid
+from support.fake_platform import (
+    COWORLD,
+    LEAGUE,
+    LOBBY,
+    MEMBERSHIP,
+    SECRET,
+    SEED,
+    SUBMISSION,
+    FakePlatform,
+    episode,
+    uid,
+)
+from support.fake_server import json_say
 
 from coworld_cli import exitcodes
 
 Run = Callable[..., Result]
-IMAGE = f"img_{uuid(1)}"
-VERSION = {"id": uuid(9), "name": "painter", "version": 3}
+IMAGE = f"img_{uid(1)}"
+VERSION = {"id": uid(9), "name": "painter", "version": 3}
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena" / "coworld_manifest_template.json"
 
 
 # --- policies -------------------------------------------------------------------------------------------------------
 
 
-def takes_policies(told: Platform) -> None:
+def takes_policies(told: FakePlatform) -> None:
     told.on("POST", "/stats/policy-secret-envs", {"id": "senv_1"})
     told.on("POST", "/stats/policies/docker-img/complete", VERSION)
 
 
-def test_policy_of_an_image_that_is_there(run: Run, told: Platform) -> None:
+def test_policy_of_an_image_that_is_there(run: Run, told: FakePlatform) -> None:
     takes_policies(told)
     words = ["--run", "python", "--run", "-m", "--run", "player", "--tag", "kind=bot", "--tag", "note=a=b"]
     result = run("upload-policy", IMAGE, "--name", "painter", *words)
@@ -46,12 +57,12 @@ def test_policy_of_an_image_that_is_there(run: Run, told: Platform) -> None:
     assert json.loads(run("upload-policy", IMAGE, "-n", "painter", "--json").stdout)["label"] == "painter:v3"
 
 
-def secrets_of(told: Platform) -> Any:
+def secrets_of(told: FakePlatform) -> Any:
     return told.calls("POST", "/stats/policy-secret-envs")[-1].json["policy_secret_env"]
 
 
 def test_secrets_come_from_the_environment_a_file_or_standard_input(
-    run: Run, told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     takes_policies(told)
     monkeypatch.setenv("API_KEY", "hidden-1")
@@ -63,7 +74,7 @@ def test_secrets_come_from_the_environment_a_file_or_standard_input(
     assert told.asked[-1].json["policy_secret_env_id"] == "senv_1"
 
 
-def test_secrets_on_the_command_line_are_warned_about(run: Run, told: Platform) -> None:
+def test_secrets_on_the_command_line_are_warned_about(run: Run, told: FakePlatform) -> None:
     takes_policies(told)
     result = run("upload-policy", IMAGE, "-n", "painter", "--secret-env", "API_KEY=hidden=3")
     assert result.exit_code == 0
@@ -72,7 +83,7 @@ def test_secrets_on_the_command_line_are_warned_about(run: Run, told: Platform) 
     assert "hidden" not in result.output
 
 
-def test_bedrock_is_a_secret_like_others(run: Run, told: Platform) -> None:
+def test_bedrock_is_a_secret_like_others(run: Run, told: FakePlatform) -> None:
     takes_policies(told)
     assert run("upload-policy", IMAGE, "-n", "painter", "--use-bedrock", "--bedrock-model", "m").exit_code == 0
     assert secrets_of(told) == {"USE_BEDROCK": "true", "BEDROCK_MODEL": "m"}
@@ -87,16 +98,18 @@ def test_bedrock_is_a_secret_like_others(run: Run, told: Platform) -> None:
         (["--secret-env-file", "-", "--secret-env-file", "-"], "can be given once"),
     ],
 )
-def test_policy_that_cannot_be_meant(words: list[str], said: str, run: Run, told: Platform) -> None:
+def test_policy_that_cannot_be_meant(words: list[str], said: str, run: Run, told: FakePlatform) -> None:
     result = run("upload-policy", IMAGE, "-n", "painter", *words)
     assert result.exit_code == exitcodes.USAGE
     assert said in result.stderr
     assert told.asked == []
 
 
-def test_secrets_of_a_refused_policy_are_taken_back(run: Run, told: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_a_refused_policy_are_taken_back(
+    run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
     takes_policies(told)
-    told.on("POST", "/stats/policies/docker-img/complete", Answer({"detail": "No such image."}, 404))
+    told.on("POST", "/stats/policies/docker-img/complete", json_say({"detail": "No such image."}, 404))
     told.on("DELETE", "/stats/policy-secret-envs/senv_1", {})
     monkeypatch.setenv("API_KEY", "hidden-4")
     result = run("upload-policy", IMAGE, "-n", "painter", "--secret-env", "API_KEY", "--json")
@@ -109,25 +122,25 @@ def test_secrets_of_a_refused_policy_are_taken_back(run: Run, told: Platform, mo
 # --- submissions ----------------------------------------------------------------------------------------------------
 
 
-def test_submit_by_name(run: Run, told: Platform) -> None:
-    rows = [{"id": uuid(number), "name": "painter", "version": number} for number in (1, 2)]
+def test_submit_by_name(run: Run, told: FakePlatform) -> None:
+    rows = [{"id": uid(number), "name": "painter", "version": number} for number in (1, 2)]
     told.on("GET", "/stats/policy-versions", {"entries": rows, "total_count": 2})
     told.on("POST", "/v2/league-submissions", {"id": SUBMISSION["id"], "status": "pending"})
     result = run("submit", "painter", "-l", str(LEAGUE["id"]), "--auto-champion", "never")
     assert result.exit_code == 0, result.output
     assert told.asked[-1].json == {
         "league_id": LEAGUE["id"],
-        "policy_version_id": uuid(2),
+        "policy_version_id": uid(2),
         "auto_champion": "never",
     }
     assert "placement is asynchronous" in result.stdout
-    assert f"detail=policy-version:{uuid(2)}" in result.stdout
+    assert f"detail=policy-version:{uid(2)}" in result.stdout
     answer = json.loads(run("submit", "painter:v2", "-l", str(LEAGUE["id"]), "--json").stdout)
-    assert answer["policy_version_id"] == uuid(2)
+    assert answer["policy_version_id"] == uid(2)
 
 
 def test_a_file_is_uploaded_and_submitted_by_the_leagues_name(
-    run: Run, told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
@@ -141,7 +154,7 @@ def test_a_file_is_uploaded_and_submitted_by_the_leagues_name(
     assert base64.b64decode(sent["player"]["files"]["bot.py"]) == Path("bot.py").read_bytes()
     assert told.asked[-1].json["league_id"] == LEAGUE["id"]
     # where to look is a whole address
-    assert f"Page:           {told.server}/observatory/v2#tab=uploads" in result.stdout
+    assert f"Page:           {told.url}/observatory/v2#tab=uploads" in result.stdout
     answer = json.loads(run("upload-policy", "bot.py", "-n", "mine", "-l", str(LEAGUE["id"]), "--json").stdout)
     assert (answer["label"], answer["submission"]["id"]) == ("painter:v3", SUBMISSION["id"])
     # nothing is sent that has no place to go
@@ -151,13 +164,13 @@ def test_a_file_is_uploaded_and_submitted_by_the_leagues_name(
 
 
 def test_what_is_no_file_for_a_platform_is_said(
-    run: Run, told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     Path("mine").mkdir()
     Path("mine/Dockerfile").write_text('FROM scratch\nCMD ["x"]\n')
-    told.on("POST", "/stats/policies/files", Answer({"detail": "There is nothing at this path."}, 404))
+    told.on("POST", "/stats/policies/files", json_say({"detail": "There is nothing at this path."}, 404))
     for words, status, said in (
         (["bot.py"], exitcodes.USAGE, "takes images, and bot.py is a file"),
         (["./mine"], exitcodes.USAGE, "has a Dockerfile"),
@@ -169,7 +182,7 @@ def test_what_is_no_file_for_a_platform_is_said(
         assert (result.exit_code, said in result.stderr) == (status, True), (words, result.stderr)
 
 
-def test_submit_what_is_not_yours(run: Run, told: Platform) -> None:
+def test_submit_what_is_not_yours(run: Run, told: FakePlatform) -> None:
     told.on("GET", "/stats/policy-versions", {"entries": [], "total_count": 0})
     result = run("submit", "rival:v3", "-l", str(LEAGUE["id"]))
     assert result.exit_code == exitcodes.REMOTE
@@ -177,7 +190,7 @@ def test_submit_what_is_not_yours(run: Run, told: Platform) -> None:
     assert told.calls("POST", "/v2/league-submissions") == []
 
 
-def test_retire_with_and_without_a_reason(run: Run, told: Platform) -> None:
+def test_retire_with_and_without_a_reason(run: Run, told: FakePlatform) -> None:
     path = f"/v2/league-policy-memberships/{MEMBERSHIP['id']}/retire"
     told.on("POST", path, {**MEMBERSHIP, "status": "retired"})
     assert "retired" in run("retire-membership", str(MEMBERSHIP["id"])).stdout
@@ -199,14 +212,14 @@ def manifest(directory: Path) -> Path:
     return path
 
 
-def takes_coworlds(told: Platform, *smoke: dict[str, Any]) -> None:
+def takes_coworlds(told: FakePlatform, *smoke: dict[str, Any]) -> None:
     told.on("GET", "/v2/coworlds", [])
     told.on("POST", "/v2/coworlds/upload", lambda asked: {**COWORLD, "manifest": asked.json["manifest"]})
     told.on("GET", f"/v2/coworlds/{COWORLD['id']}", COWORLD)
     told.on("GET", f"/v2/coworlds/{COWORLD['id']}/episode-requests", {"entries": list(smoke), "next_cursor": None})
 
 
-def test_certification_is_skipped_only_for_a_reason(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_certification_is_skipped_only_for_a_reason(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     takes_coworlds(told)
     manifest(tmp_path)
     words = ["upload-coworld", ".", "--no-wait-hosted-smoke"]
@@ -221,7 +234,7 @@ def test_certification_is_skipped_only_for_a_reason(run: Run, told: Platform, tm
     assert run(*words, "--skip-certification", " ").exit_code == exitcodes.USAGE
 
 
-def test_same_upload_twice_is_said_to_be_there(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_same_upload_twice_is_said_to_be_there(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     takes_coworlds(told)
     manifest(tmp_path)
     told.on("GET", "/v2/coworlds", [{**COWORLD, "name": "paintarena"}])
@@ -230,7 +243,7 @@ def test_same_upload_twice_is_said_to_be_there(run: Run, told: Platform, tmp_pat
     assert "already had this version" in result.stdout
 
 
-def test_what_is_not_certified_is_not_uploaded(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_what_is_not_certified_is_not_uploaded(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     takes_coworlds(told)
     path = manifest(tmp_path)
     value = json.loads(path.read_text())
@@ -243,7 +256,7 @@ def test_what_is_not_certified_is_not_uploaded(run: Run, told: Platform, tmp_pat
     assert answer.get("uploaded") is False or answer["error"]["code"] == "manifest_invalid"
 
 
-def test_template_is_not_uploaded(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_template_is_not_uploaded(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     (tmp_path / "coworld_manifest_template.json").write_text(PAINT.read_text())
     result = run("upload-coworld", ".")
     assert result.exit_code == exitcodes.USAGE
@@ -255,7 +268,7 @@ def test_template_is_not_uploaded(run: Run, told: Platform, tmp_path: Path) -> N
     ("status", "exit_code", "verdict"), [("completed", 0, "passed"), ("failed", exitcodes.ANSWER_IS_NO, "failed")]
 )
 def test_hosted_episodes_are_waited_for(
-    status: str, exit_code: int, verdict: str, run: Run, told: Platform, tmp_path: Path
+    status: str, exit_code: int, verdict: str, run: Run, told: FakePlatform, tmp_path: Path
 ) -> None:
     takes_coworlds(told, episode(1, status=status, error="The game was late." if status == "failed" else None))
     manifest(tmp_path)
@@ -270,14 +283,14 @@ def test_hosted_episodes_are_waited_for(
     assert verdict in shown.stdout
 
 
-def test_hosted_episodes_that_do_not_end_in_time(run: Run, told: Platform) -> None:
+def test_hosted_episodes_that_do_not_end_in_time(run: Run, told: FakePlatform) -> None:
     takes_coworlds(told, episode(1, status="running"))
     waited = ["status", str(COWORLD["id"]), "--wait-hosted-smoke", "--hosted-smoke-timeout-seconds", "0.2"]
     assert run(*waited).exit_code == exitcodes.ANSWER_IS_NO
     assert run("status", str(COWORLD["id"])).exit_code == 0
 
 
-def test_platform_that_plays_none_is_not_waited_for(run: Run, told: Platform) -> None:
+def test_platform_that_plays_none_is_not_waited_for(run: Run, told: FakePlatform) -> None:
     takes_coworlds(told)
     waited = ["status", str(COWORLD["id"]), "--wait-hosted-smoke", "--hosted-smoke-timeout-seconds", "0.2", "--json"]
     result = run(*waited)
@@ -287,13 +300,13 @@ def test_platform_that_plays_none_is_not_waited_for(run: Run, told: Platform) ->
     assert answer["coworld"]["id"] == COWORLD["id"]
 
 
-def test_change_to_a_coworld_of_the_platform(run: Run, told: Platform, tmp_path: Path) -> None:
+def test_change_to_a_coworld_of_the_platform(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     takes_coworlds(told)
     stored = json.loads(manifest(tmp_path).read_text())
     told.on("GET", f"/v2/coworlds/{COWORLD['id']}", {**COWORLD, "manifest": stored})
     told.on("GET", "/v2/container_images", [])
     (tmp_path / "patch.json").write_text(json.dumps({"game": {"description": "Painted anew."}}))
-    other = f"img_{uuid(2)}"
+    other = f"img_{uid(2)}"
     words = ["--patch", "patch.json", "--image", f"player.sweep-painter={other}", "--no-wait-hosted-smoke"]
     result = run("upload-coworld", "--from-coworld", str(COWORLD["id"]), *words)
     assert result.exit_code == 0, result.output
@@ -308,7 +321,7 @@ def test_change_to_a_coworld_of_the_platform(run: Run, told: Platform, tmp_path:
     assert wrong.exit_code == exitcodes.USAGE
 
 
-def test_commissioner_is_replaced(run: Run, told: Platform) -> None:
+def test_commissioner_is_replaced(run: Run, told: FakePlatform) -> None:
     told.on("POST", "/v2/coworlds/patch-commissioner", {**COWORLD, "version": "1.3.0"})
     result = run("patch-commissioner", "paint-arena", IMAGE, "--runnable-id", "main", "--version", "1.3.0")
     assert result.exit_code == 0, result.output
@@ -324,16 +337,8 @@ def test_commissioner_is_replaced(run: Run, told: Platform) -> None:
 # --- secrets, leagues, hosted games ---------------------------------------------------------------------------------
 
 
-def test_secrets_are_kept_listed_and_deleted(run: Run, told: Platform, tmp_path: Path) -> None:
-    row = {
-        "coworld_id": COWORLD["id"],
-        "coworld_name": "arena",
-        "owner_user_id": "user_1",
-        "owner_name": "ada",
-        "secret_name": "a/b",
-        "size_bytes": 8,
-        "updated_at": TIME,
-    }
+def test_secrets_are_kept_listed_and_deleted(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+    row = {**SECRET, "coworld_name": "arena", "owner_name": "ada", "secret_name": "a/b", "size_bytes": 8}
     told.on("PUT", "/v2/coworlds/secrets/arena/a%2Fb", row)
     told.on("GET", "/v2/coworlds/secrets/arena", [row])
     told.on("DELETE", "/v2/coworlds/secrets/arena/a%2Fb", row)
@@ -352,30 +357,21 @@ def test_secrets_are_kept_listed_and_deleted(run: Run, told: Platform, tmp_path:
     assert run("secret", "delete", "arena", "a/b").stdout == "Deleted a/b of arena.\n"
 
 
-def test_leagues_are_asked_for(run: Run, told: Platform) -> None:
-    row = {
-        "id": f"lseed_{uuid(1)}",
-        "coworld_name": "arena",
-        "template": "default",
-        "enabled": True,
-        "created_by": "user_1",
-        "created_at": TIME,
-        "league_id": None,
-    }
-    told.on("POST", "/v2/coworld-league-seeds", row)
-    told.on("GET", "/v2/coworld-league-seeds", [row])
+def test_leagues_are_asked_for(run: Run, told: FakePlatform) -> None:
+    told.on("POST", "/v2/coworld-league-seeds", SEED)
+    told.on("GET", "/v2/coworld-league-seeds", [SEED])
     words = ["--set", "rounds=3", "--set", "name=Open", "--set", 'rules={"a": [1]}', "-t", "default"]
     result = run("league", "create", "arena", *words)
     assert "not created yet" in result.stdout
     assert told.asked[0].json["overrides"] == {"rounds": 3, "name": "Open", "rules": {"a": [1]}}
     assert "arena" in run("league", "list").stdout
-    told.on("POST", "/v2/coworld-league-seeds", Answer({"detail": "For the team only."}, 403))
+    told.on("POST", "/v2/coworld-league-seeds", json_say({"detail": "For the team only."}, 403))
     refused = run("league", "create", "arena")
     assert refused.exit_code == exitcodes.REMOTE
     assert "For the team only." in refused.stderr
 
 
-def test_hosted_game(run: Run, told: Platform) -> None:
+def test_hosted_game(run: Run, told: FakePlatform) -> None:
     session = {
         "session_id": "cps_1",
         "join_url": "/join",
@@ -392,39 +388,11 @@ def test_hosted_game(run: Run, told: Platform) -> None:
     assert json.loads(run("hosted-game", "join", "cps_1", "--json").stdout)["slot"] == 1
 
 
-def test_lobby(run: Run, told: Platform) -> None:
-    league, lobby = f"league_{uuid(1)}", f"lby_{uuid(2)}"
-    free = {"is_me": False, "can_claim": True, "can_remove": False}
-    answer: dict[str, Any] = {
-        "id": lobby,
-        "league_id": league,
-        "coworld_id": COWORLD["id"],
-        "coworld_name": "arena",
-        "coworld_version": "1.0.0",
-        "coworld_manifest_hash": "abc",
-        "host_name": "Ada",
-        "variant_id": "quick",
-        "min_players": 2,
-        "max_players": 4,
-        "status": "draft",
-        "revision": 3,
-        "page_url": "/lobbies/1",
-        "created_at": TIME,
-        "expires_at": TIME,
-        "seats": [
-            {
-                "position": 0,
-                "kind": "human",
-                "claimant_label": "Ada",
-                "is_me": True,
-                "can_claim": False,
-                "can_remove": True,
-            },
-            {"position": 1, "kind": "league_player", "player_name": "Bot", **free},
-        ],
-        "can_manage": True,
-        "permissions": {"can_start": True, "can_edit": True, "can_remove_player": True, "can_end_game": False},
-    }
+def test_lobby(run: Run, told: FakePlatform) -> None:
+    league, lobby = str(LEAGUE["id"]), LOBBY["id"]
+    other = {**LOBBY["seats"][1], "kind": "league_player", "player_name": "Bot", "can_claim": True}
+    answer = {**LOBBY, "revision": 3, "host_name": "Ada", "variant_id": "quick", "page_url": "/lobbies/1"}
+    answer["seats"] = [LOBBY["seats"][0], other]
     place = f"/v2/lobbies/{lobby}"
     told.on("POST", f"/v2/leagues/{league}/lobbies", answer)
     told.on("GET", place, answer)
@@ -459,7 +427,7 @@ def test_lobby(run: Run, told: Platform) -> None:
     assert told.asked[-1].json["expected_revision"] == 7
     for verb in ("leave", "cancel", "end"):
         assert "It broke." in run("lobby", verb, lobby).stdout
-    told.on("POST", f"{place}/start", Answer({"detail": "Seat 1 waits for a person."}, 409))
+    told.on("POST", f"{place}/start", json_say({"detail": "Seat 1 waits for a person."}, 409))
     refused = run("lobby", "start", lobby)
     assert refused.exit_code == exitcodes.REMOTE
     assert "Seat 1 waits for a person." in refused.stderr

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from support.canned_platform import EPISODE, canned_platform, json_say, uid
+from support.fake_platform import EPISODE, canned_platform, uid
+from support.fake_server import Say
 from support.flaky_transport import FlakyTransport
-from support.hostile_server import Say
 
 from coworld_client import Backoff, Change, CoworldClient, NotFound
 from coworld_client.checkpoints import Checkpoint
@@ -37,9 +37,9 @@ async def test_the_index_lists_what_is_there(tmp_path: Path) -> None:
     rows = [row(1), row(2), row(3)]
     (tmp_path / f"{rows[0].id}.replay").write_bytes(b"kept")
     told: list[tuple[str, int, int]] = []
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         for item, say in ((rows[1], Say(200, b"new")), (rows[2], Say(404, b"{}"))):
-            platform.replace[f"GET /v2/episode-requests/{item.id}/artifacts/replay"] = lambda _, say=say: say
+            platform.on("GET", f"/v2/episode-requests/{item.id}/artifacts/replay", say)
         found = await collect_replays(
             api, rows, tmp_path, concurrency=1, on_fetched=lambda row, there, total: told.append((row.id, there, total))
         )
@@ -55,9 +55,9 @@ async def test_bundles_of_episodes_that_are_over(tmp_path: Path) -> None:
     rows = [
         {**EPISODE, "id": f"ereq_{uid(number)}", "status": word} for number, word in ((1, "completed"), (2, "running"))
     ]
-    async with canned_platform() as platform, api_of(platform.server) as api:
-        platform.replace[f"GET /v2/experience-requests/{XREQ}/episodes"] = lambda _: json_say(rows)
-        platform.replace[f"GET /v2/episode-requests/{rows[0]['id']}/bundle"] = lambda _: Say(200, b"zip")
+    async with canned_platform() as platform, api_of(platform.url) as api:
+        platform.on("GET", f"/v2/experience-requests/{XREQ}/episodes", rows)
+        platform.on("GET", f"/v2/episode-requests/{rows[0]['id']}/bundle", Say(200, b"zip"))
         over, going = await collect_bundles(api, [XREQ], tmp_path / "new")
     assert over.path == tmp_path / "new" / f"ereq_{uid(1)}.zip"
     assert (going.path, going.error) == (None, None)
@@ -65,11 +65,11 @@ async def test_bundles_of_episodes_that_are_over(tmp_path: Path) -> None:
 
 async def test_a_log_that_is_not_there_after_all_is_left_out(tmp_path: Path) -> None:
     episode = row(1)
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         (seat,) = episode.participants
         place = f"/v2/episode-requests/{episode.id}/{seat.policy_version_id}"
-        platform.replace[f"GET {place}/policy-logs/{seat.position}"] = lambda _: Say(404, b"{}")
-        platform.replace[f"GET {place}/policy-artifact/{seat.position}"] = lambda _: Say(200, b"zip")
+        platform.on("GET", f"{place}/policy-logs/{seat.position}", Say(404, b"{}"))
+        platform.on("GET", f"{place}/policy-artifact/{seat.position}", Say(200, b"zip"))
         (file,) = await collect_evidence(
             api, episode, [("log", seat.position), ("artifact", seat.position)], tmp_path / "new"
         )

@@ -11,8 +11,8 @@ from typing import Any
 
 import anyio
 import pytest
-from support.chat import Chat, chat_server
-from support.served import Talk, serving
+from support.fake_server import Ask, Say, Site, json_say, site_in_thread
+from support.served_game import Talk, serving
 
 from coworld_client.seat import SeatError, play_seat
 from coworld_client.seat.answers import NOTHING, default_action, understood
@@ -82,11 +82,25 @@ def kept(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         return lines, json.loads(artifact.read("summary.json"))
 
 
+def chat_of(answer: Callable[[str], str]) -> Site:
+    """A server of a language model, which returns the answer to the last message, or ``HTTP 503``, say, as a status."""
+
+    def completion(ask: Ask) -> Say:
+        said = answer(ask.json["messages"][-1]["content"])
+        choice = {"message": {"role": "assistant", "content": said}}
+        body = {"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 10}}
+        return json_say(body, int(said[5:]) if said.startswith("HTTP ") else 200, retry_after="0")
+
+    chat = Site()
+    chat.on("POST", "/v1/chat/completions", completion)
+    return chat
+
+
 @contextmanager
-def model(answer: Callable[[str], str], artifact: Path, **more: Any) -> Generator[tuple[Chat, LlmPlayer]]:
+def model(answer: Callable[[str], str], artifact: Path, **more: Any) -> Generator[tuple[Site, LlmPlayer]]:
     """A server, and a player that asks it; a question costs 10 cents and so does its answer."""
-    with chat_server(answer) as chat:
-        where = {"base_url": chat.url, "key": KEY, "artifact": artifact.as_uri()}
+    with site_in_thread(chat_of(answer)) as chat:
+        where = {"base_url": f"{chat.url}/v1", "key": KEY, "artifact": artifact.as_uri()}
         yield chat, LlmPlayer(model="tiny", price=(1000, 10_000), **where, **more)
 
 
@@ -103,11 +117,11 @@ async def test_a_model_plays_and_its_recording_plays_the_same_without_it(
     assert [len(line["tries"]) for line in lines] == [3, 2, MOST_TRIES]
     assert (summary["decisions"], summary["defaults"], summary["asked"]) == (3, 1, 8)
     assert (summary["prompt_tokens"], summary["cost"]) == (700, pytest.approx(7 * 0.2))
-    assert set(chat.keys) == {f"Bearer {KEY}"}
-    assert "|||||||" in chat.asked[0]["messages"][1]["content"]
+    assert {ask.headers["authorization"] for ask in chat.asked} == {f"Bearer {KEY}"}
+    assert "|||||||" in chat.asked[0].json["messages"][1]["content"]
     assert KEY.encode() not in path.read_bytes()
 
-    monkeypatch.setenv("OPENAI_BASE_URL", chat.url)
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{chat.url}/v1")
     recording = read_own_player(f"recording:{path}")
     recording.put(tmp_path)
     again = await played(load_controller(str(tmp_path / "recording.json")), sticks=7)
@@ -130,8 +144,8 @@ async def test_a_spending_limit_ends_the_asking_and_not_the_game(tmp_path: Path)
 async def test_an_address_that_does_not_answer_is_said_without_the_key(
     tmp_path: Path, answer: str | None, code: str
 ) -> None:
-    with chat_server(lambda words: str(answer)) as chat:
-        url = chat.url
+    with site_in_thread(chat_of(lambda words: str(answer))) as chat:
+        url = f"{chat.url}/v1"
         if answer is not None:
             with pytest.raises(SeatError) as failed:
                 await played(LlmPlayer(model="tiny", base_url=url, key=KEY))

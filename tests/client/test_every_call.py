@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from support.canned_platform import canned_platform, uid
+from support.fake_platform import canned_platform, uid
 from support.flaky_transport import Fault, FlakyTransport
 
 from coworld_client import ApiConnectionError, ApiShapeError, ApiStatusError, Backoff, CoworldClient
@@ -38,7 +38,7 @@ READING: dict[str, Call] = {
     "memberships.list": lambda api: api.memberships.list(mine=True).all(),
     "submissions.list": lambda api: api.submissions.list(mine=True).all(),
     "policies.list": lambda api: api.policies.list().all(),
-    "policies.lookup": lambda api: api.policies.lookup("alice:v3"),
+    "policies.lookup": lambda api: api.policies.lookup("painter:v3"),
     "episodes.list": lambda api: api.episodes.list(mine=True).all(),
     "episodes.progress": lambda api: api.episodes.progress([EREQ], status="completed").all(),
     "episodes.annotations": lambda api: api.episodes.annotations(EREQ, uid(4)),
@@ -70,7 +70,7 @@ READING: dict[str, Call] = {
 WRITING: dict[str, Call] = {
     "memberships.retire": lambda api: api.memberships.retire(f"lpm_{uid(9)}", reason="tired"),
     "memberships.nominate": lambda api: api.memberships.nominate(f"lpm_{uid(9)}"),
-    "submissions.create": lambda api: api.submissions.create(LEAGUE, "alice"),
+    "submissions.create": lambda api: api.submissions.create(LEAGUE, "painter"),
     "experience.create": lambda api: api.experience.create(ROSTER),
     "experience.cancel": lambda api: api.experience.cancel(XREQ),
     "hosted.create": lambda api: api.hosted.create(COW),
@@ -83,7 +83,7 @@ WRITING: dict[str, Call] = {
     "lobbies.cancel": lambda api: api.lobbies.cancel(LOBBY),
     "lobbies.end": lambda api: api.lobbies.end(LOBBY),
     "league_seeds.create": lambda api: api.league_seeds.create("paint-arena"),
-    "players.create": lambda api: api.players.create("Alice"),
+    "players.create": lambda api: api.players.create("Ada"),
     "players.login": lambda api: api.players.login(f"ply_{uid(6)}"),
 }
 
@@ -104,11 +104,11 @@ FAULTS = {
 @pytest.mark.parametrize("name", READING)
 async def test_reading_survives_every_fault(name: str) -> None:
     async with canned_platform() as platform:
-        async with CoworldClient(platform.server, backoff=AT_ONCE, transport=FlakyTransport()) as api:
+        async with CoworldClient(platform.url, backoff=AT_ONCE, transport=FlakyTransport()) as api:
             wanted = await READING[name](api)
         for fault in FAULTS.values():
             transport = FlakyTransport(fault())
-            async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+            async with CoworldClient(platform.url, transport=transport, backoff=AT_ONCE) as api:
                 assert await READING[name](api) == wanted
             assert transport.faults[0].times == 0, "the fault was not met"
 
@@ -120,7 +120,7 @@ async def test_writing_is_done_once_through_every_fault(name: str) -> None:
             broken = fault()
             broken.method = "POST"
             transport = FlakyTransport(broken)
-            async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+            async with CoworldClient(platform.url, transport=transport, backoff=AT_ONCE) as api:
                 await WRITING[name](api)
             posts = [asked for asked in transport.asked if asked.method == "POST"]
             assert len(posts) == 2
@@ -145,7 +145,7 @@ async def test_reading_gives_up_with_a_typed_error(name: str) -> None:
             (Fault("status", times=100, status=500), ApiStatusError),
             (Fault("status", times=100, status=200, body=b"<html>"), ApiShapeError),
         ):
-            async with CoworldClient(platform.server, transport=FlakyTransport(fault), backoff=AT_ONCE) as api:
+            async with CoworldClient(platform.url, transport=FlakyTransport(fault), backoff=AT_ONCE) as api:
                 if name == "experience.wait":
                     with pytest.raises(error):
                         await followed(api)
@@ -161,7 +161,7 @@ async def test_an_answer_that_never_comes_is_asked_for_again(name: str) -> None:
     transport = FlakyTransport(Fault("stuck"))
     # many attempts, for a machine that is busy
     options: dict[str, Any] = {"transport": transport, "backoff": AT_ONCE, "timeout": 0.3, "max_retries": 50}
-    async with canned_platform() as platform, CoworldClient(platform.server, **options) as api:
+    async with canned_platform() as platform, CoworldClient(platform.url, **options) as api:
         assert await READING[name](api)
     assert transport.faults[0].times == 0
 
@@ -169,7 +169,7 @@ async def test_an_answer_that_never_comes_is_asked_for_again(name: str) -> None:
 async def test_two_calls_have_two_keys() -> None:
     transport = FlakyTransport()
     async with canned_platform() as platform:
-        async with CoworldClient(platform.server, transport=transport) as api:
+        async with CoworldClient(platform.url, transport=transport) as api:
             await api.experience.create(ROSTER)
             await api.experience.create(ROSTER)
             await api.experience.create(ROSTER, idempotency_key="mine")
@@ -182,9 +182,9 @@ async def test_two_calls_have_two_keys() -> None:
 async def test_the_seats_of_a_lobby_are_changed_again_when_the_reply_is_lost() -> None:
     async with canned_platform() as platform:
         transport = FlakyTransport(Fault("lost", method="PUT"), Fault("lost", method="DELETE"))
-        async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+        async with CoworldClient(platform.url, transport=transport, backoff=AT_ONCE) as api:
             lobby = await api.lobbies.seat(LOBBY, 1, "league_player", player="ply_1", revision=1)
-            assert (lobby.seats[0].claimant_label, lobby.permissions.can_start) == ("Alice", True)
+            assert (lobby.seats[0].claimant_label, lobby.permissions.can_start) == ("Ada", True)
             assert lobby.odd == ()
             await api.lobbies.remove(LOBBY, 0)
             # without a revision, it is that of the present
@@ -200,7 +200,7 @@ async def test_the_seats_of_a_lobby_are_changed_again_when_the_reply_is_lost() -
 async def test_secrets_are_put_and_deleted_again_when_the_reply_is_lost() -> None:
     async with canned_platform() as platform:
         transport = FlakyTransport(Fault("lost"), Fault("lost", method="DELETE"))
-        async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+        async with CoworldClient(platform.url, transport=transport, backoff=AT_ONCE) as api:
             assert (await api.secrets.put("paint-arena", "a/b", b"\0secret")).secret_name == "KEY"
             assert (await api.secrets.delete("paint-arena", "a/b")).size_bytes == 3
             assert (await api.hosted.end("cps_1")).session_id == "cps_1"

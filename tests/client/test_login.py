@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import httpx2
 import pytest
-from support.hostile_server import Ask, HostileServer, Reset, Say, serve
+from support.fake_server import Ask, FakeServer, Reset, Say, json_say, serve
 from support.observatory import Observatory, running_observatory
 
 from coworld_client import CoworldClient
@@ -50,10 +50,6 @@ def store(tmp_path: Path) -> CredentialStore:
     return CredentialStore(tmp_path / "softmax")
 
 
-def answer(value: Any, status: int = 200) -> Say:
-    return Say(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
-
-
 # --- where
 
 
@@ -84,7 +80,7 @@ async def test_a_code_becomes_a_token() -> None:
         assert (ask.method, ask.path) == ("POST", "/observatory/credentials/auth-codes/exchange")
         assert json.loads(await ask.read()) == {"code": "c0de"}
         assert "authorization" not in ask.headers
-        return answer({"token": "t0ken"})
+        return json_say({"token": "t0ken"})
 
     async with serve(handler) as server:
         assert await exchange_code(server.url, " c0de\n") == Token("t0ken")
@@ -98,9 +94,9 @@ async def test_a_code_becomes_a_token() -> None:
         (Say(400, b'{"detail": "malformed"}'), BadRequest, "not a sign-in code"),
         (Say(500, b"oops"), ServerError, "500"),
         (Say(403, b'{"detail": "not you"}'), ApiStatusError, "not you"),
-        (answer({"access": "s3cret"}), ApiError, "no token"),
-        (answer({"token": "two s3cret words"}), ApiError, "no token"),
-        (answer(["s3cret"]), ApiError, "no token"),
+        (json_say({"access": "s3cret"}), ApiError, "no token"),
+        (json_say({"token": "two s3cret words"}), ApiError, "no token"),
+        (json_say(["s3cret"]), ApiError, "no token"),
         (Say(200, b"<html>s3cret"), ApiError, "no token"),
     ],
 )
@@ -166,7 +162,7 @@ async def test_what_is_no_code_is_not_sent(code: str) -> None:
 
 
 async def exchange(ask: Ask) -> Say:
-    return answer({"token": f"token-for-{json.loads(await ask.read())['code']}"})
+    return json_say({"token": f"token-for-{json.loads(await ask.read())['code']}"})
 
 
 async def visit(url: str, **more: Any) -> httpx2.Response:
@@ -272,21 +268,21 @@ def platform(*, subject: str = "user", players: list[dict[str, Any]] | None = No
         nonlocal minted
         match ask.method, ask.path.removeprefix("/observatory"):
             case "GET", "/whoami":
-                return answer({"user_email": "a@b.c", "subject_type": subject, "scopes": []})
+                return json_say({"user_email": "a@b.c", "subject_type": subject, "scopes": []})
             case "GET", "/players":
-                return answer(players or [])
+                return json_say(players or [])
             case "POST", path if path.endswith("/login"):
                 minted += 1
                 until = datetime.now(UTC) + timedelta(days=1)
-                return answer({"player_id": OWN, "token": f"ply_{minted}", "expires_at": until.isoformat()})
+                return json_say({"player_id": OWN, "token": f"ply_{minted}", "expires_at": until.isoformat()})
             case _:
-                return answer({"detail": "no such thing"}, 404)
+                return json_say({"detail": "no such thing"}, 404)
 
     return handler
 
 
 @asynccontextmanager
-async def client(handler: Any, token: str = "mine") -> AsyncGenerator[tuple[CoworldClient, HostileServer]]:
+async def client(handler: Any, token: str = "mine") -> AsyncGenerator[tuple[CoworldClient, FakeServer]]:
     async with serve(handler) as server, CoworldClient(server.url, token=token, max_retries=0) as api:
         yield api, server
 

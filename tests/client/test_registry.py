@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 import random
-import tarfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from support.hostile_server import Say
+from support.archives import tar_of
+from support.fake_server import Say
 from support.push_registry import LOGIN, Fault, PushRegistry, serve_push_registry
 
 from coworld_client import Backoff
@@ -30,12 +29,7 @@ NOISE = random.Random(5)
 
 
 def layer(size: int, name: str = "noise") -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        entry = tarfile.TarInfo(name)
-        entry.size = size
-        archive.addfile(entry, io.BytesIO(NOISE.randbytes(size)))
-    return content.getvalue()
+    return tar_of({name: NOISE.randbytes(size)})
 
 
 LAYERS = [layer(300_000, "a"), layer(150_000, "b")]
@@ -48,20 +42,6 @@ def digest(data: bytes) -> str:
 def config(layers: list[bytes], **more: str) -> bytes:
     described = {"os": "linux", "architecture": "amd64", "config": {"Env": ["A=1"]}, **more}
     return json.dumps({**described, "rootfs": {"type": "layers", "diff_ids": [digest(one) for one in layers]}}).encode()
-
-
-def tarball(files: Mapping[str, bytes | str]) -> bytes:
-    """A tar of files; a text is where a link leads."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            if isinstance(data, str):
-                entry.type, entry.linkname = tarfile.SYMTYPE, data
-            else:
-                entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data) if isinstance(data, bytes) else None)
-    return content.getvalue()
 
 
 def listing(config_name: str, names: list[str], count: int = 1) -> bytes:
@@ -104,7 +84,7 @@ def names(directory: Path) -> list[str]:
 
 async def packed(directory: Path, layers: list[bytes] = LAYERS, *, compress: bool = True) -> PackedImage:
     await anyio.Path(directory).mkdir(exist_ok=True)
-    image = await read_export(stream(tarball(legacy(layers))), directory, name="x:1")
+    image = await read_export(stream(tar_of(legacy(layers))), directory, name="x:1")
     return await pack_image(image, directory, compress=compress)
 
 
@@ -124,7 +104,7 @@ def target(registry: PushRegistry, tag: str = "v1") -> RegistryTarget:
 @pytest.mark.parametrize("layout", [legacy, oci])
 async def test_both_layouts_are_read(tmp_path: Path, layout: Any) -> None:
     seen: list[int] = []
-    data = tarball(layout())
+    data = tar_of(layout())
     image = await read_export(stream(data), tmp_path, name="x:1", on_progress=seen.append)
     assert [one.digest for one in image.layers] == [digest(one) for one in LAYERS]
     assert [one.path.read_bytes() for one in image.layers] == LAYERS
@@ -145,7 +125,7 @@ async def test_the_same_layer_twice_is_one_file(tmp_path: Path) -> None:
     files = legacy([LAYERS[0], LAYERS[0]])
     names = [name for name in files if name.endswith("layer.tar")]
     files[names[1]] = f"../{names[0]}"
-    image = await read_export(stream(tarball(files)), tmp_path, name="x:1")
+    image = await read_export(stream(tar_of(files)), tmp_path, name="x:1")
     assert len(image.layers) == 2
     assert len(image.blobs) == 2
     done = await pack_image(image, tmp_path)
@@ -155,7 +135,7 @@ async def test_the_same_layer_twice_is_one_file(tmp_path: Path) -> None:
 
 async def test_packed_layers_stay_as_they_are(tmp_path: Path) -> None:
     zipped = gzip.compress(LAYERS[0], mtime=5)
-    image = await read_export(stream(tarball(oci([zipped, LAYERS[1]]))), tmp_path, name="x:1")
+    image = await read_export(stream(tar_of(oci([zipped, LAYERS[1]]))), tmp_path, name="x:1")
     entries = json.loads((await pack_image(image, tmp_path)).manifest)["layers"]
     assert entries[0]["digest"] == digest(zipped)
     assert [entry["mediaType"] for entry in entries] == ["application/vnd.oci.image.layer.v1.tar+gzip"] * 2
@@ -173,24 +153,24 @@ async def test_packing_gives_the_same_bytes_every_time(tmp_path: Path) -> None:
 BROKEN: dict[str, bytes] = {
     "nothing": b"",
     "no tar": b"x" * 5000,
-    "cut short": tarball(legacy())[:200_000],
-    "no manifest": tarball({name: data for name, data in legacy().items() if name != "manifest.json"}),
-    "two images": tarball({**legacy(), "manifest.json": listing("c", [], 2)}),
-    "manifest is no list": tarball({**legacy(), "manifest.json": b"{}"}),
-    "manifest is no JSON": tarball({**legacy(), "manifest.json": b"["}),
-    "manifest of nulls": tarball({**legacy(), "manifest.json": b'[{"Config": null, "Layers": null}]'}),
-    "a layer that is not there": tarball(
+    "cut short": tar_of(legacy())[:200_000],
+    "no manifest": tar_of({name: data for name, data in legacy().items() if name != "manifest.json"}),
+    "two images": tar_of({**legacy(), "manifest.json": listing("c", [], 2)}),
+    "manifest is no list": tar_of({**legacy(), "manifest.json": b"{}"}),
+    "manifest is no JSON": tar_of({**legacy(), "manifest.json": b"["}),
+    "manifest of nulls": tar_of({**legacy(), "manifest.json": b'[{"Config": null, "Layers": null}]'}),
+    "a layer that is not there": tar_of(
         {name: data for name, data in legacy().items() if name != f"{0:064x}/layer.tar"}
     ),
-    "a layer outside": tarball({**legacy(), f"{0:064x}/layer.tar": "../../../../etc/passwd"}),
-    "a link to itself": tarball({**legacy(), f"{0:064x}/layer.tar": "layer.tar"}),
-    "another layer than the config says": tarball({**legacy(), f"{0:064x}/layer.tar": LAYERS[1]}),
-    "too few layers": tarball(legacy(described=config(LAYERS[:1]))),
-    "a blob that is not its name": tarball(
+    "a layer outside": tar_of({**legacy(), f"{0:064x}/layer.tar": "../../../../etc/passwd"}),
+    "a link to itself": tar_of({**legacy(), f"{0:064x}/layer.tar": "layer.tar"}),
+    "another layer than the config says": tar_of({**legacy(), f"{0:064x}/layer.tar": LAYERS[1]}),
+    "too few layers": tar_of(legacy(described=config(LAYERS[:1]))),
+    "a blob that is not its name": tar_of(
         {name: LAYERS[1] if name == f"blobs/sha256/{digest(LAYERS[0])[7:]}" else data for name, data in oci().items()}
     ),
-    "a config that is a list": tarball(legacy(described=b"[]")),
-    "a config without a platform": tarball(
+    "a config that is a list": tar_of(legacy(described=b"[]")),
+    "a config without a platform": tar_of(
         legacy(described=json.dumps({"rootfs": {"diff_ids": [digest(one) for one in LAYERS]}}).encode())
     ),
 }
@@ -205,7 +185,7 @@ async def test_what_is_no_image_is_refused(tmp_path: Path, case: str) -> None:
 
 
 async def test_another_platform_is_refused(tmp_path: Path) -> None:
-    data = tarball(legacy(described=config(LAYERS, architecture="arm64")))
+    data = tar_of(legacy(described=config(LAYERS, architecture="arm64")))
     with pytest.raises(ImageError) as caught:
         await read_export(stream(data), tmp_path, name="x:1")
     assert caught.value.code == "image_platform"
@@ -216,7 +196,7 @@ async def test_names_in_the_archive_are_not_used_as_paths(tmp_path: Path) -> Non
     inner = tmp_path / "inner"
     inner.mkdir()
     files = {"../escape.json": b"{}", "/tmp-escape.json": b"{}", **legacy()}
-    await read_export(stream(tarball(files)), inner, name="x:1")
+    await read_export(stream(tar_of(files)), inner, name="x:1")
     assert names(tmp_path) == ["inner"]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from support.canned_platform import EPISODE, LEAGUE, MEMBERSHIP, SEAT, canned_platform, json_say, uid
+from support.fake_platform import EPISODE, LEAGUE, MEMBERSHIP, SEAT, VERSION, canned_platform, uid
+from support.fake_server import Ask, Say, json_say, serve
 from support.flaky_transport import FlakyTransport
-from support.hostile_server import Ask, Say, serve
 
 from coworld_client import (
     ApiShapeError,
@@ -27,7 +27,7 @@ from coworld_client.resources import coworlds
 from coworld_core.api import ExperienceBody
 from coworld_core.errors import CoworldError, UsageError
 
-EREQ, JOB = f"ereq_{uid(11)}", uid(13)
+EREQ, JOB = EPISODE["id"], EPISODE["job_id"]
 AT_ONCE = Backoff(base=0.0, cap=0.0)
 
 
@@ -172,14 +172,14 @@ async def test_a_wrong_id_is_found_before_anything_is_asked(call: Any) -> None:
 
 
 async def test_memberships_events_and_submissions_by_name_of_anyones_policy() -> None:
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         for rows in (api.memberships, api.events, api.submissions):
-            assert len(await rows.list(policy="alice").all()) == 1
-            assert await rows.list(policy="alice:v2").all() == []
-            assert len(await rows.list(policy=uid(4)).all()) == 1
+            assert len(await rows.list(policy="painter").all()) == 1
+            assert await rows.list(policy="painter:v2").all() == []
+            assert len(await rows.list(policy=VERSION["id"]).all()) == 1
         asked = [ask.query for ask in platform.asked]
     assert "policy_version_id" not in asked[0]
-    assert any(query.get("policy_version_id") == uid(4) for query in asked)
+    assert any(query.get("policy_version_id") == VERSION["id"] for query in asked)
     assert asked[0]["active_only"] == asked[0]["champions_only"] == asked[0]["mine"] == "false"
 
 
@@ -190,9 +190,9 @@ async def test_a_lookup_takes_the_newest_unless_told_and_nobody_elses() -> None:
     rows = [
         {"id": uid(n), "name": name, "version": v} for n, name, v in ((1, "alice", 1), (2, "alice", 3), (3, "bob", 9))
     ]
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         # this server takes no notice of any parameter
-        platform.replace["GET /stats/policy-versions"] = lambda ask: json_say({"entries": rows, "total_count": 3})
+        platform.on("GET", "/stats/policy-versions", {"entries": rows, "total_count": 3})
         assert (await api.policies.lookup("alice")).id == uid(2)
         assert (await api.policies.lookup("alice:v1")).id == uid(1)
         for absent in ("alice:v2", "carol"):
@@ -204,15 +204,15 @@ async def test_a_lookup_takes_the_newest_unless_told_and_nobody_elses() -> None:
 
 
 async def test_a_submission_by_id_needs_no_lookup() -> None:
-    async with canned_platform() as platform, api_of(platform.server) as api:
-        made = await api.submissions.create(LEAGUE["id"], uid(4), auto_champion="never")
+    async with canned_platform() as platform, api_of(platform.url) as api:
+        made = await api.submissions.create(LEAGUE["id"], VERSION["id"], auto_champion="never")
         assert (str(made.status), made.status.is_terminal) == ("pending", False)
         assert [ask.method for ask in platform.asked] == ["POST"]
 
 
 async def test_a_body_may_say_what_this_version_does_not_know() -> None:
     transport = FlakyTransport()
-    async with canned_platform() as platform, CoworldClient(platform.server, transport=transport) as api:
+    async with canned_platform() as platform, CoworldClient(platform.url, transport=transport) as api:
         await api.experience.create({"coworld_id": "cow_1", "roster": [], "tomorrow": {"a": None}})
         body = ExperienceBody.model_validate({"coworld_id": "cow_1", "roster": [{"player": {"top_n": 1}}]})
         await api.experience.create(body)
@@ -241,7 +241,7 @@ class Artifacts:
             assert ask.query == {"include": "results"}
             return self.answers.get("bundle", json_say({"detail": "no bundle"}, 404))
         if place.endswith("/stats/policy-versions"):
-            return json_say({"entries": [{"id": uid(4), "name": "alice", "version": 3}], "total_count": 1})
+            return json_say({"entries": [{"id": VERSION["id"], "name": "painter", "version": 3}], "total_count": 1})
         if place.endswith("/league-policy-memberships"):
             return json_say([MEMBERSHIP])
         return self.answers.get("front", json_say({"detail": "not here"}, 404))
@@ -338,7 +338,7 @@ async def test_which_players_left_something_by_way_of_the_job() -> None:
     async with serve(older) as server, api_of(server.url) as api:
         found = await api.episodes.agent_logs(EREQ)
     assert [(row.position, row.has_log, row.has_artifact, row.policy_name) for row in found] == [
-        (0, True, False, "alice"),
+        (0, True, False, "painter"),
         (1, True, True, None),
     ]
 
@@ -483,7 +483,7 @@ async def test_what_is_packed_is_unpacked_and_checked(tmp_path: Path) -> None:
 
 
 async def test_what_is_not_there_yet_is_not_fetched(tmp_path: Path) -> None:
-    async with canned_platform() as platform, api_of(platform.server) as api:
+    async with canned_platform() as platform, api_of(platform.url) as api:
         (entry,) = await api.downloads.list(EREQ).all()
         with pytest.raises(NotFound, match="it is pending"):
             await api.downloads.fetch(entry, tmp_path / "none")
@@ -491,11 +491,11 @@ async def test_what_is_not_there_yet_is_not_fetched(tmp_path: Path) -> None:
 
 
 async def test_notes_of_a_policy_are_read_line_by_line() -> None:
-    async with canned_platform() as platform, api_of(platform.server) as api:
-        place = f"GET /v2/episode-requests/{EREQ}/{uid(4)}/annotations"
-        platform.replace[place] = lambda ask: Say(200, b'{"step": 1}\n\n[2]\n')
+    async with canned_platform() as platform, api_of(platform.url) as api:
+        place = f"/v2/episode-requests/{EREQ}/{uid(4)}/annotations"
+        platform.on("GET", place, Say(200, b'{"step": 1}\n\n[2]\n'))
         assert await api.episodes.annotations(EREQ, uid(4)) == ({"step": 1}, [2])
-        platform.replace[place] = lambda ask: Say(200, b'{"step": 1}\n{"st')
+        platform.on("GET", place, Say(200, b'{"step": 1}\n{"st'))
         with pytest.raises(ApiShapeError):
             await api.episodes.annotations(EREQ, uid(4))
 
@@ -513,8 +513,8 @@ async def test_a_platform_that_is_busy_for_a_moment_is_not_the_coworlds_failure(
         body = {"entries": [episode(1, status=word)], "next_cursor": None} if word else {"detail": "not now"}
         return json_say(body, status)
 
-    async with canned_platform() as platform, CoworldClient(platform.server, max_retries=0) as api:
-        platform.replace[f"GET /v2/coworlds/{cow}/episode-requests"] = listed
+    async with canned_platform() as platform, CoworldClient(platform.url, max_retries=0) as api:
+        platform.on("GET", f"/v2/coworlds/{cow}/episode-requests", listed)
         assert (await api.coworlds.wait_for_smoke(cow)).verdict == "passed"
         with pytest.raises(NotOffered):
             await api.coworlds.wait_for_smoke(cow)
@@ -523,10 +523,8 @@ async def test_a_platform_that_is_busy_for_a_moment_is_not_the_coworlds_failure(
 
 async def test_first_episodes_that_do_not_begin_are_not_waited_for() -> None:
     cow = str(EPISODE["coworld_id"])
-    async with canned_platform() as platform, api_of(platform.server) as api:
-        platform.replace[f"GET /v2/coworlds/{cow}/episode-requests"] = lambda _: json_say(
-            {"entries": [], "next_cursor": None}
-        )
+    async with canned_platform() as platform, api_of(platform.url) as api:
+        platform.on("GET", f"/v2/coworlds/{cow}/episode-requests", {"entries": [], "next_cursor": None})
         status = await api.coworlds.wait_for_smoke(cow, deadline=3600, begins_within=0)
     assert status.verdict == "none"
 
@@ -536,8 +534,8 @@ async def test_evidence_of_your_own_players(monkeypatch: pytest.MonkeyPatch) -> 
         return frozenset({uid(200)})
 
     rows = [{"position": slot, "policy_version_id": uid(100 * (slot + 1)), "has_log": True} for slot in range(2)]
-    async with canned_platform() as platform, api_of(platform.server) as api:
-        platform.replace[f"GET /v2/episode-requests/{EREQ}/policy-artifacts"] = lambda _: json_say(rows)
+    async with canned_platform() as platform, api_of(platform.url) as api:
+        platform.on("GET", f"/v2/episode-requests/{EREQ}/policy-artifacts", rows)
         monkeypatch.setattr(api.episodes, "my_policy_versions", mine)
         assert [seat.position for seat in await api.episodes.agent_logs(EREQ)] == [0, 1]
         assert [seat.position for seat in await api.episodes.agent_logs(EREQ, mine=True)] == [1]

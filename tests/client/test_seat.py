@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from support.served import serving, sit
+from support.served_game import serving, sit
 from websockets.asyncio.server import ServerConnection, serve
 
 from coworld_client.seat import SeatError, load_player, play_seat, seat_url

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 from support.clock import skip
-from support.hostile_server import Ask, HostileServer, Reset, Say, serve, serve_file
+from support.fake_server import Ask, FakeServer, Reset, Say, serve, serve_file
 
 from coworld_client import Backoff
 from coworld_client.errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError, NotFound
@@ -31,7 +31,7 @@ TOKEN = "s3cret-token"
 
 
 @asynccontextmanager
-async def connected(server: HostileServer, *, timeout: float = 20) -> AsyncGenerator[Connection]:
+async def connected(server: FakeServer, *, timeout: float = 20) -> AsyncGenerator[Connection]:
     backoff = Backoff(base=0.001, cap=0.002)
     async with Connection(server.url, token=Token(TOKEN), timeout=timeout, backoff=backoff) as connection:
         yield connection

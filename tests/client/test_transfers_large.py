@@ -16,7 +16,7 @@ import anyio.streams.tls
 import httpx2
 import pytest
 from support.certificates import self_signed
-from support.hostile_server import Ask, Say, serve, serve_file
+from support.fake_server import Ask, Say, serve, serve_file
 
 from coworld_client import Backoff
 from coworld_client.errors import ApiConnectionError, ApiTimeoutError

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.canned_platform import EPISODE, json_say
-from support.hostile_server import Ask, HostileServer, Say, serve, serve_file
+from support.fake_platform import EPISODE
+from support.fake_server import Ask, FakeServer, Say, json_say, serve, serve_file
 from support.observatory_kit import open_platform, seed
 
 from coworld_client import Backoff, CoworldClient, LinkExpired
@@ -73,7 +73,7 @@ class Platform:
 
 
 @asynccontextmanager
-async def running(platform: Platform) -> AsyncGenerator[tuple[CoworldClient, HostileServer]]:
+async def running(platform: Platform) -> AsyncGenerator[tuple[CoworldClient, FakeServer]]:
     async with serve(platform.stored) as storage, serve(platform.answer) as server:
         platform.storage = storage.url
         backoff = Backoff(base=0.001, cap=0.002)

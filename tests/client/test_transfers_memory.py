@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.hostile_server import Ask, Say, serve
+from support.fake_server import Ask, Say, serve
 from support.push_registry import LOGIN, PushRegistry, serve_push_registry
 
 MiB = 1 << 20

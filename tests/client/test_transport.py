@@ -13,11 +13,10 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from support.canned_platform import json_say
 from support.certificates import self_signed
 from support.clock import skip
+from support.fake_server import Ask, FakeServer, Say, json_say, nobody_there, serve
 from support.flaky_transport import Fault, FlakyTransport
-from support.hostile_server import Ask, HostileServer, Say, serve
 
 import coworld_client
 from coworld_client import (
@@ -49,7 +48,7 @@ AT_ONCE = Backoff(base=0.0, cap=0.0)
 TOKEN = "user-token-0123456789"
 
 
-def client(server: HostileServer, **options: Any) -> CoworldClient:
+def client(server: FakeServer, **options: Any) -> CoworldClient:
     # what speaks http needs no certificates read from the disk
     plain = httpx2.AsyncHTTPTransport(verify=False)
     return CoworldClient(server.url, **{"token": TOKEN, "backoff": AT_ONCE, "transport": plain, **options})
@@ -504,15 +503,14 @@ async def test_a_stream_that_breaks_off_is_a_typed_error_inside_the_block() -> N
 
 
 async def test_nobody_listens() -> None:
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0) as listener:
-        port: int = listener.extra(anyio.abc.SocketAttribute.local_port)
-    async with CoworldClient(f"http://127.0.0.1:{port}", max_retries=0) as api:
-        with pytest.raises(ApiConnectionError) as raised:
-            await api.whoami()
+    with nobody_there() as url:
+        async with CoworldClient(url, max_retries=0) as api:
+            with pytest.raises(ApiConnectionError) as raised:
+                await api.whoami()
     error = raised.value
     assert error.kind == "environment"
     assert not error.sent
-    assert f"127.0.0.1:{port} cannot be reached" in error.message
+    assert f"{url.removeprefix('http://')} cannot be reached" in error.message
     assert "\n" not in error.message
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import io
 import json
 import os
 import tarfile
@@ -17,8 +16,10 @@ from urllib.parse import quote
 import anyio
 import pytest
 import pytest_asyncio
-from support.docker import BASE_IMAGE, engine_call
-from support.hostile_server import Ask, Say, serve
+from support.archives import tar_of
+from support.docker_subject import engine_call
+from support.fake_server import Ask, Say, serve
+from support.images import BASE_IMAGE
 from support.observatory import Observatory, running_observatory
 from support.uploads import manifest_for
 
@@ -61,16 +62,6 @@ def image_tar(name: str, architecture: str = "amd64", content: bytes = b"hello")
 
 def layer_of(name: str, content: bytes) -> bytes:
     return tar_of({name: content})
-
-
-def tar_of(files: dict[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        for path, data in files.items():
-            entry = tarfile.TarInfo(path)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    return content.getvalue()
 
 
 @asynccontextmanager

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from support.canned_platform import NOW, json_say
+from support.fake_platform import NOW
+from support.fake_server import Ask, Say, json_say, serve
 from support.flaky_transport import Fault, FlakyTransport
-from support.hostile_server import Ask, Say, serve
 
 import coworld_client.watching as watching
 from coworld_client import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from support.docker import subject_spec
+from support.docker_subject import subject_spec
 
 from coworld_runner.backend import Backend, UnitSpec
 from coworld_runner.backends import DockerBackend

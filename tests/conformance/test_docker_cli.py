@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import docker_cli
 from support.cli_kit import command, environment
-from support.docker import subject_spec
+from support.docker_subject import subject_spec
 from support.full import FULL
 from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
 from support.plugin import install

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from support.docker import subject_spec
+from support.docker_subject import subject_spec
 from support.kube import backend_for, labelled, namespace_for_tests, pod_directory
 
 from coworld_runner.backend import Backend, UnitSpec

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.full import FULL
 from support.games import Gather, kit_examples
-from support.served import Sticks
+from support.served_game import Sticks
 
 from coworld_core.rules import (
     ActionRefused,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.simulated import episode_row
+from support.simulated import episode_row, tournament_rules
 
 from coworld_core.episode.record import EpisodeRow, SeatRow
 from coworld_core.evaluation.designs import episode_key
@@ -19,18 +19,7 @@ from coworld_core.tournament.standings import TournamentState
 
 
 def rules_of(seats: int, rating: Any = "bradley-terry") -> TournamentRules:
-    return TournamentRules(
-        coworld="game",
-        version="1",
-        variant="default",
-        seats=seats,
-        seed=0,
-        seeded=True,
-        pairing="tried",
-        rounds=10**6,
-        max_blocks=10**6,
-        rating=rating,
-    )
+    return tournament_rules(seats=seats, pairing="tried", rounds=10**6, max_blocks=10**6, rating=rating)
 
 
 class Uneven:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.simulated import episode_row
+from support.simulated import episode_row, tournament_rules
 
 from coworld_core.episode.record import SeatRow
 from coworld_core.errors import UsageError
@@ -29,7 +29,6 @@ from coworld_core.tournament.log import (
     RoundDropped,
     RoundScheduled,
     ScheduledBlock,
-    TournamentRules,
     encode_event,
 )
 from coworld_core.tournament.pairings import free_play, ladder, round_robin, swiss
@@ -131,18 +130,7 @@ def test_a_draw_is_played_again_and_then_the_better_seed_goes_on() -> None:
     assert list(single_elimination.places(field)) == ["A", "B"]
 
 
-RULES = TournamentRules(
-    coworld="game",
-    version="1",
-    variant="default",
-    seats=2,
-    seed=0,
-    seeded=True,
-    pairing="round-robin",
-    rounds=2,
-    max_blocks=100,
-    rating="bradley-terry",
-)
+RULES = tournament_rules(pairing="round-robin", rounds=2, max_blocks=100)
 
 
 def history(pairing: PairingRule, strengths: dict[str, float], *, by_slot: float = 0.0, **rules: Any) -> list[LogEvent]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.pages import PAGES, execute, lacks_library, needing, serves_a_platform
+from support.docs_pages import PAGES, execute, lacks_library, needing, serves_a_platform
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import re
 
 import yaml
 from faults.test_matrix import CASES
-from support.pages import PAGES, ROOT, blocks, page_id
+from support.docs_pages import PAGES, ROOT, blocks, page_id
 
 
 def test_the_site_has_its_pages() -> None:

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from playwright.sync_api import expect
 from support.browser import DESK, Pages, Size
-from support.certification_kit import HOSTILE, hostile_certification
-from support.certify_kit import LONG, world
+from support.hostile_certification import HOSTILE, hostile_certification
+from support.small_world import LONG, world
 
 from coworld_runner.certification import Certification, render_page
 

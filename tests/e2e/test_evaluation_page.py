@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import expect
 from support.browser import DESK, Pages, Size
-from support.certification_kit import HOSTILE
+from support.hostile_certification import HOSTILE
 from support.simulated import leave, mixture_plan, pickup_plan, played, ranking_plan, strengths
 
 from coworld_core.episode.record import SeatRow

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 from support.browser import Pages
-from support.served import TOKENS
-from support.served_program import program
+from support.game_process import program
+from support.served_game import TOKENS
 
 pytestmark = pytest.mark.browser
 
@@ -62,7 +62,7 @@ def test_people_play_with_keys_alone_while_another_watches(pages: Pages, tmp_pat
 
 
 def test_words_are_sent_with_enter(pages: Pages, tmp_path: Path) -> None:
-    with program(tmp_path, "support.served:Talk") as game:
+    with program(tmp_path, "support.served_game:Talk") as game:
         base = f"http://127.0.0.1:{game.port}/client/player"
         first, second = (
             pages(f"{base}?slot={slot}&token={TOKENS[slot]}", size=size, dark=slot == 1)

@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import expect
 from support.browser import Pages
 from support.cli_kit import Done, Started, coworld
-from support.cli_platform import observatory
 from support.images import BASE_IMAGE
+from support.observatory import observatory_in_thread
 
 pytestmark = [
     *(pytest.mark.docker, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)),
@@ -76,7 +76,7 @@ def start_here(no_leaks: None) -> Iterator[Callable[..., Started]]:
 
 
 def test_player_loop(tmp_path: Path, pages: Pages, start_here: Callable[..., Started]) -> None:
-    with observatory(tmp_path, backend="docker") as (served, add_user):
+    with observatory_in_thread(tmp_path, backend="docker") as (served, add_user):
         ada = Player(tmp_path / "ada", served.server)
         token = add_user("ada")
         sign_in(ada, token)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.arena import Arena
-from support.https_server import https_server
+from support.https_container import https_server
 from support.misfit_kit import Evidence
 
 from coworld_core.errors import CapabilityError, UsageError

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from support.arena import Arena, open_arena
+from support.cluster_workers import Desk, apply_manifests, open_desk
 from support.kube import namespace_for_tests
 from support.misfit_kit import ensure_image
 from support.worker_image import ensure_worker_image
-from support.worker_kit import Desk, apply_manifests, open_desk
 
 
 @pytest.fixture(scope="module")

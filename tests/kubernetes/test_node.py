@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.arena import Arena
-from support.docker import subject_spec
+from support.docker_subject import subject_spec
 from support.kube import backend_for, cluster_process, orphaning, pod_directory, until_empty
 from support.waiting import wait_until
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cluster_workers import Desk, misfit_request, published_job
 from support.kube import on_cluster
 from support.misfit_kit import ensure_image
-from support.worker_kit import Desk, misfit_request, published_job
 
 from coworld_runner.backends.kubernetes._api import Cluster
 

@@ -12,11 +12,11 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from support.cluster_workers import Desk, accounts_have_tokens, misfit_request, published_job
 from support.images import drop_image
 from support.kube import kill_container
 from support.misfit_kit import ensure_image
 from support.registry import Registry, serve_registry
-from support.worker_kit import Desk, accounts_have_tokens, misfit_request, published_job
 
 from coworld_core.episode.record import read_record
 

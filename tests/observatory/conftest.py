@@ -7,9 +7,8 @@ import os
 from collections.abc import Generator
 
 import anyio
-import asyncpg
 import pytest
-from support.postgres import running_postgres
+from support.postgres import execute, running_postgres
 
 from observatory.settings import database_url
 from observatory.store.database import open_database
@@ -85,23 +84,15 @@ def bucket() -> Generator[str]:
 def _fresh(server: str, template: str | None) -> Generator[str]:
     name = f"t{os.getpid()}_{next(_NUMBERS)}"
     like = f" TEMPLATE {template}" if template else ""
-    anyio.run(_execute, server, f"CREATE DATABASE {name}{like}")
+    anyio.run(execute, server, f"CREATE DATABASE {name}{like}")
     try:
         yield server.format(name=name)
     finally:
-        anyio.run(_execute, server, f"DROP DATABASE {name} WITH (FORCE)")
+        anyio.run(execute, server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def _make_template(server: str) -> None:
-    await _execute(server, f"DROP DATABASE IF EXISTS {_TEMPLATE}")
-    await _execute(server, f"CREATE DATABASE {_TEMPLATE}")
+    await execute(server, f"DROP DATABASE IF EXISTS {_TEMPLATE}")
+    await execute(server, f"CREATE DATABASE {_TEMPLATE}")
     async with open_database(database_url(server.format(name=_TEMPLATE), None)) as database:  # type: ignore[arg-type]
         await database.upgrade()
-
-
-async def _execute(server: str, statement: str) -> None:
-    connection = await asyncpg.connect(server.format(name="postgres"))
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from support.observatory import Inside, inside
 from support.observatory_kit import open_platform, seed
+from support.postgres import execute
 from support.uploads import upload_coworld, upload_image
 
 from coworld_core.errors import CoworldError
@@ -79,7 +80,7 @@ async def test_what_is_restored_gives_the_same_answers(tmp_path: Path, database:
     other = Settings(data=tmp_path / "again/observatory", key=settings.key_file)
     if database is None:
         name = f"restored_{os.getpid()}"
-        await _execute(postgres, f"CREATE DATABASE {name}")
+        await execute(postgres, f"CREATE DATABASE {name}")
         other = Settings(data=other.data, key=other.key, database=postgres.format(name=name))
     try:
         await restore(tmp_path / "backup", other)
@@ -101,7 +102,7 @@ async def test_what_is_restored_gives_the_same_answers(tmp_path: Path, database:
             assert await again.services.vault.policy_env(kept.name) == {"HUSH": "hush"}
     finally:
         if database is None:
-            await _execute(postgres, f"DROP DATABASE {name} WITH (FORCE)")
+            await execute(postgres, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def test_what_cannot_be_restored(tmp_path: Path) -> None:
@@ -123,13 +124,3 @@ async def test_what_cannot_be_restored(tmp_path: Path) -> None:
     note = json.loads((tmp_path / "backup/backup.json").read_text())
     (tmp_path / "backup/backup.json").write_text(json.dumps({**note, "revision": "9999"}))
     assert await refused(tmp_path / "backup") == "newer_backup"
-
-
-async def _execute(server: str, statement: str) -> None:
-    import asyncpg
-
-    connection = await asyncpg.connect(server.format(name="postgres"))
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,18 @@ async def _three(platform: Platform, world: World, *subjects: Subject) -> dict[s
     return found
 
 
+@asynccontextmanager
+async def _league(
+    tmp_path: Path, commissioner: str, *, parallel: int = 2, database: str | None = None, **terms: Any
+) -> AsyncGenerator[tuple[Platform, World]]:
+    """A platform with a league of three members and a commissioner."""
+    async with open_platform(tmp_path, parallel=parallel, database=database) as platform:
+        world = await seed(platform.services, (await platform.account("house")).id)
+        await _three(platform, world)
+        await _commission(platform.services, world, commissioner, **terms)
+        yield platform, world
+
+
 async def test_paint_arenas_commissioner_drives_a_league_with_a_promotion(tmp_path: Path) -> None:
     async with open_platform(tmp_path, packages=(PAINT,)) as platform:
         services = platform.services
@@ -166,11 +180,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("vice", BROKEN)
 async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: Path, vice: str) -> None:
-    async with open_platform(tmp_path) as platform:
+    async with _league(tmp_path, vice) as (platform, world):
         services = platform.services
-        world = await seed(services, (await platform.account("house")).id)
-        await _three(platform, world)
-        await _commission(services, world, vice)
         [failed] = await _until(services, "failed")
         trouble = await _trouble(services)
         assert trouble == failed.error
@@ -198,11 +209,8 @@ HOOKED = [*HOOKS]
 
 
 async def test_a_league_asks_the_hooks_that_it_names(tmp_path: Path) -> None:
-    async with open_platform(tmp_path) as platform:
+    async with _league(tmp_path, "hooked", hooks=HOOKED) as (platform, world):
         services = platform.services
-        world = await seed(services, (await platform.account("house")).id)
-        await _three(platform, world)
-        await _commission(services, world, "hooked", hooks=HOOKED)
         first, second = await _until(services, "completed", "completed")
         async with services.database.writing() as session:
             await change_league(session, world.league, "pause")
@@ -262,11 +270,8 @@ BROKEN_HOOKS = {
 
 @pytest.mark.parametrize("vice", BROKEN_HOOKS)
 async def test_a_hook_that_fails_drops_its_round_whole(tmp_path: Path, vice: str) -> None:
-    async with open_platform(tmp_path) as platform:
+    async with _league(tmp_path, vice, hooks=HOOKED) as (platform, world):
         services = platform.services
-        world = await seed(services, (await platform.account("house")).id)
-        await _three(platform, world)
-        await _commission(services, world, vice, hooks=HOOKED)
         [failed] = await _until(services, "failed")
         assert BROKEN_HOOKS[vice] in (failed.error or "")
         assert await _trouble(services) == failed.error
@@ -287,11 +292,8 @@ async def test_a_hook_that_fails_drops_its_round_whole(tmp_path: Path, vice: str
 
 async def test_a_commissioner_that_leaves_is_noticed_while_its_episodes_wait(tmp_path: Path) -> None:
     # nobody plays: no result is ever told to it
-    async with open_platform(tmp_path, parallel=0) as platform:
+    async with _league(tmp_path, "deserter", parallel=0) as (platform, _):
         services = platform.services
-        world = await seed(services, (await platform.account("house")).id)
-        await _three(platform, world)
-        await _commission(services, world, "deserter")
         [failed] = await _until(services, "failed")
         assert failed.error == "The commissioner exited with status 3."
         async with services.database.reading() as session:
@@ -324,11 +326,8 @@ async def test_a_league_whose_commissioner_no_server_runs_says_so(tmp_path: Path
 
 
 async def test_a_commissioner_that_never_answers_is_said(tmp_path: Path) -> None:
-    async with open_platform(tmp_path) as platform:
+    async with _league(tmp_path, "never") as (platform, world):
         services = platform.services
-        world = await seed(services, (await platform.account("house")).id)
-        await _three(platform, world)
-        await _commission(services, world, "never")
         assert (await _trouble(services)).startswith("The commissioner has not started:")
         assert "The commissioner has not started:" in await _page(platform, f"/leagues/{world.league}")
         assert await _rounds(services) == []
@@ -356,11 +355,8 @@ async def test_a_log_that_cannot_be_read_stops_its_league_alone(
 
 @pytest.mark.postgresql
 async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, empty_postgres: str) -> None:
-    async with open_platform(tmp_path, database=empty_postgres) as platform:
+    async with _league(tmp_path, "hooked", hooks=HOOKED, database=empty_postgres) as (platform, world):
         services = platform.services
-        world = await seed(services, (await platform.account("house")).id)
-        await _three(platform, world)
-        await _commission(services, world, "hooked", hooks=HOOKED)
         [first, _] = await _until(services, "completed", "completed")
         async with services.database.writing() as session:
             lines = await standings(session, first.division_id)
@@ -375,11 +371,8 @@ async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, emp
 
 async def test_a_round_that_takes_too_long_counts_nowhere(tmp_path: Path) -> None:
     # nobody plays: the round waits for ever
-    async with open_platform(tmp_path, parallel=0) as platform:
+    async with _league(tmp_path, "honest", lifetime_seconds=2, parallel=0) as (platform, _):
         services = platform.services
-        world = await seed(services, (await platform.account("house")).id)
-        await _three(platform, world)
-        await _commission(services, world, "honest", lifetime_seconds=2)
         [failed] = await _until(services, "failed")
         assert failed.error == "The round was not complete after 2 s."
         async with services.database.reading() as session:

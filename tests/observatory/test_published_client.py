@@ -23,8 +23,8 @@ from typing import Any
 
 import pytest
 from support.cli_kit import coworld
-from support.cli_platform import observatory
 from support.images import untag
+from support.observatory import observatory_in_thread
 from support.paintarena_image import paintarena_image
 from support.published_client import Published, install, published
 from support.waiting import wait_until
@@ -80,7 +80,7 @@ def world(client_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     image = paintarena_image()
     directory = tmp_path_factory.mktemp("world")
     with (
-        observatory(directory, backend="docker") as (served, add_user),
+        observatory_in_thread(directory, backend="docker") as (served, add_user),
         published(client_python, directory / "ann", served.server) as ann,
         published(client_python, directory / "bob", served.server) as bob,
     ):

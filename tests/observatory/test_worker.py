@@ -318,18 +318,22 @@ async def test_a_run_whose_lease_was_lost_is_given_up(tmp_path: Path) -> None:
         assert leftovers(run_ids=[row.run_id or ""]) == []
 
 
+def failing(monkeypatch: pytest.MonkeyPatch, services: Services, *errors: OSError) -> None:
+    """Let the first artifacts that are stored fail with these errors."""
+    left, put = iter(errors), services.artifacts.put
+
+    async def store(key: str, content: bytes | Path) -> Any:
+        if (error := next(left, None)) is not None:
+            raise error
+        return await put(key, content)
+
+    monkeypatch.setattr(services.artifacts, "put", store)
+
+
 async def test_a_worker_goes_on_after_an_error_of_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services)
-        failures = iter([OSError("no room"), OSError("no room")])
-        put = services.artifacts.put
-
-        async def failing(key: str, content: bytes | Path) -> Any:
-            if (error := next(failures, None)) is not None:
-                raise error
-            return await put(key, content)
-
-        monkeypatch.setattr(services.artifacts, "put", failing)
+        failing(monkeypatch, services, OSError("no room"), OSError("no room"))
         async with worker(services).running():
             row = await until_status(services, "completed")
         assert row.attempts == 3
@@ -349,15 +353,7 @@ async def test_a_full_disk_is_waited_for_and_costs_no_attempt(
     monkeypatch.setattr(disk, "shutil", SimpleNamespace(disk_usage=usage))
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services)
-        failures = iter([OSError(errno.ENOSPC, "No space left on device")] * MAX_ATTEMPTS)
-        put = services.artifacts.put
-
-        async def failing(key: str, content: bytes | Path) -> Any:
-            if (error := next(failures, None)) is not None:
-                raise error
-            return await put(key, content)
-
-        monkeypatch.setattr(services.artifacts, "put", failing)
+        failing(monkeypatch, services, *[OSError(errno.ENOSPC, "No space left on device")] * MAX_ATTEMPTS)
         async with logged("0 MiB are free") as told, worker(services, retreat=0.02).running() as tested:
             with anyio.fail_after(300):
                 await told.wait()

@@ -3,20 +3,19 @@
 import json
 import signal
 import socket
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from email.message import Message
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import anyio
 import jsonschema
 import pytest
+from support.fake_server import Site, site_in_thread
 from support.waiting import live_on
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
@@ -582,48 +581,27 @@ async def test_admin_is_only_there_when_asked_for(tmp_path: Path, value: str) ->
 
 
 def test_config_results_replay_and_log_travel_over_http(tmp_path: Path) -> None:
-    config = json.dumps(small_config(player_connect_timeout_seconds=0, max_ticks=3)).encode()
-    got: dict[str, list[tuple[str, bytes]]] = {}
-
-    class Store(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            got.setdefault(self.path, []).append((self.command, body))
-            self.send_response(200)
-            answer = config if self.command == "GET" else b""
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        do_GET = do_PUT = do_POST = answer  # noqa: N815
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Store) as store:
-        thread = threading.Thread(target=store.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        base = f"http://127.0.0.1:{store.server_port}"
+    with site_in_thread(Site()) as store:
+        store.on("GET", "/config", small_config(player_connect_timeout_seconds=0, max_ticks=3))
+        for method, path in (("PUT", "/results?signature=hush"), ("POST", "/replay"), ("POST", "/log")):
+            store.on(method, path, b"")
         env = {
-            "COGAME_CONFIG_URI": f"{base}/config",
-            "COGAME_RESULTS_URI": f"{base}/results?signature=hush",
-            "COGAME_SAVE_REPLAY_URI": f"{base}/replay",
+            "COGAME_CONFIG_URI": f"{store.url}/config",
+            "COGAME_RESULTS_URI": f"{store.url}/results?signature=hush",
+            "COGAME_SAVE_REPLAY_URI": f"{store.url}/replay",
             "COGAME_SAVE_REPLAY_METHOD": "POST",
-            "COGAME_LOG_URI": f"{base}/log",
+            "COGAME_LOG_URI": f"{store.url}/log",
         }
-        try:
-            with running(tmp_path, env=env) as server:
-                assert server.wait() == 0
-                said = server.said()
-        finally:
-            store.shutdown()
-            thread.join()
-    [(method, results)] = got["/results?signature=hush"]
-    assert (method, json.loads(results)["ticks"]) == ("PUT", 3)
-    [(method, replay)] = got["/replay"]
-    assert (method, len(json.loads(replay)["frames"])) == ("POST", 3)
-    posted = b"".join(body for _, body in got["/log"]).decode()
-    assert {method for method, _ in got["/log"]} == {"POST"}
+        with running(tmp_path, env=env) as server:
+            assert server.wait() == 0
+            said = server.said()
+    (results,) = store.calls("PUT", "/results")
+    assert results.json["ticks"] == 3
+    (replay,) = store.calls("POST", "/replay")
+    assert len(replay.json["frames"]) == 3
+    logs = store.calls("POST", "/log")
+    posted = b"".join(ask.body for ask in logs).decode()
+    assert len(store.asked) == 3 + len(logs)
     # a busy machine's complaint of late ticks goes to standard error, so where it stands among the others is open
     assert sorted(posted.splitlines()) == sorted(said.splitlines()), "every line, once"
     in_order = [[line for line in text.splitlines() if not line.startswith("late ticks")] for text in (posted, said)]

@@ -5,12 +5,12 @@ import socket
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Event, Thread
 
 import anyio
 import pytest
+from support.fake_server import Ask, Say, serve_in_thread
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
@@ -133,36 +133,26 @@ async def test_a_crowd_at_the_end_of_a_replay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("viewer", ["page", "socket"])
 def test_a_viewer_whose_replay_does_not_come(tmp_path: Path, viewer: str) -> None:
     """Its request is still under way when the server is told to end; nobody waits for it, and nobody complains."""
-    asked, over = Event(), Event()
+    asked = Event()
 
-    class Silent(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.set()
-            over.wait(30)
+    async def silent(_: Ask) -> Say:
+        asked.set()
+        await anyio.sleep_forever()
+        raise AssertionError
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Silent) as store:
-        thread = Thread(target=store.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        query = f"uri=http://127.0.0.1:{store.server_port}/replay"
+    with serve_in_thread(silent) as store:
+        query = f"uri={store.url}/replay"
         request = (
             upgrade(f"/replay?{query}")
             if viewer == "socket"
             else f"GET /client/replay?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
         )
-        try:
-            with (
-                running(tmp_path, env={"COGAME_REPLAY_SERVER": "1"}) as server,
-                socket.create_connection(("127.0.0.1", server.port)) as client,
-            ):
-                client.sendall(request)
-                assert asked.wait(20)
-                server.process.terminate()
-                assert server.wait() == 0
-            said_nothing_but(server)
-        finally:
-            over.set()
-            store.shutdown()
-            thread.join()
+        with (
+            running(tmp_path, env={"COGAME_REPLAY_SERVER": "1"}) as server,
+            socket.create_connection(("127.0.0.1", server.port)) as client,
+        ):
+            client.sendall(request)
+            assert asked.wait(20)
+            server.process.terminate()
+            assert server.wait() == 0
+        said_nothing_but(server)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import hashlib
-import http.server
 import io
 import ipaddress
 import json
 import os
 import secrets
 import tarfile
-import threading
 from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +18,8 @@ import anyio.abc
 import psutil
 import pytest
 from support.images import BASE_IMAGE as BASE
+from support.manifests import duel
+from support.registry import Registry, serve_registry
 from support.waiting import until
 
 from coworld_core.docker_engine import Engine, EngineRefused, resolve_address
@@ -86,38 +83,8 @@ class Project:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace("PREFIX", self.prefix).replace("FROM BASE", f"FROM {BASE}"), encoding="utf-8")
 
-    def template(self, game: str, player: str | None = None, **extra: Any) -> None:
-        config = {"tokens": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}}
-        document: dict[str, Any] = {
-            "game": {
-                "name": "duel",
-                "description": "Two count.",
-                "owner": "someone@example.org",
-                "config_schema": {"type": "object", "required": ["tokens"], "properties": config},
-                "results_schema": {
-                    "type": "object",
-                    "required": ["scores"],
-                    "properties": {"scores": {"type": "array", "items": {"type": "number"}}},
-                },
-                "runnable": {"type": "game", "image": game, "run": ["game"]},
-                "protocols": {"player": {"type": "text", "value": "p"}, "global": {"type": "text", "value": "g"}},
-                "docs": {"readme": {"type": "text", "value": "r"}},
-            },
-            "player": [
-                {
-                    "id": "p",
-                    "name": "P",
-                    "type": "player",
-                    "description": "Counts.",
-                    "image": player or game,
-                    "run": ["play"],
-                }
-            ],
-            "variants": [{"id": "default", "name": "Default", "game_config": {}, "description": "As it is."}],
-            "certification": {"game_config": {}, "players": [{"player_id": "p"}, {"player_id": "p"}]},
-            **extra,
-        }
-        self.file(TEMPLATE_NAME, json.dumps(document))
+    def template(self, game: str, player: str = "", **extra: Any) -> None:
+        self.file(TEMPLATE_NAME, json.dumps({**duel(game, player), **extra}))
 
     async def build(self, **options: Any) -> BuildResult:
         with anyio.fail_after(100):
@@ -467,138 +434,45 @@ async def test_one_failure_ends_the_others(project: Project, engine: Engine) -> 
 # --- registries
 
 
-class Registry:
-    """A registry of one image, as much of the protocol as pulling needs."""
-
-    def __init__(self, platform: str) -> None:
-        layer = io.BytesIO()
-        with tarfile.open(fileobj=layer, mode="w") as archive:
-            info = tarfile.TarInfo("hello")
-            info.size = 5
-            archive.addfile(info, io.BytesIO(secrets.token_hex(3).encode()[:5]))
-        packed = gzip.compress(layer.getvalue(), mtime=0)
-        os_name, _, architecture = platform.partition("/")
-        config = json.dumps(
-            {
-                "architecture": architecture,
-                "os": os_name,
-                "config": {},
-                "rootfs": {"type": "layers", "diff_ids": [self.digest(layer.getvalue())]},
-                "history": [{"created_by": "test"}],
-            }
-        ).encode()
-        kinds = "application/vnd.docker.distribution.manifest.v2+json"
-        self.manifest = json.dumps(
-            {
-                "schemaVersion": 2,
-                "mediaType": kinds,
-                "config": {
-                    "mediaType": "application/vnd.docker.container.image.v1+json",
-                    "size": len(config),
-                    "digest": self.digest(config),
-                },
-                "layers": [
-                    {
-                        "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
-                        "size": len(packed),
-                        "digest": self.digest(packed),
-                    }
-                ],
-            }
-        ).encode()
-        self.kind = kinds
-        self.blobs = {self.digest(blob): blob for blob in (config, packed)}
-        self.asked: list[str] = []
-
-    @staticmethod
-    def digest(data: bytes) -> str:
-        return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-    def answer(self, path: str) -> tuple[int, str, bytes]:
-        self.asked.append(path)
-        reference = path.rpartition("/")[2]
-        if path == "/v2/":
-            return 200, "application/json", b"{}"
-        if "/manifests/" in path and reference in {"1.0", "latest", self.digest(self.manifest)}:
-            return 200, self.kind, self.manifest
-        if "/blobs/" in path and reference in self.blobs:
-            return 200, "application/octet-stream", self.blobs[reference]
-        return 404, "application/json", b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "unknown"}]}'
-
-
-@contextmanager
-def serving(registry: Registry) -> Generator[str]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            status, kind, body = registry.answer(self.path)
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            if status == 200 and "/manifests/" in self.path:
-                self.send_header("Docker-Content-Digest", registry.digest(body))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        do_HEAD = do_GET  # noqa: N815
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.fixture
-def registry(engine: Engine) -> Registry:
-    return Registry(engine.platform)
+def registry(engine: Engine) -> Generator[Registry]:
+    with serve_registry(Registry(platform=engine.platform)) as registry:
+        yield registry
 
 
 async def test_an_absent_image_is_pulled_and_tagged_by_content(project: Project, registry: Registry) -> None:
-    with serving(registry) as host:
-        image = f"{host}/{project.prefix}/tool:1.0"
-        project.compose(f"services: {{tool: {{image: '{image}'}}}}")
-        project.template("{{TOOL_IMAGE}}", image)
-        result = await project.build()
-        found = result.images[image]
-        assert result.manifest.images() == (f"{host}/{project.prefix}/tool:coworld-{found.digest[7:19]}",)
-        asked = len(registry.asked)
-        # here now, so it is not asked for again
-        await project.build()
-        assert len(registry.asked) == asked
+    image = f"{registry.address}/{project.prefix}/tool:1.0"
+    project.compose(f"services: {{tool: {{image: '{image}'}}}}")
+    project.template("{{TOOL_IMAGE}}", image)
+    result = await project.build()
+    found = result.images[image]
+    assert result.manifest.images() == (f"{registry.address}/{project.prefix}/tool:coworld-{found.digest[7:19]}",)
+    asked = len(registry.asked)
+    # here now, so it is not asked for again
+    await project.build()
+    assert len(registry.asked) == asked
 
 
 async def test_images_of_a_registry_are_pinned_on_request(project: Project, registry: Registry) -> None:
-    with serving(registry) as host:
-        name = f"{host}/{project.prefix}/tool"
-        pinned = f"{name}@{registry.digest(registry.manifest)}"
-        built = f"{host}/{project.prefix}/game"
-        project.compose(f"services: {{tool: {{image: '{name}:1.0'}}, game: {{image: '{built}', build: .}}}}")
-        project.file("Dockerfile", "FROM BASE\n")
-        project.template("{{TOOL_IMAGE}}", "{{GAME_IMAGE}}")
-        result = await project.build(resolve_mutable=True)
+    name = f"{registry.address}/{project.prefix}/tool"
+    pinned = f"{name}@{registry.digest}"
+    built = f"{registry.address}/{project.prefix}/game"
+    project.compose(f"services: {{tool: {{image: '{name}:1.0'}}, game: {{image: '{built}', build: .}}}}")
+    project.file("Dockerfile", "FROM BASE\n")
+    project.template("{{TOOL_IMAGE}}", "{{GAME_IMAGE}}")
+    result = await project.build(resolve_mutable=True)
+    assert result.manifest.game.runnable.image == pinned
+    # what is built here is not the registry's to name
+    assert result.manifest.player[0].image.startswith(f"{built}:coworld-")
+    # by digest it stays, with and without being asked
+    project.template(pinned, "{{GAME_IMAGE}}")
+    for resolve in (False, True):
+        result = await project.build(resolve_mutable=resolve)
         assert result.manifest.game.runnable.image == pinned
-        # what is built here is not the registry's to name
-        assert result.manifest.player[0].image.startswith(f"{built}:coworld-")
-        # by digest it stays, with and without being asked
-        project.template(pinned, "{{GAME_IMAGE}}")
-        for resolve in (False, True):
-            result = await project.build(resolve_mutable=resolve)
-            assert result.manifest.game.runnable.image == pinned
-        project.template(f"{name}:2.0", "{{GAME_IMAGE}}")
-        error = await project.failing(resolve_mutable=True)
-        assert (type(error), error.code) == (ImageError, "image_unresolved")
-        assert f"{name}:2.0" in error.message
+    project.template(f"{name}:absent", "{{GAME_IMAGE}}")
+    error = await project.failing(resolve_mutable=True)
+    assert (type(error), error.code) == (ImageError, "image_unresolved")
+    assert f"{name}:absent" in error.message
 
 
 # --- the sample world

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.certify_kit import MANIFEST
+from support.small_world import MANIFEST
 
 from coworld_core import Manifest, load_manifest
 from coworld_runner.build._pinning import pinned

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import anyio
 import pytest
+from support.manifests import duel
 
 from coworld_core.episode.events import BaseEvent
 from coworld_core.errors import (
@@ -28,37 +29,6 @@ NO_ENGINE = "unix:///nonexistent/docker.sock"
 Error = TypeVar("Error", bound=CoworldError)
 
 
-def template(game: str = "{{DUEL_IMAGE}}", player: str = "{{DUEL_IMAGE}}") -> Document:
-    return {
-        "game": {
-            "name": "duel",
-            "description": "Two count.",
-            "owner": "someone@example.org",
-            "config_schema": {
-                "type": "object",
-                "required": ["tokens"],
-                "properties": {
-                    "tokens": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
-                    "width": {"type": "integer"},
-                },
-            },
-            "results_schema": {
-                "type": "object",
-                "required": ["scores"],
-                "properties": {"scores": {"type": "array", "items": {"type": "number"}}},
-            },
-            "runnable": {"type": "game", "image": game, "run": ["game"]},
-            "protocols": {"player": {"type": "text", "value": "p"}, "global": {"type": "text", "value": "g"}},
-            "docs": {"readme": {"type": "text", "value": "r"}},
-        },
-        "player": [
-            {"id": "p", "name": "P", "type": "player", "description": "Counts.", "image": player, "run": ["play"]}
-        ],
-        "variants": [{"id": "default", "name": "Default", "game_config": {}, "description": "As it is."}],
-        "certification": {"game_config": {}, "players": [{"player_id": "p"}, {"player_id": "p"}]},
-    }
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A package of one service."""
@@ -66,7 +36,7 @@ def project(tmp_path: Path) -> Path:
     root.mkdir()
     (root / "compose.yaml").write_text("services:\n  duel: {image: 'duel:latest', build: .}\n", "utf-8")
     (root / "Dockerfile").write_text("FROM base\n", "utf-8")
-    write(root / TEMPLATE_NAME, template())
+    write(root / TEMPLATE_NAME, duel())
     return root
 
 
@@ -109,7 +79,7 @@ def test_everything_can_be_named(project: Path, tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_version_built_before_is_kept(project: Path) -> None:
-    built = template("duel:coworld-0123456789ab", "duel:coworld-0123456789ab")
+    built = duel("duel:coworld-0123456789ab", "duel:coworld-0123456789ab")
     built["game"]["version"] = "1.4.0"
     write(project / MANIFEST_NAME, built)
     assert plan_build(project).version == "1.4.0"
@@ -160,7 +130,7 @@ def test_a_compose_file_above_the_project_will_do(project: Path) -> None:
 
 
 def test_all_that_is_wrong_with_a_template_is_said_at_once(project: Path) -> None:
-    document = template("{{DUAL_IMAGE}}", "x{{DUEL_IMAGE}}")
+    document = duel("{{DUAL_IMAGE}}", "x{{DUEL_IMAGE}}")
     del document["game"]["owner"]
     document["variants"][0]["game_config"] = {"width": "twelve"}
     document["certification"]["players"].append({"player_id": "nobody"})
@@ -180,7 +150,7 @@ def test_all_that_is_wrong_with_a_template_is_said_at_once(project: Path) -> Non
 
 
 def test_a_placeholder_without_a_service_lists_the_services(project: Path) -> None:
-    write(project / TEMPLATE_NAME, template("{{DEUL_IMAGE}}"))
+    write(project / TEMPLATE_NAME, duel("{{DEUL_IMAGE}}", "{{DUEL_IMAGE}}"))
     (issue,) = refused(ManifestError, project).report.errors
     assert (issue.code, issue.pointer) == ("unknown_placeholder", "/game/runnable/image")
     assert '"duel"' in issue.message
@@ -188,7 +158,7 @@ def test_a_placeholder_without_a_service_lists_the_services(project: Path) -> No
 
 
 def test_a_template_must_not_have_a_version_unless_it_is_a_manifest(project: Path) -> None:
-    document = template()
+    document = duel()
     document["game"]["version"] = "3.1"
     write(project / TEMPLATE_NAME, document)
     (issue,) = refused(ManifestError, project).report.errors
@@ -217,12 +187,12 @@ def test_what_a_compose_file_leaves_open_is_said(project: Path) -> None:
 
 
 def test_an_image_the_platform_has_not_published(project: Path) -> None:
-    write(project / TEMPLATE_NAME, template(player="img_01234567-89ab-4def-8123-456789abcdef"))
+    write(project / TEMPLATE_NAME, duel(player="img_01234567-89ab-4def-8123-456789abcdef"))
     assert refused(ImageError, project).code == "image_unpublished"
 
 
 def test_a_misspelt_image_is_pointed_out(project: Path) -> None:
-    write(project / TEMPLATE_NAME, template(game="dual:latest", player="dual:latest"))
+    write(project / TEMPLATE_NAME, duel(game="dual:latest", player="dual:latest"))
     (issue,) = plan_build(project).report.warnings
     assert (issue.code, issue.hint) == ("image_not_built", "Did you mean 'duel'?")
 
@@ -243,7 +213,7 @@ def test_an_output_that_cannot_be_written(project: Path, tmp_path: Path) -> None
 
 
 def test_nothing_is_built_over_what_it_is_built_from(project: Path) -> None:
-    document = template("duel:latest", "duel:latest")
+    document = duel("duel:latest", "duel:latest")
     document["game"]["version"] = "1.0"
     path = write(project / MANIFEST_NAME, document)
     assert refused(WorkspaceError, project, template=path, output=path).code == "output_is_input"
@@ -272,24 +242,24 @@ def test_a_dockerfile_is_the_service_of_the_only_placeholder(alone: Path) -> Non
 
 
 def test_the_only_image_that_can_be_built_here_needs_no_placeholder(alone: Path) -> None:
-    write(alone / TEMPLATE_NAME, template("duel:latest", "ghcr.io/someone/bot:1"))
+    write(alone / TEMPLATE_NAME, duel("duel:latest", "ghcr.io/someone/bot:1"))
     plan = plan_build(alone)
     assert [(service.name, service.image) for service in plan.services] == [("duel", "duel:latest")]
 
 
 def test_which_of_several_a_dockerfile_is_for_has_to_be_said(alone: Path) -> None:
-    write(alone / TEMPLATE_NAME, template("{{DUEL_IMAGE}}", "{{BOT_IMAGE}}"))
+    write(alone / TEMPLATE_NAME, duel("{{DUEL_IMAGE}}", "{{BOT_IMAGE}}"))
     error = refused(UsageError, alone)
     assert (error.code, "--service" in (error.hint or "")) == ("service_missing", True)
     (issue,) = refused(ManifestError, alone, service="duel").report.errors
     assert issue.code == "unknown_placeholder"
-    write(alone / TEMPLATE_NAME, template("{{DUEL_IMAGE}}", "bot:1"))
+    write(alone / TEMPLATE_NAME, duel("{{DUEL_IMAGE}}", "bot:1"))
     assert [service.image for service in plan_build(alone, service="duel").services] == ["duel-duel"]
 
 
 def test_one_of_several_services_is_built(project: Path) -> None:
     (project / "compose.yaml").write_text("services: {duel: {build: .}, bot: {build: .}}\n", "utf-8")
-    write(project / TEMPLATE_NAME, template("{{DUEL_IMAGE}}", "{{BOT_IMAGE}}"))
+    write(project / TEMPLATE_NAME, duel("{{DUEL_IMAGE}}", "{{BOT_IMAGE}}"))
     plan = plan_build(project, service="bot")
     assert {service.name: service.build is not None for service in plan.services} == {"duel": False, "bot": True}
     assert "bot" in (refused(UsageError, project, service="bto").hint or "")
@@ -299,7 +269,7 @@ def test_a_template_may_have_any_name(project: Path) -> None:
     named = (project / TEMPLATE_NAME).rename(project / "anything.json")
     (project / "package.json").write_text("{}", "utf-8")
     assert plan_build(project).template == plan_build(named).template == named
-    write(project / "other.json", template())
+    write(project / "other.json", duel())
     assert "several templates" in str(refused(UsageError, project))
 
 
@@ -328,7 +298,7 @@ def many(project: Path) -> Path:
     }.items():
         (project / name).mkdir()
         (project / name / "Dockerfile").write_text(text, "utf-8")
-    write(project / TEMPLATE_NAME, template("{{WORKER_IMAGE}}", "{{GAME_IMAGE}}"))
+    write(project / TEMPLATE_NAME, duel("{{WORKER_IMAGE}}", "{{GAME_IMAGE}}"))
     return project
 
 
@@ -340,7 +310,7 @@ def test_only_what_the_manifest_needs_is_built(many: Path) -> None:
     plan = plan_build(many)
     assert names(plan) == ["game", "base", "tools"]
     assert plan.skipped == ("extra",)
-    write(many / TEMPLATE_NAME, template("x/tools:1", "{{DATABASE_IMAGE}}"))
+    write(many / TEMPLATE_NAME, duel("x/tools:1", "{{DATABASE_IMAGE}}"))
     plan = plan_build(many)
     # an image named as it is counts like its placeholder; the canonical names are the same
     assert names(plan) == ["tools", "database"]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.certification_kit import HOSTILE, hostile_certification
-from support.certify_kit import LONG, world
 from support.formats import LATER, files, with_added_fields, with_later_values
+from support.hostile_certification import HOSTILE, hostile_certification
+from support.small_world import LONG, world
 
 from coworld_runner.certification import read_certification, render_page
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.certify_kit import MANIFEST, package_of
+from support.small_world import MANIFEST, package_of
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault

@@ -11,8 +11,8 @@ import anyio
 import jsonschema
 import pytest
 from pydantic import ValidationError
-from support.certify_kit import MANIFEST, fast, game, package_of, player, world
 from support.formats import LATER, files, only_what_was_there, unknown, with_added_fields, with_later_values
+from support.small_world import MANIFEST, fast, game, package_of, player, world
 
 from coworld_core.episode.events import (
     BaseEvent,

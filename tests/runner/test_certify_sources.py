@@ -1,14 +1,14 @@
 """Whether sources are where a manifest says, asked of a small GitHub on this machine."""
 
 import copy
-import threading
 from collections.abc import Generator
 from typing import Any
 
+import anyio
 import pytest
-from support.certify_kit import MANIFEST, package_of
-from support.github_kit import SHA, GitHub, serving
-from support.nobody import nobody_there
+from support.fake_github import SHA, GitHub
+from support.fake_server import Say, nobody_there, site_in_thread
+from support.small_world import MANIFEST, package_of
 
 from coworld_core.manifest.models import Manifest
 from coworld_core.retrying import Backoff
@@ -18,9 +18,7 @@ from coworld_runner.certification.sources import SourceOptions, check_sources
 
 @pytest.fixture
 def github() -> Generator[GitHub]:
-    github = GitHub()
-    with serving(github) as url:
-        github.url = url
+    with site_in_thread(GitHub()) as github:
         yield github
 
 
@@ -134,8 +132,7 @@ async def test_unpinned_references_do_not_keep_others_from_being_looked_up(githu
 async def test_each_place_is_asked_for_once(github: GitHub) -> None:
     records = await look(github, tree("src/deep/er"), tree("src/deep/er"), tree("src/deep"))
     assert {record.status for record in records} == {"resolved"}
-    assert sorted(github.asked) == sorted(set(github.asked))
-    assert len(github.asked) == 3  # src/deep/er, src/deep, src
+    assert len(github.targets()) == len(set(github.targets())) == 3  # src/deep/er, src/deep, src
 
 
 async def test_passwords_in_an_address_are_not_repeated(github: GitHub) -> None:
@@ -147,20 +144,23 @@ async def test_passwords_in_an_address_are_not_repeated(github: GitHub) -> None:
 async def test_the_token_is_sent_and_comes_from_the_environment(
     github: GitHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def tokens() -> list[str | None]:
+        return [ask.headers.get("authorization") for ask in github.asked]
+
     await look(github, tree("src"))
-    assert github.tokens == [None]
+    assert tokens() == [None]
     monkeypatch.setenv("GH_TOKEN", "from-gh")
     await look(github, tree("src"))
-    assert github.tokens[1:] == ["Bearer from-gh"]
+    assert tokens()[1:] == ["Bearer from-gh"]
     monkeypatch.setenv("GITHUB_TOKEN", "from-github")
     await look(github, tree("src"))
-    assert github.tokens[2:] == ["Bearer from-github"]
+    assert tokens()[2:] == ["Bearer from-github"]
     await look(github, tree("src"), token="given")
-    assert github.tokens[3:] == ["Bearer given"]
+    assert tokens()[3:] == ["Bearer given"]
 
 
 async def test_a_failing_host_is_asked_again(github: GitHub) -> None:
-    github.fail = lambda _, nth: (502, {}, b"") if nth < 3 else None
+    github.fail = lambda _, nth: Say(502) if nth < 3 else None
     (record, *_) = await look(github, tree("src"))
     assert record.status == "resolved"
     assert len(github.asked) == 3
@@ -172,7 +172,7 @@ async def test_a_failing_host_is_asked_again(github: GitHub) -> None:
 async def test_a_host_that_goes_on_failing_decides_nothing(
     github: GitHub, status: int, headers: dict[str, str], tries: int
 ) -> None:
-    github.fail = lambda _, __: (status, headers, b"")
+    github.fail = lambda _, __: Say(status, b"", headers)
     (record, *_) = await look(github, tree("src"))
     assert (record.status, record.code) == ("unreached", "source_host_failed")
     assert f"HTTP {status}" in record.message
@@ -190,7 +190,7 @@ async def test_a_host_that_goes_on_failing_decides_nothing(
 async def test_a_used_up_quota_decides_nothing_and_is_not_waited_for(
     github: GitHub, status: int, headers: dict[str, str]
 ) -> None:
-    github.fail = lambda _, __: (status, headers, b"{}")
+    github.fail = lambda _, __: Say(status, b"{}", headers)
     (record, *_) = await look(github, tree("src"))
     assert (record.status, record.code) == ("unreached", "source_rate_limited")
     assert "GITHUB_TOKEN" in record.message
@@ -198,26 +198,26 @@ async def test_a_used_up_quota_decides_nothing_and_is_not_waited_for(
 
 
 async def test_a_short_wait_is_granted(github: GitHub) -> None:
-    github.fail = lambda _, nth: (429, {"Retry-After": "0"}, b"") if nth == 1 else None
+    github.fail = lambda _, nth: Say(429, headers={"Retry-After": "0"}) if nth == 1 else None
     (record, *_) = await look(github, tree("src"))
     assert record.status == "resolved"
 
 
 async def test_what_is_forbidden_for_another_reason_does_not_resolve(github: GitHub) -> None:
-    github.fail = lambda _, __: (403, {}, b'{"message": "Resource not accessible"}')
+    github.fail = lambda _, __: Say(403, b'{"message": "Resource not accessible"}')
     (record, *_) = await look(github, tree("src"))
     assert (record.status, record.code) == ("unresolved", "source_not_found")
     assert "HTTP 403" in record.message
 
 
 async def test_a_refused_token_decides_nothing(github: GitHub) -> None:
-    github.fail = lambda _, __: (401, {}, b"{}")
+    github.fail = lambda _, __: Say(401, b"{}")
     (record, *_) = await look(github, tree("src"), token="stale")
     assert (record.status, record.code) == ("unreached", "source_token_refused")
 
 
 async def test_a_page_for_people_is_not_a_listing(github: GitHub) -> None:
-    github.fail = lambda _, __: (200, {"Content-Type": "text/html"}, b"<html>Please sign in to this network</html>")
+    github.fail = lambda _, __: Say(200, b"<html>Please sign in to this network</html>", {"Content-Type": "text/html"})
     (record, *_) = await look(github, tree("src"))
     assert (record.status, record.code) == ("unreached", "source_host_failed")
 
@@ -237,14 +237,6 @@ async def test_offline_asks_nobody_but_still_reads_the_address(github: GitHub) -
 
 
 async def test_a_host_that_never_answers_is_given_up_at_the_deadline(github: GitHub) -> None:
-    gone = threading.Event()
-
-    def hang(_: str, __: int) -> None:
-        gone.wait(20)
-
-    github.fail = hang
-    try:
-        (record, *_) = await look(github, tree("src"), deadline=0.2)
-    finally:
-        gone.set()
+    github.fail = lambda _, __: anyio.sleep_forever()
+    (record, *_) = await look(github, tree("src"), deadline=0.2)
     assert (record.status, record.code) == ("unreached", "source_timeout")

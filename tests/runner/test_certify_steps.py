@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.certify_kit import LONG, MANIFEST, fast, package_of, world
-from support.github_kit import SHA, GitHub, serving
+from support.fake_github import SHA, GitHub
+from support.fake_server import serve_site
+from support.small_world import LONG, MANIFEST, fast, package_of, world
 
 from coworld_core.errors import ImageError
 from coworld_core.manifest.loading import load_manifest
@@ -439,11 +440,9 @@ async def test_a_dead_source_fails(tmp_path: Path) -> None:
         manifest["game"]["runnable"]["source_url"] = f"https://github.com/me/game/tree/{SHA}/src"
         manifest["player"][0]["source_url"] = f"https://github.com/me/game/tree/{SHA}/gone"
 
-    github = GitHub()
-    with serving(github) as url:
-        options = fast(sources=SourceOptions(api=url))
-        async with world(change=declare) as bad:
-            found = await bad.certify(tmp_path / "out", options=options)
+    async with serve_site(GitHub()) as github, world(change=declare) as bad:
+        options = fast(sources=SourceOptions(api=github.url))
+        found = await bad.certify(tmp_path / "out", options=options)
     assert failures(found) == {"source-resolves": "source_unresolved"}
     (item,) = found.step("source-resolves").broken
     assert item.message.startswith("player first: ")

@@ -10,9 +10,9 @@ from typing import Any
 
 import anyio
 import pytest
-from support.certify_kit import package_of
 from support.commissioners import Message, Vice, commissioned, program_of
 from support.contest import played_on
+from support.small_world import package_of
 
 from coworld_core.commissioner.messages import state_bytes
 from coworld_core.episode.events import EvaluationProgressed

@@ -16,9 +16,9 @@ import anyio
 import anyio.abc
 import anyio.streams.tls
 import pytest
-from support.answering import answering
 from support.certificates import self_signed
-from support.docker import as_user
+from support.elsewhere import as_user
+from support.fake_server import serve_bytes
 
 from coworld_core import docker_engine
 from coworld_core.docker_engine import Address, Engine, EngineGone, EngineRefused, resolve_address
@@ -188,7 +188,7 @@ def test_no_permission_at_the_real_socket() -> None:
 
 async def test_silence(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     monkeypatch.setattr(docker_engine, "_KNOCK_SECONDS", 0.2)
-    async with answering(place):
+    async with serve_bytes(place):
         assert (await refusal(resolve_address(f"unix://{place}"))).code == "docker_silent"
 
 
@@ -202,17 +202,17 @@ async def test_silence(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     ],
 )
 async def test_something_else_answers(place: Path, said: bytes, code: str) -> None:
-    async with answering(place, said):
+    async with serve_bytes(place, said):
         assert (await refusal(resolve_address(f"unix://{place}"))).code == code
 
 
 async def test_the_version_spoken_is_one_both_know(place: Path) -> None:
     address, older = (resolve_address(f"unix://{place}{end}") for end in ("", "2"))
-    async with answering(place, ping("1.99"), info()) as asked, Engine.connect(address) as engine:
+    async with serve_bytes(place, ping("1.99"), info()) as asked, Engine.connect(address) as engine:
         assert engine.api == "1.48"
         assert (engine.version, engine.platform) == ("99.1", "linux/arm64")
         assert asked[1].startswith(b"GET /v1.48/info HTTP/1.1\r\n")
-    async with answering(Path(f"{place}2"), ping("1.41"), info()), Engine.connect(older) as engine:
+    async with serve_bytes(Path(f"{place}2"), ping("1.41"), info()), Engine.connect(older) as engine:
         assert engine.api == "1.41"
 
 
@@ -236,7 +236,7 @@ async def test_an_engine_behind_tls_is_known_by_the_files_of_its_context(tmp_pat
     address = resolve_address(None, {"DOCKER_CONFIG": str(tmp_path), "DOCKER_CONTEXT": "farm"}, shares_files=True)
     assert address.url == f"https://127.0.0.1:{port}"
     listener = anyio.streams.tls.TLSListener(sockets, server, standard_compatible=False)
-    async with answering(listener, ping("1.41"), info()):
+    async with serve_bytes(listener, ping("1.41"), info()):
         async with Engine.connect(address) as engine:
             assert engine.version == "99.1"
         # somebody else's, and none
@@ -247,7 +247,7 @@ async def test_an_engine_behind_tls_is_known_by_the_files_of_its_context(tmp_pat
 
 
 async def test_windows_containers_are_no_use(place: Path) -> None:
-    async with answering(place, ping("1.41"), info(OSType="windows")):
+    async with serve_bytes(place, ping("1.41"), info(OSType="windows")):
         with pytest.raises(BackendUnavailable) as caught:
             async with DockerBackend(host=f"unix://{place}"):
                 pytest.fail("entered")
@@ -258,7 +258,7 @@ async def test_what_the_engine_cannot_hold_is_no_capability(place: Path) -> None
     weak = info(
         MemoryLimit=False, PidsLimit=False, CpuCfsQuota=False, SecurityOptions=["name=seccomp", "name=rootless"]
     )
-    async with answering(place, ping("1.41"), weak, ping("1.41"), weak):
+    async with serve_bytes(place, ping("1.41"), weak, ping("1.41"), weak):
         issues = await DockerBackend(host=f"unix://{place}").check()
         assert [issue.severity for issue in issues] == ["info", "warning", "warning", "warning"]
         assert "rootless" in issues[0].message
@@ -271,7 +271,7 @@ async def test_what_the_engine_cannot_hold_is_no_capability(place: Path) -> None
 async def test_what_games_can_reach_of_this_machine_is_told(place: Path) -> None:
     with socket.create_server(("", 0)) as service, socket.create_server(("127.0.0.1", 0)) as own:
         reached, kept = (f"{each.getsockname()[1]}" for each in (service, own))
-        async with answering(place, ping("1.41"), info(Name=socket.gethostname()), ping("1.41"), info(Name="other")):
+        async with serve_bytes(place, ping("1.41"), info(Name=socket.gethostname()), ping("1.41"), info(Name="other")):
             here, there = [await DockerBackend(host=f"unix://{place}").check() for _ in range(2)]
     (told,) = [issue.message for issue in here if issue.code == "services_in_reach"]
     assert reached in told
@@ -303,7 +303,7 @@ async def test_it_must_be_entered() -> None:
     ],
 )
 async def test_an_answer_that_breaks_off_is_an_error(place: Path, answer: bytes) -> None:
-    async with answering(place, answer), Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
+    async with serve_bytes(place, answer), Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
         with pytest.raises(EngineGone):
             await engine.call("GET", "/info")
 
@@ -311,7 +311,7 @@ async def test_an_answer_that_breaks_off_is_an_error(place: Path, answer: bytes)
 async def test_the_engines_words_are_kept(place: Path) -> None:
     body = b'{"message":"no room"}'
     said = b"HTTP/1.1 507 Full\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-    async with answering(place, said), Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
+    async with serve_bytes(place, said), Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
         with pytest.raises(EngineRefused) as caught:
             await engine.call("POST", "/x", body={"a": 1})
     assert (caught.value.status, caught.value.words) == (507, "no room")
@@ -340,7 +340,7 @@ async def test_a_copy_that_fails_by_the_machine_is_not_the_writers_doing(
 ) -> None:
     address = resolve_address(f"unix://{place}")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with answering(place, archived(50_000)[:kept]), Engine(address, api="1.41") as engine:
+    async with serve_bytes(place, archived(50_000)[:kept]), Engine(address, api="1.41") as engine:
         try:
             if room is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
@@ -354,7 +354,7 @@ async def test_a_copy_that_fails_by_the_machine_is_not_the_writers_doing(
 
 async def test_a_call_that_hangs_can_be_cancelled(place: Path) -> None:
     async with (
-        answering(place) as asked,
+        serve_bytes(place) as asked,
         Engine(resolve_address(f"unix://{place}"), api="1.41") as engine,
         anyio.create_task_group() as tasks,
     ):
@@ -367,7 +367,7 @@ async def test_a_call_that_hangs_can_be_cancelled(place: Path) -> None:
 
 async def test_an_answer_that_stops_coming_is_given_up_where_that_is_wanted(place: Path) -> None:
     address = resolve_address(f"unix://{place}")
-    async with answering(place), Engine(address, api="1.41") as engine:
+    async with serve_bytes(place), Engine(address, api="1.41") as engine:
         with pytest.raises(EngineGone) as caught:
             async with engine.stream("GET", "/images/x/get", silence=0.1):
                 pytest.fail("it answered")
@@ -379,7 +379,7 @@ async def test_progress_is_read_by_the_line_however_it_is_cut(place: Path) -> No
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     answer += b"".join(b"1\r\n%c\r\n" % byte for byte in said) + b"0\r\n\r\n"
     async with (
-        answering(place, answer),
+        serve_bytes(place, answer),
         Engine(resolve_address(f"unix://{place}"), api="1.41") as engine,
         engine.stream("POST", "/images/create") as got,
     ):

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from support.docker import engine_call
+from support.docker_subject import engine_call
 from support.images import BASE_IMAGE
 from support.registry import Registry, image_archive, serve_registry
 

@@ -21,9 +21,10 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
-import psutil
 import pytest
-from support.docker import as_user, engine_call, subject_image, subject_spec
+from support.docker_subject import engine_call, subject_image, subject_spec
+from support.elsewhere import as_user
+from support.fake_server import serve_everywhere
 from support.full import FULL
 from support.registry import image_archive
 
@@ -374,38 +375,12 @@ for where in sys.argv[1:]:
 """
 
 
-@asynccontextmanager
-async def host_server() -> AsyncGenerator[int, None]:
-    """A service of this machine that listens on every address."""
-
-    async def serve(stream: anyio.abc.SocketStream) -> None:
-        await stream.aclose()
-
-    async with (
-        await anyio.create_tcp_listener(local_host="0.0.0.0", local_port=0) as listener,
-        anyio.create_task_group() as tasks,
-    ):
-        tasks.start_soon(listener.serve, serve)
-        yield int(listener.extra(anyio.abc.SocketAttribute.local_port))
-        tasks.cancel_scope.cancel()
-
-
-def host_addresses() -> list[str]:
-    return [
-        address.address
-        for addresses in psutil.net_if_addrs().values()
-        for address in addresses
-        if address.family == socket.AF_INET and not address.address.startswith("127.")
-    ]
-
-
 async def test_open_and_closed_clients_of_one_game(arena: Arena) -> None:
     """The closed one reaches the game and nothing else; the open ones reach it, each other and the host."""
     game = arena.spec("game", "serve:200", "hang", ports=HTTP, clients=("closed", "open", "other"), network="game-only")
-    async with arena.open() as backend, host_server() as port:
+    async with arena.open() as backend, serve_everywhere() as hosts:
         async with backend.units([game], publish=arena.publish) as (unit,):
             await unit.wait_ready(HttpProbe())
-            hosts = [f"{address}:{port}" for address in host_addresses()]
             other = arena.spec("other", "serve:200", "print:up", "hang", connects_to="game", network="open", ports=HTTP)
             async with backend.units([other], publish=arena.publish):
                 await arena.said("other", "up")

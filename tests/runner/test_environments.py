@@ -14,7 +14,7 @@ from gymnasium import spaces
 from pettingzoo.test import api_test, parallel_api_test, seed_test
 from pettingzoo.test.seed_test import parallel_seed_test
 from support.games import Gather
-from support.served import Sticks
+from support.served_game import Sticks
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, RulesError

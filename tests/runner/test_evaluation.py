@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 import pytest
-from support.certify_kit import World
 from support.contest import compared, contest
+from support.small_world import World
 
 from coworld_core.episode.events import EvaluationProgressed, Notice
 from coworld_core.episode.record import EpisodeRow, StarvationRecord, read_rows

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.answering import answering
+from support.fake_server import serve_bytes
 
 from coworld_runner._http import NotHttpError, exchange
 
@@ -28,7 +28,7 @@ def place(tmp_path: Path) -> Path:
     ],
 )
 async def test_an_answer_is_read_to_its_end(place: Path, answer: bytes, body: bytes) -> None:
-    async with answering(place, answer), exchange(lambda: anyio.connect_unix(place), "GET", "/") as got:
+    async with serve_bytes(place, answer), exchange(lambda: anyio.connect_unix(place), "GET", "/") as got:
         assert await got.read() == body
 
 
@@ -38,7 +38,7 @@ async def test_a_body_can_be_sent_as_it_comes(place: Path) -> None:
             yield part
 
     async with (
-        answering(place, b"HTTP/1.1 204 No Content\r\n\r\n") as asked,
+        serve_bytes(place, b"HTTP/1.1 204 No Content\r\n\r\n") as asked,
         exchange(lambda: anyio.connect_unix(place), "POST", "/", content=parts()) as answer,
     ):
         assert answer.status == 204
@@ -48,7 +48,7 @@ async def test_a_body_can_be_sent_as_it_comes(place: Path) -> None:
 @pytest.mark.parametrize(("method", "lengths"), [("GET", 0), ("HEAD", 0), ("POST", 1)])
 async def test_who_only_asks_sends_no_body_and_no_length(place: Path, method: str, lengths: int) -> None:
     async with (
-        answering(place, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as asked,
+        serve_bytes(place, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as asked,
         exchange(lambda: anyio.connect_unix(place), method, "/healthz") as answer,
     ):
         assert answer.status == 200
@@ -57,7 +57,7 @@ async def test_who_only_asks_sends_no_body_and_no_length(place: Path, method: st
 
 
 async def test_what_is_no_http_is_told(place: Path) -> None:
-    async with answering(place, b"+OK POP3\r\n\r\n"):
+    async with serve_bytes(place, b"+OK POP3\r\n\r\n"):
         with pytest.raises(NotHttpError):
             async with exchange(lambda: anyio.connect_unix(place), "GET", "/"):
                 pytest.fail("that was no answer")

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from aiohttp import web
+from support.fake_server import Ask, Say, Site, serve_site
 
 from coworld_core.retrying import Backoff
 from coworld_runner.backends.kubernetes import _server as _kube_server
@@ -19,54 +19,38 @@ from coworld_runner.backends.kubernetes._api import Cluster, ClusterGone, Cluste
 from coworld_runner.backends.kubernetes._watch import follow
 
 
-class ApiServer:
-    """What it is asked, and what it answers: watches are refused, and calls too as long as there are ``refusals``."""
+class ApiServer(Site):
+    """What it answers: watches are refused, and calls too as long as there are ``refusals``."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.last: web.Request | None = None
-        self.body = b""
+        super().__init__()
         self.refusals: list[tuple[int, dict[str, str]]] = []
         self.watched = anyio.Event()
         self.watching = 500
         self.listings: list[list[dict[str, Any]]] = []
         """What is there, one look after another; the last is there for good."""
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request.path_qs)
-        self.last, self.body = request, await request.read()
-        if request.path == "/breaks":
-            response = web.StreamResponse()
-            await response.prepare(request)
-            assert request.transport is not None
-            request.transport.abort()
-            return response
-        if "watch" in request.query:
-            if sum("watch=" in asked for asked in self.asked) == 5:
+    def otherwise(self, ask: Ask) -> Any:
+        if ask.path == "/breaks":
+            return Say(200, b"x", {"Content-Length": "2"}, cut=0)
+        if "watch" in ask.query:
+            if sum("watch" in other.query for other in self.asked) == 5:
                 self.watched.set()
-            return web.Response(status=self.watching)
+            return Say(self.watching)
         if self.refusals:
             status, headers = self.refusals.pop(0)
-            return web.json_response({"message": "busy"}, status=status, headers=headers)
+            return Say(status, b'{"message": "busy"}', headers)
         items = self.listings.pop(0) if len(self.listings) > 1 else [item for there in self.listings for item in there]
-        return web.json_response({"gitVersion": "v1.31.0", "items": items, "metadata": {"resourceVersion": "7"}})
+        return {"gitVersion": "v1.31.0", "items": items, "metadata": {"resourceVersion": "7"}}
 
 
 @asynccontextmanager
 async def connected(directory: Path) -> AsyncGenerator[tuple[ApiServer, Cluster]]:
-    server = ApiServer()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = runner.addresses[0][:2]
+    async with serve_site(ApiServer()) as server:
         config = {
             "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": f"http://{host}:{port}"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
             "users": [{"name": "u", "user": {"token": "t"}}],
         }
         path = directory / "kubeconfig"
@@ -77,8 +61,6 @@ async def connected(directory: Path) -> AsyncGenerator[tuple[ApiServer, Cluster]
             yield server, cluster
         finally:
             await cluster.close()
-    finally:
-        await runner.cleanup()
 
 
 async def test_a_busy_server_is_asked_again_as_late_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,11 +85,11 @@ async def test_a_call_arrives_as_it_was_meant(tmp_path: Path, monkeypatch: pytes
     query = {"sinceTime": "2026-11-21T16:00:01+02:00", "labelSelector": "a=b,c in (d,e)", "continue": None, "limit": 5}
     async with connected(tmp_path) as (server, cluster):
         await cluster.call("PATCH", "/x", query=query, body={"a": [1]}, content_type="application/merge-patch+json")
-        assert server.last is not None
-        assert dict(server.last.query) == {name: str(value) for name, value in query.items() if value is not None}
-        assert json.loads(server.body) == {"a": [1]}
-        assert server.last.content_type == "application/merge-patch+json"
-        assert server.last.headers.getall("Authorization") == ["Bearer t"]
+        (asked,) = server.asked
+        assert asked.query == {name: str(value) for name, value in query.items() if value is not None}
+        assert asked.json == {"a": [1]}
+        assert asked.headers["content-type"] == "application/merge-patch+json"
+        assert asked.headers["authorization"] == "Bearer t"
 
 
 async def test_a_stream_that_breaks_says_so(tmp_path: Path) -> None:

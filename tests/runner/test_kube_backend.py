@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
-from support.docker import subject_spec
+from support.docker_subject import subject_spec
 from support.images import drop_image
 from support.kube import (
     backend_for,

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import httpx2
 import pytest
-from support.served import TOKENS, Table, hear, serving, sit, tell
+from support.served_game import TOKENS, Table, hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 

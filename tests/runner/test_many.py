@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from support.certify_kit import World, world
+from support.small_world import World, world
 from support.trees import dug
 
 from coworld_core.episode.events import BatchProgressed, RunFinished, read_events

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.served import serving, sit
+from support.served_game import serving, sit
 from websockets.asyncio.server import ServerConnection, serve
 
 from coworld_runner.serving.starting import new_player

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import json
 import os
-import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
-from support.nobody import nobody_there
+from support.fake_server import Say, Site, json_say, nobody_there, site_in_thread
+from support.manifests import duel
 
 from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageError
 from coworld_core.manifest.loading import manifest_sha256
@@ -37,30 +33,8 @@ MANIFEST_NAME = "coworld_manifest.json"
 TEMPLATE_NAME = "coworld_manifest_template.json"
 
 
-def manifest(*, image: str = "duel:1", version: str | None = "1.2.3") -> Document:
-    game: Document = {
-        "name": "duel",
-        **({"version": version} if version else {}),
-        "description": "Two count.",
-        "owner": "someone@example.org",
-        "config_schema": {
-            "type": "object",
-            "required": ["tokens"],
-            "properties": {"tokens": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}},
-        },
-        "results_schema": {
-            "type": "object",
-            "required": ["scores"],
-            "properties": {"scores": {"type": "array", "items": {"type": "number"}}},
-        },
-        "runnable": {"type": "game", "image": image, "run": ["game"]},
-        "protocols": {"player": {"type": "text", "value": "p"}, "global": {"type": "text", "value": "g"}},
-        "docs": {"readme": {"type": "text", "value": "r"}},
-    }
-    player = {"id": "p", "name": "P", "type": "player", "description": "Counts.", "image": image, "run": ["play"]}
-    variant: Document = {"id": "default", "name": "Default", "game_config": {}, "description": "As it is."}
-    fixture: Document = {"game_config": {}, "players": [{"player_id": "p"}, {"player_id": "p"}]}
-    return {"game": game, "player": [player], "variants": [variant], "certification": fixture}
+def manifest(image: str = "duel:1") -> Document:
+    return duel(image, version="1.2.3")
 
 
 def write(path: Path, document: object, *, age: float = 0) -> Path:
@@ -136,7 +110,7 @@ async def test_a_path_that_begins_like_an_id_is_a_path(tmp_path: Path, monkeypat
 
 
 async def test_a_directory_holds_a_manifest_in_one_of_three_places(tmp_path: Path) -> None:
-    template = write(tmp_path / TEMPLATE_NAME, manifest(image="{{DUEL_IMAGE}}", version=None), age=300)
+    template = write(tmp_path / TEMPLATE_NAME, duel(), age=300)
     package = await resolve_package(tmp_path)
     assert (package.path, package.is_template) == (template, True)
     dist = write(tmp_path / "dist" / MANIFEST_NAME, manifest(), age=200)
@@ -148,7 +122,7 @@ async def test_a_directory_holds_a_manifest_in_one_of_three_places(tmp_path: Pat
 
 
 async def test_a_newer_template_goes_before_what_was_built(tmp_path: Path) -> None:
-    template = write(tmp_path / TEMPLATE_NAME, manifest(image="{{DUEL_IMAGE}}", version=None), age=100)
+    template = write(tmp_path / TEMPLATE_NAME, duel(), age=100)
     built = write(tmp_path / MANIFEST_NAME, manifest(), age=200)
     package = await resolve_package(tmp_path)
     assert package.path == template
@@ -165,7 +139,7 @@ async def test_a_newer_template_goes_before_what_was_built(tmp_path: Path) -> No
 
 
 async def test_a_template_that_will_not_do(tmp_path: Path) -> None:
-    write(tmp_path / TEMPLATE_NAME, manifest(image="{{DUEL_IMAGE}}", version=None))
+    write(tmp_path / TEMPLATE_NAME, duel())
     for options in ({"template": False}, {"prefer": "manifest"}):
         with pytest.raises(UsageError) as caught:
             await resolve_package(tmp_path, **options)  # type: ignore[arg-type]
@@ -254,7 +228,7 @@ async def test_a_bad_manifest_lists_all_issues_with_lines(tmp_path: Path) -> Non
 
 async def test_the_reason_for_a_template_is_said_with_its_errors(tmp_path: Path) -> None:
     write(tmp_path / MANIFEST_NAME, manifest(), age=100)
-    document = manifest(image="{{DUEL_IMAGE}}", version=None)
+    document = duel()
     del document["game"]["owner"]
     write(tmp_path / TEMPLATE_NAME, document)
     with pytest.raises(ManifestError) as caught:
@@ -348,83 +322,16 @@ async def test_a_server_must_be_an_address(tmp_path: Path) -> None:
 # --- addresses
 
 
-@dataclass
-class Site:
-    """A server on a real socket that answers as told."""
-
-    url: str
-    port: int
-    pages: dict[str, Callable[[http.server.BaseHTTPRequestHandler], None]] = field(
-        default_factory=dict[str, Callable[[http.server.BaseHTTPRequestHandler], None]]
-    )
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list[tuple[str, dict[str, str]]])
-    over: threading.Event = field(default_factory=threading.Event)
-    """Set at the end, so that pages that dawdle stop."""
-
-    def page(self, path: str, body: object, *, status: int = 200, **headers: str) -> None:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-
-        def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
-            handler.send_response(status)
-            for name, value in headers.items():
-                handler.send_header(name.replace("_", "-"), value)
-            handler.send_header("Content-Length", str(len(data)))
-            handler.end_headers()
-            handler.wfile.write(data)
-
-        self.pages[path] = answer
-
-    def silence(self, path: str) -> None:
-        def wait(_: http.server.BaseHTTPRequestHandler) -> None:
-            self.over.wait(30)
-
-        self.pages[path] = wait
-
-    def paths(self) -> list[str]:
-        return [path for path, _ in self.asked]
-
-
-@contextmanager
-def serving() -> Generator[Site]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            site.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-            self.close_connection = True
-            page = site.pages.get(self.path)
-            if page is None:
-                site.page("", b"<html>nothing here</html>", status=404)
-                page = site.pages.pop("")
-            with contextlib.suppress(OSError):  # a client that has seen enough hangs up
-                page(self)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    site = Site(url=f"http://127.0.0.1:{server.server_port}", port=server.server_port)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield site
-    finally:
-        site.over.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.fixture
 def site() -> Generator[Site]:
-    with serving() as made:
-        yield made
+    with site_in_thread(Site()) as site:
+        yield site
 
 
 @pytest.fixture
 def other_site() -> Generator[Site]:
-    with serving() as made:
-        yield made
+    with site_in_thread(Site()) as site:
+        yield site
 
 
 async def failing(argument: str, **options: Any) -> CoworldError:
@@ -435,13 +342,13 @@ async def failing(argument: str, **options: Any) -> CoworldError:
 
 async def test_a_manifest_behind_an_address(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    site.page("/m.json?key=secret", manifest())
+    site.on("GET", "/m.json?key=secret", manifest())
     package = await resolve_package(f"{site.url}/m.json?key=secret")
     assert package.manifest.game.version == "1.2.3"
     assert package.source == package.report.source == f"{site.url}/m.json"
     assert (package.fetched, package.path, package.directory) == (True, None, None)
     assert package.default_results_dir() == tmp_path / "coworld-results"
-    headers = site.asked[0][1]
+    headers = site.asked[0].headers
     assert headers["user-agent"].startswith("coworld-runner/")
     assert "authorization" not in headers
 
@@ -450,23 +357,23 @@ async def test_an_object_of_the_api_holds_the_manifest(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    site.page("/v2/coworlds/cow_1", {"id": "cow_1", "name": "duel", "manifest": manifest()})
-    site.page("/api/observatory/v2/coworlds/cow_2", {"manifest": manifest()})
+    site.on("GET", "/v2/coworlds/cow_1", {"id": "cow_1", "name": "duel", "manifest": manifest()})
+    site.on("GET", "/api/observatory/v2/coworlds/cow_2", {"manifest": manifest()})
     package = await resolve_package("cow_1", server=site.url)
     assert (package.coworld_id, package.fetched) == ("cow_1", True)
     assert package.default_results_dir() == tmp_path / "coworld" / "cow_1" / "results"
     # the front door of the API is one level above
     await resolve_package("/v2/coworlds/cow_2", server=f"{site.url}/api/")
-    assert site.paths() == ["/v2/coworlds/cow_1", "/api/observatory/v2/coworlds/cow_2"]
+    assert [ask.target for ask in site.asked] == ["/v2/coworlds/cow_1", "/api/observatory/v2/coworlds/cow_2"]
 
 
 async def test_redirects_are_followed_and_the_token_stays_at_home(site: Site, other_site: Site) -> None:
-    site.page("/v2/coworlds/cow_1", b"", status=307, Location="/here")
-    site.page("/here", b"", status=302, Location=f"{other_site.url}/there")
-    other_site.page("/there", manifest())
+    site.on("GET", "/v2/coworlds/cow_1", Say(307, headers={"Location": "/here"}))
+    site.on("GET", "/here", Say(302, headers={"Location": f"{other_site.url}/there"}))
+    other_site.on("GET", "/there", manifest())
     await resolve_package("cow_1", server=site.url, token="hush")
-    assert [headers.get("authorization") for _, headers in site.asked] == ["Bearer hush", "Bearer hush"]
-    assert [headers.get("authorization") for _, headers in other_site.asked] == [None]
+    assert [ask.headers.get("authorization") for ask in site.asked] == ["Bearer hush", "Bearer hush"]
+    assert [ask.headers.get("authorization") for ask in other_site.asked] == [None]
 
 
 async def test_a_token_does_not_go_over_plain_http_to_another_machine() -> None:
@@ -478,14 +385,14 @@ async def test_a_token_does_not_go_over_plain_http_to_another_machine() -> None:
 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://h/x", "//", "http://", "javascript:1"])
 async def test_redirects_lead_to_http_only(site: Site, location: str) -> None:
-    site.page("/m", b"", status=302, Location=location)
+    site.on("GET", "/m", Say(302, headers={"Location": location}))
     error = await failing(f"{site.url}/m")
     assert isinstance(error, RemoteError)
     assert error.code == "remote_redirect"
 
 
 async def test_redirects_end(site: Site) -> None:
-    site.page("/m", b"", status=302, Location="/m")
+    site.on("GET", "/m", Say(302, headers={"Location": "/m"}))
     error = await failing(f"{site.url}/m")
     assert error.code == "remote_redirect"
     assert len(site.asked) == 11
@@ -495,33 +402,28 @@ async def test_redirects_end(site: Site) -> None:
 async def test_an_oversize_answer_is_not_read_to_its_end(site: Site, announced: bool) -> None:
     sent = 0
 
-    def endless(handler: http.server.BaseHTTPRequestHandler) -> None:
+    async def endless() -> AsyncIterator[bytes]:
         nonlocal sent
-        handler.send_response(200)
-        if announced:
-            handler.send_header("Content-Length", str(MANIFEST_LIMIT + 1))
-        handler.end_headers()
         while sent < 8 * MANIFEST_LIMIT:
-            handler.wfile.write(b" " * (1 << 20))
+            yield b" " * (1 << 20)
             sent += 1 << 20
 
-    site.pages["/m"] = endless
+    headers = {"Content-Length": str(MANIFEST_LIMIT + 1)} if announced else {}
+    site.on("GET", "/m", Say(200, endless(), headers))
     error = await failing(f"{site.url}/m")
     assert error.code == "remote_too_large"
     assert "16 MiB" in error.message
     assert "127.0.0.1" in error.message
-    site.over.set()
     assert sent < 4 * MANIFEST_LIMIT
 
 
 async def test_an_answer_that_dribbles_meets_the_deadline(site: Site) -> None:
-    def dribble(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.end_headers()
-        while not site.over.wait(0.02):
-            handler.wfile.write(b" ")
+    async def dribble() -> AsyncIterator[bytes]:
+        while True:
+            await anyio.sleep(0.02)
+            yield b" "
 
-    site.pages["/m"] = dribble
+    site.on("GET", "/m", Say(200, dribble()))
     error = await failing(f"{site.url}/m", timeout=0.5)
     assert isinstance(error, RemoteError)
     assert error.code == "remote_timeout"
@@ -529,12 +431,12 @@ async def test_an_answer_that_dribbles_meets_the_deadline(site: Site) -> None:
 
 
 async def test_a_silent_server_meets_the_deadline(site: Site) -> None:
-    site.silence("/m")
+    site.on("GET", "/m", lambda _: anyio.sleep_forever())
     assert (await failing(f"{site.url}/m", timeout=0.3)).code == "remote_timeout"
 
 
 async def test_fetching_can_be_cancelled(site: Site) -> None:
-    site.silence("/m")
+    site.on("GET", "/m", lambda _: anyio.sleep_forever())
     with anyio.move_on_after(30) as scope:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(resolve_package, f"{site.url}/m")
@@ -548,7 +450,7 @@ async def test_fetching_can_be_cancelled(site: Site) -> None:
     ("status", "tries"), [(404, 1), (401, 1), (403, 1), (410, 1), (400, 1), (500, 3), (503, 3), (429, 3)]
 )
 async def test_a_refusal_names_host_and_status(site: Site, status: int, tries: int) -> None:
-    site.page("/m", {"detail": "no"}, status=status)
+    site.on("GET", "/m", json_say({"detail": "no"}, status))
     error = await failing(f"{site.url}/m")
     assert isinstance(error, RemoteError)
     assert error.code == "remote_status"
@@ -559,14 +461,8 @@ async def test_a_refusal_names_host_and_status(site: Site, status: int, tries: i
 
 
 async def test_what_passes_is_tried_again(site: Site) -> None:
-    def first(handler: http.server.BaseHTTPRequestHandler) -> None:
-        site.page("/m", manifest())
-        handler.send_response(503)
-        handler.send_header("Retry-After", "0")
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-
-    site.pages["/m"] = first
+    answers = iter([Say(503, headers={"Retry-After": "0"}), json_say(manifest())])
+    site.on("GET", "/m", lambda _: next(answers))
     await resolve_package(f"{site.url}/m")
     assert len(site.asked) == 2
 
@@ -576,13 +472,7 @@ async def test_a_server_that_asks_for_too_much_time_is_not_asked_again(
 ) -> None:
     monkeypatch.setattr("coworld_runner.package._sources._BACKOFF", Backoff(longest_wait=0.5))
 
-    def busy(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(429)
-        handler.send_header("Retry-After", "1")
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-
-    site.pages["/m"] = busy
+    site.on("GET", "/m", Say(429, headers={"Retry-After": "1"}))
     assert (await failing(f"{site.url}/m")).context["status"] == 429
     assert len(site.asked) == 1
 
@@ -602,7 +492,7 @@ async def test_nobody_there_names_the_host() -> None:
     "body", [b"<html>hello</html>", b"", b"[1]", b"null", b'"text"', b"\xff\xfe", b"{", b"[" * 100_000]
 )
 async def test_an_answer_that_is_no_json_object(site: Site, body: bytes) -> None:
-    site.page("/m", body)
+    site.on("GET", "/m", body)
     error = await failing(f"{site.url}/m")
     assert isinstance(error, RemoteError)
     assert error.code == "remote_not_json"
@@ -611,7 +501,7 @@ async def test_an_answer_that_is_no_json_object(site: Site, body: bytes) -> None
 
 @pytest.mark.parametrize("body", [{}, {"manifest": {}}, {"manifest": None}, {"manifest": "x"}, {"detail": "Not found"}])
 async def test_an_object_without_a_manifest(site: Site, body: Document) -> None:
-    site.page("/m", body)
+    site.on("GET", "/m", body)
     error = await failing(f"{site.url}/m")
     assert isinstance(error, RemoteError)
     assert error.code == "remote_not_manifest"
@@ -620,8 +510,8 @@ async def test_an_object_without_a_manifest(site: Site, body: Document) -> None:
 async def test_a_wrong_manifest_from_elsewhere_lists_its_issues(site: Site) -> None:
     document = manifest()
     document["player"] = []
-    site.page("/raw?key=secret", document)
-    site.page("/api", {"manifest": document})
+    site.on("GET", "/raw?key=secret", document)
+    site.on("GET", "/api", {"manifest": document})
     for path in ("/raw?key=secret", "/api"):
         error = await failing(f"{site.url}{path}")
         assert isinstance(error, ManifestError)
@@ -630,21 +520,21 @@ async def test_a_wrong_manifest_from_elsewhere_lists_its_issues(site: Site) -> N
 
 
 async def test_a_template_from_elsewhere_is_refused(site: Site) -> None:
-    site.page("/m", manifest(image="{{DUEL_IMAGE}}"))
+    site.on("GET", "/m", manifest(image="{{DUEL_IMAGE}}"))
     assert isinstance(await failing(f"{site.url}/m"), ManifestError)
 
 
 async def test_an_encoding_nobody_asked_for(site: Site) -> None:
-    site.page("/m", b"\x1f\x8b", Content_Encoding="gzip")
+    site.on("GET", "/m", Say(200, b"\x1f\x8b", {"Content-Encoding": "gzip"}))
     assert (await failing(f"{site.url}/m")).code == "remote_encoding"
-    assert site.asked[0][1]["accept-encoding"] == "identity"
+    assert site.asked[0].headers["accept-encoding"] == "identity"
 
 
 async def test_passwords_in_addresses_are_not_shown(site: Site) -> None:
     address = site.url.replace("//", "//user:hush@") + "/m?token=hush#hush"
     error = await failing(address)
     assert "hush" not in str(error.to_dict())
-    site.page("/m?token=hush", manifest())
+    site.on("GET", "/m?token=hush", manifest())
     package = await resolve_package(address)
     assert "hush" not in repr(package)
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.abc
-import psutil
 import pytest
-from support.docker import subject_image
+from support.docker_subject import subject_image
+from support.fake_server import serve_everywhere
 from support.kube import backend_for, namespace_for_tests, until_empty
 
 from coworld_core.errors import CapabilityError
@@ -135,9 +131,12 @@ async def test_at_the_deadline_it_is_ended_and_what_it_wrote_is_kept(backend: Ba
 
 async def test_without_a_network_it_reaches_nobody_and_leaves_what_it_wrote(backend: Backend, tmp_path: Path) -> None:
     server = subject("serve:200", "hang", name="server", outputs=(), ports=(Port(name="http"),))
-    async with backend as opened, _listening() as port, open_program(server, backend=opened, publish=_ignore) as other:
+    async with (
+        backend as opened,
+        serve_everywhere() as hosts,
+        open_program(server, backend=opened, publish=_ignore) as other,
+    ):
         await other.unit.wait_ready(HttpProbe())
-        hosts = [f"{address}:{port}" for address in _host_addresses()]
         near = other.unit.endpoint()
         places = [*hosts, near.there, near.here, "1.1.1.1:443", "example.com:443"]
         program = subject(*(f"connect:{place}" for place in places), "write:grade.json:1", network="none")
@@ -159,29 +158,3 @@ async def test_without_a_network_it_reaches_nobody_and_leaves_what_it_wrote(back
 
 def _ignore(_: object) -> None:
     pass
-
-
-def _host_addresses() -> list[str]:
-    return [
-        entry.address
-        for entries in psutil.net_if_addrs().values()
-        for entry in entries
-        if entry.family.name == "AF_INET" and not entry.address.startswith("127.")
-    ]
-
-
-@asynccontextmanager
-async def _listening() -> AsyncGenerator[int]:
-    """A port on all addresses of this machine that takes connections."""
-
-    async def serve(stream: anyio.abc.SocketStream) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError):
-            await stream.aclose()
-
-    async with (
-        await anyio.create_tcp_listener(local_host="0.0.0.0", local_port=0) as listener,
-        anyio.create_task_group() as tasks,
-    ):
-        tasks.start_soon(listener.serve, serve)
-        yield int(listener.extra(anyio.abc.SocketAttribute.local_port))
-        tasks.cancel_scope.cancel()

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import http.server
 import os
 import random
 import subprocess
-import threading
 import zlib
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
@@ -19,6 +15,7 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.fake_server import Say, Site, site_in_thread
 
 from coworld_core.errors import EnvironmentFault, RemoteError, UsageError
 from coworld_runner.replay.finding import ReplayError, resolve_replay, sniff_compression
@@ -46,58 +43,10 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-# --- a server that answers as told
-
-
-@dataclass
-class Site:
-    """A server that answers as told."""
-
-    url: str
-    pages: dict[str, tuple[int, dict[str, str], bytes]] = field(
-        default_factory=dict[str, tuple[int, dict[str, str], bytes]]
-    )
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list[tuple[str, dict[str, str]]])
-    cut: set[str] = field(default_factory=set[str])
-    """Paths whose body ends before its announced length."""
-
-
-@contextmanager
-def serving() -> Generator[Site]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            site.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-            status, headers, body = site.pages.get(self.path, (404, {}, b"nothing here"))
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Connection", "close")
-            self.end_headers()
-            self.close_connection = True
-            self.wfile.write(body[: len(body) // 2] if self.path in site.cut else body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    site = Site(url=f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield site
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.fixture
 def site() -> Generator[Site]:
-    with serving() as made:
-        yield made
+    with site_in_thread(Site()) as site:
+        yield site
 
 
 # --- telling how it is packed
@@ -297,7 +246,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
 async def test_a_full_disk_is_the_machines_fault(tmp_path: Path, small_disk: Path, site: Site) -> None:
     path = tmp_path / "replay"
     path.write_bytes(zlib.compress(NOISE))
-    site.pages["/replay"] = (200, {}, NOISE)
+    site.on("GET", "/replay", Say(200, NOISE))
     for argument in (str(path), f"{site.url}/replay"):
         with pytest.raises(EnvironmentFault) as caught:
             async with resolve_replay(argument, directory=small_disk):
@@ -383,7 +332,7 @@ async def test_an_argument_that_names_nothing(argument: str) -> None:
 async def test_a_fetched_replay(
     site: Site, path: str, headers: dict[str, str], body: bytes, compression: str, name: str
 ) -> None:
-    site.pages[path] = (200, headers, body)
+    site.on("GET", path, Say(200, body, headers))
     async with resolve_replay(site.url + path) as replay:
         assert replay.path.read_bytes() == CONTENT
         assert (replay.compression, replay.name, replay.copied) == (compression, name, True)
@@ -393,20 +342,20 @@ async def test_a_fetched_replay(
         assert "secret" not in replay.source
         where = replay.path
     assert not where.exists()
-    assert site.asked[0][1]["user-agent"].startswith("coworld-runner/")
+    assert site.asked[0].headers["user-agent"].startswith("coworld-runner/")
 
 
 async def test_redirects_are_followed(site: Site) -> None:
-    site.pages["/old"] = (302, {"Location": "/new"}, b"")
-    site.pages["/new"] = (301, {"Location": f"{site.url}/newest"}, b"")
-    site.pages["/newest"] = (200, {}, zlib.compress(CONTENT))
+    site.on("GET", "/old", Say(302, b"", {"Location": "/new"}))
+    site.on("GET", "/new", Say(301, b"", {"Location": f"{site.url}/newest"}))
+    site.on("GET", "/newest", Say(200, zlib.compress(CONTENT)))
     async with resolve_replay(f"{site.url}/old") as replay:
         assert replay.path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://host/x", "http://", "gopher:x", "s3://bucket/key"])
 async def test_redirects_lead_to_http_only(site: Site, location: str) -> None:
-    site.pages["/old"] = (302, {"Location": location}, b"")
+    site.on("GET", "/old", Say(302, b"", {"Location": location}))
     with pytest.raises(RemoteError) as caught:
         async with resolve_replay(f"{site.url}/old"):
             pass
@@ -414,7 +363,7 @@ async def test_redirects_lead_to_http_only(site: Site, location: str) -> None:
 
 
 async def test_a_bomb_inside_a_transfer_encoding_is_stopped(site: Site) -> None:
-    site.pages["/replay"] = (200, {"Content-Encoding": "gzip"}, gzip.compress(b"\0" * (64 * MiB)))
+    site.on("GET", "/replay", Say(200, gzip.compress(b"\0" * (64 * MiB)), {"Content-Encoding": "gzip"}))
     with pytest.raises(ReplayError) as caught:
         async with resolve_replay(f"{site.url}/replay", limit=MiB):
             pass
@@ -423,14 +372,14 @@ async def test_a_bomb_inside_a_transfer_encoding_is_stopped(site: Site) -> None:
 
 async def test_a_bomb_in_two_layers_is_stopped(site: Site) -> None:
     bomb = zlib.compress(b"\0" * (64 * MiB))
-    site.pages["/replay.z"] = (200, {"Content-Encoding": "gzip"}, gzip.compress(bomb))
+    site.on("GET", "/replay.z", Say(200, gzip.compress(bomb), {"Content-Encoding": "gzip"}))
     with pytest.raises(ReplayError):
         async with resolve_replay(f"{site.url}/replay.z", limit=MiB):
             pass
 
 
 async def test_a_foreign_encoding_is_refused(site: Site) -> None:
-    site.pages["/replay"] = (200, {"Content-Encoding": "br"}, CONTENT)
+    site.on("GET", "/replay", Say(200, CONTENT, {"Content-Encoding": "br"}))
     with pytest.raises(RemoteError) as caught:
         async with resolve_replay(f"{site.url}/replay"):
             pass
@@ -438,7 +387,7 @@ async def test_a_foreign_encoding_is_refused(site: Site) -> None:
 
 
 async def test_more_than_the_limit_is_not_fetched(site: Site) -> None:
-    site.pages["/replay"] = (200, {}, NOISE)
+    site.on("GET", "/replay", Say(200, NOISE))
     with pytest.raises(RemoteError) as caught:
         async with resolve_replay(f"{site.url}/replay", limit=1000):
             pass
@@ -456,8 +405,7 @@ async def test_an_absent_replay_names_host_and_status(site: Site) -> None:
 
 
 async def test_a_body_that_ends_early_is_fetched_again_and_then_refused(site: Site) -> None:
-    site.pages["/replay"] = (200, {}, NOISE)
-    site.cut.add("/replay")
+    site.on("GET", "/replay", Say(200, NOISE[: len(NOISE) // 2], {"Content-Length": str(len(NOISE))}))
     with pytest.raises(RemoteError) as caught:
         async with resolve_replay(f"{site.url}/replay"):
             pass
@@ -469,11 +417,11 @@ async def test_a_body_that_ends_early_is_fetched_again_and_then_refused(site: Si
 
 
 async def test_an_s3_object_with_an_awkward_key(site: Site) -> None:
-    site.pages["/my-bucket/runs/a%20b%23%25%3F%2B.json.z"] = (200, {}, zlib.compress(CONTENT))
+    site.on("GET", "/my-bucket/runs/a%20b%23%25%3F%2B.json.z", Say(200, zlib.compress(CONTENT)))
     environment = {"AWS_ENDPOINT_URL_S3": site.url + "/"}
     async with resolve_replay("s3://my-bucket/runs/a b#%?+.json.z", environment=environment, token="secret") as replay:
         assert replay.path.read_bytes() == CONTENT
-    assert "authorization" not in site.asked[0][1]
+    assert "authorization" not in site.asked[0].headers
 
 
 def test_s3_addresses() -> None:

@@ -14,7 +14,7 @@ from typing import Any, cast
 import psutil
 import pytest
 from support.games import Gather, dies, fails, last_or_stay
-from support.served import Sticks
+from support.served_game import Sticks
 
 from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.rules import Rules, RulesError, play_again, read_replay
@@ -138,7 +138,7 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         f"import sys\nsys.path[:0] = [{str(Path(__file__).parents[1])!r}, {str(tmp_path)!r}]\n"
-        "from support.served import Sticks\nfrom coworld_runner.rollout import rollouts\n"
+        "from support.served_game import Sticks\nfrom coworld_runner.rollout import rollouts\n"
         "def act(observation, legal, rng):\n    return legal[0]\n"
         "if __name__ == '__main__':\n"
         "    for done in rollouts(Sticks, act, episodes=10**9, processes=2):\n"

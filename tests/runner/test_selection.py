@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.certify_kit import MANIFEST
+from support.small_world import MANIFEST
 
 from coworld_core.errors import UsageError
 from coworld_runner.build.again import build_again

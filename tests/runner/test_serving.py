@@ -16,9 +16,9 @@ import anyio.lowlevel
 import httpx2
 import pytest
 from pydantic import BaseModel, field_validator
+from support.game_process import program
 from support.games import Gather
-from support.served import TOKENS, Sticks, Table, hear, serving, sit, tell
-from support.served_program import program
+from support.served_game import TOKENS, Sticks, Table, hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus

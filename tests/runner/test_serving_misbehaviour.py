@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import anyio
 import pytest
-from support.served import TOKENS, Table, hear, serving, sit, tell
+from support.served_game import TOKENS, Table, hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from support.served import TOKENS
-from support.served_program import Program, program
+from support.game_process import Program, program
+from support.served_game import TOKENS
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -71,12 +71,12 @@ def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Pa
     ("rules", "env", "code", "says"),
     [
         (":Sticks", {}, 2, "names no rules"),
-        ("support.served:Sticks", {"COGAME_RESULTS_URI": ""}, 2, "COGAME_RESULTS_URI is not set"),
-        ("support.served:Sticks", {"COGAME_CONFIG_URI": "file:///nowhere/x"}, 2, "cannot be read"),
-        ("support.served:Sticks", {"COGAME_PORT": "x"}, 2, "COGAME_PORT must be"),
-        ("support.served:Sticks", {"COGAME_LOAD_REPLAY_URI": __file__}, 1, "is not a replay of rules"),
-        ("support.served:Broken", {}, 1, "start, tick 0: RuntimeError: no sticks"),
-        ("support.served:Broken", {}, 1, 'raise RuntimeError("no sticks")'),
+        ("support.served_game:Sticks", {"COGAME_RESULTS_URI": ""}, 2, "COGAME_RESULTS_URI is not set"),
+        ("support.served_game:Sticks", {"COGAME_CONFIG_URI": "file:///nowhere/x"}, 2, "cannot be read"),
+        ("support.served_game:Sticks", {"COGAME_PORT": "x"}, 2, "COGAME_PORT must be"),
+        ("support.served_game:Sticks", {"COGAME_LOAD_REPLAY_URI": __file__}, 1, "is not a replay of rules"),
+        ("support.served_game:Broken", {}, 1, "start, tick 0: RuntimeError: no sticks"),
+        ("support.served_game:Broken", {}, 1, 'raise RuntimeError("no sticks")'),
     ],
 )
 def test_what_cannot_be_played_is_said(tmp_path: Path, rules: str, env: dict[str, str], code: int, says: str) -> None:

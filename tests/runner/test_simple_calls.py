@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.certify_kit import MANIFEST, World, fast, world
+from support.small_world import MANIFEST, World, fast, world
 
 from coworld_core.episode.record import read_record, read_summary
 from coworld_core.errors import UsageError

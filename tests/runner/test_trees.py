@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio.lowlevel
 import pytest
-from support.docker import as_user
+from support.elsewhere import as_user
 from support.trees import dig
 
 from coworld_runner.runs._trees import remove_tree

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import httpx2
 import pytest
-from support.certify_kit import MANIFEST, package_of
+from support.small_world import MANIFEST, package_of
 
 from coworld_core.episode.events import BaseEvent, ImageProgressed
 from coworld_core.errors import CoworldError, UsageError

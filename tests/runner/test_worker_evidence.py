@@ -6,12 +6,13 @@ import datetime as dt
 import json
 import zipfile
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import Generator
 from pathlib import Path
 
 import anyio
 import pytest
-from support.put_server import PutServer, put_server
+from support.fake_server import site_in_thread
+from support.put_server import PutServer
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
@@ -121,8 +122,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def server() -> AsyncGenerator[PutServer]:
-    async with put_server() as opened:
+def server() -> Generator[PutServer]:
+    with site_in_thread(PutServer()) as opened:
         yield opened
 
 

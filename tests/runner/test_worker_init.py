@@ -13,8 +13,9 @@ from typing import Any
 
 import anyio
 import pytest
+from support.fake_server import serve_site
 from support.misfit_kit import misfit_plan
-from support.put_server import put_server
+from support.put_server import PutServer
 
 from coworld_core.episode.request import JobSpec
 from coworld_core.errors import EnvironmentFault, ManifestError, UsageError
@@ -65,7 +66,7 @@ async def test_the_tokens_may_be_kept_apart_from_the_game(tmp_path: Path) -> Non
 
 
 async def test_the_config_may_go_to_a_server(tmp_path: Path) -> None:
-    async with put_server() as server:
+    async with serve_site(PutServer()) as server:
         await init_config({**environment(tmp_path), "COGAME_CONFIG_URI": f"{server.url}/config"})
         [done] = server.puts
     assert done.content_type == "application/json"

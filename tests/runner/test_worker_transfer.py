@@ -7,15 +7,16 @@ import base64
 import errno
 import socket
 import tracemalloc
-from collections.abc import AsyncGenerator
+from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 from support.clock import skipping
+from support.fake_server import Ask, Say, serve, site_in_thread
 from support.logs import logged
-from support.put_server import PutServer, put_server
+from support.put_server import PutServer
 
 from coworld_core.errors import RemoteError, TransferError, UsageError
 from coworld_core.retrying import Backoff, Tries
@@ -32,8 +33,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def server() -> AsyncGenerator[PutServer]:
-    async with put_server() as opened:
+def server() -> Generator[PutServer]:
+    with site_in_thread(PutServer()) as opened:
         yield opened
 
 
@@ -61,20 +62,16 @@ async def test_a_large_file_takes_no_memory(tmp_path: Path) -> None:
         file.truncate(size)
     seen = 0
 
-    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def swallow(ask: Ask) -> Say:
         nonlocal seen
-        await reader.readuntil(b"\r\n\r\n")
-        while seen < size:
-            seen += len(await reader.read(1 << 16))
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        await writer.drain()
-        writer.close()
+        async for piece in ask.pieces():
+            seen += len(piece)
+        return Say()
 
-    async with await asyncio.start_server(swallow, "127.0.0.1", 0) as listening:
-        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/large"
+    async with serve(swallow) as server:
         tracemalloc.start()
         try:
-            await put(url, tmp_path / "large")
+            await put(f"{server.url}/large", tmp_path / "large")
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

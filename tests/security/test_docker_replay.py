@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.docker import engine_call
+from support.docker_subject import engine_call
 from support.images import BASE_IMAGE
 from support.observatory_kit import QUICK
 

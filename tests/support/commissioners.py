@@ -16,8 +16,8 @@ from websockets.exceptions import ConnectionClosed
 from coworld_runner.testing.fake import FakeContext
 from paintarena.commissioner import Conversation, respond
 
-from .certify_kit import World
 from .contest import contest, held
+from .small_world import World
 
 __all__ = ["Message", "Vice", "commissioned", "program_of"]
 

@@ -13,7 +13,7 @@ from coworld_core.tournament import TournamentReport
 from coworld_runner.evaluation import EvaluationRules, RunArguments, compare
 from coworld_runner.tournament import add_entrant, create_tournament, play_tournament
 
-from .certify_kit import World, world
+from .small_world import World, world
 
 __all__ = ["compared", "contest", "held", "played_on"]
 

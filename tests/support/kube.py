@@ -26,8 +26,9 @@ from coworld_runner.backends.kubernetes._api import Cluster, ClusterRefused
 from coworld_runner.backends.kubernetes._pod import object_name
 from coworld_runner.backends.kubernetes.backend import KubernetesBackend, PodOptions, Requests
 
+from .elsewhere import in_thread
 from .images import docker_client
-from .needs import BASE_IMAGE, apart
+from .needs import BASE_IMAGE
 from .waiting import until, wait_until
 
 __all__ = [
@@ -61,7 +62,7 @@ def on_cluster(work: Callable[[Cluster], Awaitable[_T]], *, namespace: str = "de
         finally:
             await cluster.close()
 
-    return apart(connected)
+    return in_thread(connected)
 
 
 @contextlib.contextmanager

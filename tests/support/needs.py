@@ -9,20 +9,20 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import anyio
 import pytest
 
 from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_core.errors import BackendUnavailable, CoworldError
 
-__all__ = ["BASE_IMAGE", "IN_CI", "NEEDS", "LeftOut", "Need", "apart", "find_browser", "find_postgres", "needs_of"]
+from .elsewhere import in_thread
+
+__all__ = ["BASE_IMAGE", "IN_CI", "NEEDS", "LeftOut", "Need", "find_browser", "find_postgres", "needs_of"]
 
 IN_CI = os.environ.get("CI") == "true"
 
@@ -30,8 +30,6 @@ BASE_IMAGE = os.environ.get("BASE_IMAGE", "python-base:bookworm")
 """A small local image with Python 3.11 or later; tests never fetch images from a registry."""
 
 ROOT = Path(__file__).parents[2]
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +40,6 @@ class Need:
     """Says what is missing; empty if nothing is. Looked up once in a process."""
     bring: str
     """The command that brings it, on Debian."""
-
-
-def apart(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Run a coroutine function to its end, even if an event loop is already running in this thread."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(anyio.run, work).result()
 
 
 def find_browser() -> str | None:
@@ -74,7 +66,7 @@ def _docker_trouble() -> str:
             return f"The Docker engine has no image {BASE_IMAGE!r}; BASE_IMAGE names one with Python."
         return ""
 
-    return apart(look)
+    return in_thread(look)
 
 
 @cache
@@ -95,7 +87,7 @@ def _kubernetes_trouble() -> str:
         await cluster.close()
         return ""
 
-    return apart(look)
+    return in_thread(look)
 
 
 def _wheels_trouble() -> str:

@@ -7,14 +7,15 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
 import httpx2
+from anyio.from_thread import start_blocking_portal
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
@@ -35,6 +36,7 @@ __all__ = [
     "inside",
     "lay_tables",
     "new_services",
+    "observatory_in_thread",
     "run_server",
     "running_observatory",
     "until_committed",
@@ -168,6 +170,16 @@ async def running_observatory(
             process=process,
             log=tmp_path / "observatory.log",
         )
+
+
+@contextmanager
+def observatory_in_thread(directory: Path, **options: Any) -> Generator[tuple[Observatory, Callable[[str], str]]]:
+    """Run a server for tests that block; yields it and a function that creates an account and returns its token."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(running_observatory(directory, **options)) as served,
+    ):
+        yield served, lambda name: portal.call(served.add_user, name)
 
 
 @dataclass

@@ -9,12 +9,14 @@ import subprocess
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from .needs import find_postgres
 from .waiting import wait_until
 
-__all__ = ["running_postgres"]
+__all__ = ["execute", "running_postgres"]
 
 START_SECONDS = 60
 
@@ -60,6 +62,16 @@ def running_postgres() -> Generator[str]:
                 server.wait()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+async def execute(server: str, statement: str) -> None:
+    """Execute a statement in the server's own database; ``server`` is the URL that ``running_postgres`` yields."""
+    driver: Any = import_module("asyncpg")  # Its types are incomplete.
+    connection = await driver.connect(server.format(name="postgres"))
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
 
 
 def _wait_ready(programs: Path, directory: Path, server: subprocess.Popen[bytes], log: Path) -> None:

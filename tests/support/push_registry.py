@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .hostile_server import Ask, HostileServer, Reset, Say, serve
+from .fake_server import Ask, FakeServer, Reset, Say, serve
 
 __all__ = ["Fault", "PushRegistry", "serve_push_registry"]
 
@@ -156,7 +156,7 @@ class PushRegistry:
 
 
 @asynccontextmanager
-async def serve_push_registry(registry: PushRegistry) -> AsyncGenerator[HostileServer]:
+async def serve_push_registry(registry: PushRegistry) -> AsyncGenerator[FakeServer]:
     """Serve a registry on a free port of 127.0.0.1."""
     async with serve(registry.handle) as server:
         registry.url = server.url

@@ -1,14 +1,14 @@
-"""An HTTP server that stores uploads, serves documents, and fails on request."""
+"""A server that stores uploads, serves documents, and fails on request."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from aiohttp import web
+from .fake_server import Ask, Reset, Say, Site
 
-__all__ = ["Put", "PutServer", "put_server"]
+__all__ = ["Put", "PutServer"]
 
 
 @dataclass(frozen=True)
@@ -21,20 +21,24 @@ class Put:
     """The announced length; None if the body was chunked."""
     body: bytes
     status: int
-    """The status of the answer."""
+    """The status of the answer; 0 if the connection was reset."""
 
 
-@dataclass
-class PutServer:
-    """The server's address, uploads, documents and faults."""
+class PutServer(Site):
+    """The server's uploads, documents and faults.
 
-    url: str = ""
-    puts: list[Put] = field(default_factory=list[Put])
-    """All uploads, in the order in which they were answered."""
-    documents: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """Documents that clients can fetch, by path."""
-    faults: dict[str, list[int | str]] = field(default_factory=dict[str, "list[int | str]"])
-    """Answers to the first requests for a path: a status, ``reset``, or a status with Retry-After, as ``503/1``."""
+    Args:
+        faults: Answers to the first requests for a path: a status, ``reset``, or a status with Retry-After, as
+            ``503/1``.
+    """
+
+    def __init__(self, faults: Mapping[str, list[int | str]] | None = None) -> None:
+        super().__init__()
+        self.puts: list[Put] = []
+        """All uploads, in the order in which they were answered."""
+        self.documents: dict[str, bytes] = {}
+        """Documents that clients can fetch, by path."""
+        self.faults = {path: list(steps) for path, steps in (faults or {}).items()}
 
     def kept(self) -> dict[str, bytes]:
         """The last accepted upload for each path."""
@@ -48,54 +52,15 @@ class PutServer:
         """The accepted request for a path."""
         return next(put for put in self.puts if put.path == path and put.status == 200)
 
-
-@asynccontextmanager
-async def put_server(
-    host: str = "127.0.0.1", *, faults: Mapping[str, list[int | str]] | None = None
-) -> AsyncGenerator[PutServer]:
-    """Run a server on a free port."""
-    known = PutServer(faults={path: list(steps) for path, steps in (faults or {}).items()})
-
-    def fault(request: web.Request) -> web.Response | None:
-        steps = known.faults.get(request.path)
-        if not steps:
-            return None
-        step = steps.pop(0)
-        if step == "reset":
-            assert request.transport is not None
-            request.transport.abort()
-            return web.Response(status=500)
-        status, _, wait = str(step).partition("/")
-        return web.Response(status=int(status), headers={"Retry-After": wait} if wait else {})
-
-    async def put(request: web.Request) -> web.Response:
-        body = await request.read()
-        answer = fault(request) or web.Response()
-        known.puts.append(
-            Put(
-                request.path,
-                request.headers.get("Content-Type", ""),
-                request.headers.get("Content-Length"),
-                body,
-                answer.status,
-            )
-        )
-        return answer
-
-    async def get(request: web.Request) -> web.Response:
-        if request.path not in known.documents:
-            return web.Response(status=404)
-        return fault(request) or web.Response(body=known.documents[request.path])
-
-    app = web.Application(client_max_size=1 << 30)
-    app.router.add_put("/{path:.*}", put)
-    app.router.add_post("/{path:.*}", put)
-    app.router.add_get("/{path:.*}", get)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, 0).start()
-        known.url = f"http://{host}:{runner.addresses[0][1]}"
-        yield known
-    finally:
-        await runner.cleanup()
+    def otherwise(self, ask: Ask) -> Any:
+        if ask.method == "GET" and ask.path not in self.documents:
+            return Say(404)
+        steps = self.faults.get(ask.path) or [200]
+        status, _, wait = str(steps.pop(0)).partition("/")
+        if ask.method != "GET":
+            kind, length = ask.headers.get("content-type", ""), ask.headers.get("content-length")
+            self.puts.append(Put(ask.path, kind, length, ask.body, 0 if status == "reset" else int(status)))
+        if status == "reset":
+            raise Reset
+        document = self.documents.get(ask.path, b"") if status == "200" else b""
+        return Say(int(status), document, {"Retry-After": wait} if wait else {})

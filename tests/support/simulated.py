@@ -17,6 +17,7 @@ from coworld_core.evaluation.ranking import RankingPlan
 from coworld_core.evaluation.reading import PLAN_NAME, open_evaluation
 from coworld_core.evaluation.reports import EvaluationPlan
 from coworld_core.evaluation.scrimmage import ScrimmagePlan
+from coworld_core.tournament.log import TournamentRules
 
 __all__ = [
     "ADDS",
@@ -35,6 +36,7 @@ __all__ = [
     "scrimmage_plan",
     "strength_blocks",
     "strengths",
+    "tournament_rules",
 ]
 
 DIFFERENCES: dict[str, Callable[[random.Random], float]] = {
@@ -60,6 +62,10 @@ _GAME: dict[str, Any] = {
 
 def comparison_plan(**values: Any) -> ComparisonPlan:
     return ComparisonPlan.model_validate({**_GAME, "new": SeatRow(name="New"), "old": SeatRow(name="Old"), **values})
+
+
+def tournament_rules(**values: Any) -> TournamentRules:
+    return TournamentRules.model_validate({**_GAME, "rating": "bradley-terry", **values})
 
 
 def ranking_plan(**values: Any) -> RankingPlan:

@@ -216,8 +216,9 @@ def lacks_library(page: Path) -> bool:
 
 def needing(page: Path) -> Any:
     """A test parameter for a page, with the marks of what its blocks need of a machine."""
-    needs = {block.notes.get("needs") for block in blocks(page)} & NEEDS.keys()
-    return pytest.param(page, id=page_id(page), marks=[getattr(pytest.mark, str(name)) for name in sorted(needs)])
+    needs = {block.notes.get("needs", "") for block in blocks(page)}
+    marks = [getattr(pytest.mark, name) for name in NEEDS if name in needs]
+    return pytest.param(page, id=page_id(page), marks=marks)
 
 
 def execute(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,10 @@ from coworld_core.ids import new_run_id
 from coworld_runner.backends.kubernetes._api import Cluster
 from coworld_runner.worker.jobs import JobOptions, output_addresses, worker_job
 
+from .fake_server import site_in_thread
 from .kube import on_cluster
 from .misfit_kit import ensure_image, misfit_plan
-from .put_server import PutServer, put_server
+from .put_server import PutServer
 from .waiting import until
 from .worker_image import ensure_worker_image
 
@@ -323,9 +324,9 @@ def small(job: Mapping[str, Any], **variables: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_desk(namespace: str, **faults: Any) -> AsyncGenerator[Desk]:
+async def open_desk(namespace: str) -> AsyncGenerator[Desk]:
     """Open a desk in a namespace; its Jobs are removed at the end."""
-    async with put_server(await anyio.to_thread.run_sync(node_address), **faults) as server:
+    with site_in_thread(PutServer(), host=await anyio.to_thread.run_sync(node_address)) as server:
         cluster = await Cluster.connect(namespace=namespace)
         desk = Desk(cluster, server)
         try:

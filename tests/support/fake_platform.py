@@ -1,18 +1,42 @@
-"""A platform with one canned answer, valid by the contract, for every route; it records all requests."""
+"""A platform with answers chosen by the test, for those that no real platform gives; it records all requests.
+
+A canned one has an answer to every route, valid by the contract: one row of each kind.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
-from support.hostile_server import Ask, HostileServer, Say, serve
+from .fake_server import Ask, Site, json_say, serve_site
 
-__all__ = ["NOW", "CannedPlatform", "canned_platform", "uid"]
+__all__ = [
+    "COWORLD",
+    "DIVISION",
+    "EPISODE",
+    "EVENT",
+    "EXPERIENCE",
+    "IMAGE",
+    "LEAGUE",
+    "LOBBY",
+    "MEMBERSHIP",
+    "NOW",
+    "PLAYER",
+    "RESULT",
+    "ROUND",
+    "SEAT",
+    "SECRET",
+    "SEED",
+    "SUBMISSION",
+    "VERSION",
+    "FakePlatform",
+    "canned_platform",
+    "episode",
+    "uid",
+]
 
-NOW = "2026-11-01T12:00:00Z"
+NOW = "2026-11-01T12:30:00Z"
 
 
 def uid(number: int) -> str:
@@ -20,25 +44,28 @@ def uid(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012d}"
 
 
-GAME = {"id": f"game_{uid(1)}", "name": "Paint", "created_at": NOW}
+GAME = {"id": f"game_{uid(1)}", "name": "Paint Arena", "created_at": NOW}
 LEAGUE = {"id": f"league_{uid(2)}", "name": "Open", "game": GAME, "created_at": NOW, "public": True}
 DIVISION = {"id": f"div_{uid(3)}", "name": "First", "level": 1, "league": LEAGUE, "created_at": NOW}
-VERSION = {"id": uid(4), "policy": {"id": uid(5), "name": "alice"}, "version": 3, "player_id": None}
-PLAYER = {"id": f"ply_{uid(6)}", "name": "Alice"}
+VERSION = {"id": uid(4), "policy": {"id": uid(5), "name": "painter"}, "version": 3}
+PLAYER = {"id": f"ply_{uid(6)}", "name": "Ada"}
 ROUND = {
     "id": f"round_{uid(7)}",
-    "round_number": 1,
+    "round_number": 4,
     "commissioner_key": "container",
     "execution_backend": "dispatch",
     "round_config": {},
     "status": "completed",
+    "started_at": NOW,
+    "completed_at": None,
     "division": DIVISION,
     "created_at": NOW,
 }
-RESULT = {"id": uid(8), "rank": 1, "score": 0.5, "policy_version": VERSION, "player": PLAYER, "created_at": NOW}
+RESULT = {"id": uid(8), "rank": 1, "score": 2.5, "policy_version": VERSION, "player": PLAYER, "created_at": NOW}
 MEMBERSHIP = {
     "id": f"lpm_{uid(9)}",
     "status": "competing",
+    "substatus": "champion",
     "league": LEAGUE,
     "division": DIVISION,
     "policy_version": VERSION,
@@ -50,36 +77,62 @@ SUBMISSION = {
     "status": "placed",
     "league": LEAGUE,
     "policy_version": VERSION,
+    "player": PLAYER,
+    "league_policy_membership_id": MEMBERSHIP["id"],
     "created_at": NOW,
 }
-SEAT = {
+COWORLD = {
+    "id": f"cow_{uid(12)}",
+    "name": "paint-arena",
+    "version": "1.2.0",
+    "manifest": {"game": {"name": "paint-arena"}},
+    "manifest_hash": "abc123",
+    "size_bytes": 4321,
+    "canonical": True,
+    "created_at": NOW,
+}
+SEAT: dict[str, Any] = {
     "position": 0,
-    "policy_version_id": uid(4),
+    "policy_version_id": VERSION["id"],
     "policy_id": uid(5),
-    "policy_name": "alice",
+    "policy_name": "painter",
     "version": 3,
     "player_id": PLAYER["id"],
-    "player_name": "Alice",
+    "player_name": "Ada",
 }
-EPISODE = {
-    "id": f"ereq_{uid(11)}",
-    "requester_user_id": "user_1",
-    "coworld_id": f"cow_{uid(12)}",
-    "status": "completed",
-    "policy_version_ids": [uid(4)],
-    "participants": [SEAT],
-    "job_id": uid(13),
-    "episode_id": uid(14),
-    "replay_url": None,
-    "scores": [{"policy_version_id": uid(4), "score": 0.5}],
-    "created_at": NOW,
-}
+
+
+def episode(number: int, *seats: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """An episode, by default with two players."""
+    rival = {"position": 1, "policy_version_id": uid(20), "policy_id": uid(21), "policy_name": "rival", "version": 1}
+    participants = list(seats or (SEAT, rival))
+    versions = [seat["policy_version_id"] for seat in participants]
+    return {
+        "id": f"ereq_{uid(number)}",
+        "requester_user_id": "user_1",
+        "coworld_id": COWORLD["id"],
+        "seed": number,
+        "status": "completed",
+        "policy_version_ids": versions,
+        "participants": participants,
+        "job_id": uid(100 + number),
+        "episode_id": uid(200 + number),
+        "replay_url": None,
+        "scores": [
+            {"policy_version_id": version, "score": score} for version, score in zip(versions, (12.5, 3), strict=False)
+        ],
+        "created_at": NOW,
+        **more,
+    }
+
+
+EPISODE = episode(11, SEAT)
 EXPERIENCE = {
     "id": f"xreq_{uid(15)}",
     "requester_user_id": "user_1",
-    "coworld_id": EPISODE["coworld_id"],
-    "coworld_name": "paint",
-    "coworld_version": "1.0.0",
+    "coworld_id": COWORLD["id"],
+    "coworld_name": "paint-arena",
+    "coworld_version": "1.2.0",
     "status": "completed",
     "episode_count": 1,
     "pending_count": 0,
@@ -89,26 +142,17 @@ EXPERIENCE = {
     "failed_count": 0,
     "created_at": NOW,
 }
-EVENT = {
+EVENT: dict[str, Any] = {
     "id": "1",
     "event_type": "placed",
     "audience": "public",
     "policy_version": VERSION,
     "headline": "Placed",
-    "summary": "alice was placed.",
+    "summary": "painter was placed.",
     "payload": {},
     "created_at": NOW,
 }
-COWORLD = {
-    "id": EPISODE["coworld_id"],
-    "name": "paint-arena",
-    "version": "1.0.0",
-    "manifest": {"game": {"name": "paint-arena"}},
-    "manifest_hash": "abc",
-    "size_bytes": 10,
-    "canonical": True,
-}
-IMAGE = {"id": f"img_{uid(16)}", "name": "paint", "version": 1, "status": "ready"}
+IMAGE = {"id": f"img_{uid(16)}", "name": "painter", "version": 2, "status": "ready", "client_hash": "sha256:1"}
 SECRET = {"coworld_name": "paint-arena", "secret_name": "KEY", "size_bytes": 3, "owner_user_id": "user_1"}
 SEED = {
     "id": f"lseed_{uid(17)}",
@@ -126,12 +170,12 @@ THING = {
     "filename": "../../replay",
     "state": "pending",
 }
-LOBBY = {
+LOBBY: dict[str, Any] = {
     "id": f"lby_{uid(18)}",
     "league_id": LEAGUE["id"],
     "coworld_id": COWORLD["id"],
     "coworld_name": "paint-arena",
-    "coworld_version": "1.0.0",
+    "coworld_version": "1.2.0",
     "coworld_manifest_hash": "abc",
     "min_players": 2,
     "max_players": 2,
@@ -144,7 +188,7 @@ LOBBY = {
             "position": 0,
             "kind": "human",
             "is_me": True,
-            "claimant_label": "Alice",
+            "claimant_label": "Ada",
             "can_claim": False,
             "can_remove": True,
         },
@@ -153,7 +197,7 @@ LOBBY = {
     "can_manage": True,
     "permissions": {"can_start": True, "can_edit": True, "can_remove_player": True, "can_end_game": False},
 }
-OWNED = {"id": PLAYER["id"], "name": "Alice", "created_at": NOW}
+OWNED = {**PLAYER, "created_at": NOW}
 
 
 def _envelope(row: object) -> dict[str, Any]:
@@ -185,7 +229,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("POST", "/v2/league-policy-memberships/[^/]+/(retire|champion)", MEMBERSHIP),
     ("GET", "/v2/league-submissions", [SUBMISSION]),
     ("POST", "/v2/league-submissions", {"id": SUBMISSION["id"], "status": "pending"}),
-    ("GET", "/stats/policy-versions", {"entries": [{"id": uid(4), "name": "alice", "version": 3}], "total_count": 1}),
+    ("GET", "/stats/policy-versions", {"entries": [{"id": uid(4), "name": "painter", "version": 3}], "total_count": 1}),
     ("GET", "/v2/episode-requests", _envelope(EPISODE)),
     (
         "GET",
@@ -239,22 +283,22 @@ def emptied(page: Any) -> Any:
     return {**cast("dict[str, Any]", page), "entries": ()} if isinstance(page, dict) else ()
 
 
-class CannedPlatform:
-    """The address, the requests, and the writes that took effect (a repeated idempotency key has none)."""
+class FakePlatform(Site):
+    """A platform, and the writes that took effect (a repeated idempotency key has none).
 
-    def __init__(self, server: HostileServer) -> None:
-        self.server = server.url
-        self.asked = server.asked
+    Args:
+        canned: Whether every route has an answer; otherwise a call without an answer of the test's gets 404.
+    """
+
+    def __init__(self, *, canned: bool = False) -> None:
+        super().__init__("/observatory")
         self.done: list[str] = []
-        self.replace: dict[str, Callable[[Ask], Say]] = {}
-        """Answers that replace the canned ones, by ``METHOD path`` without ``/observatory``."""
+        self._routes = ROUTES if canned else []
         self._keys: set[str] = set()
 
-    async def answer(self, ask: Ask) -> Say:
-        place = ask.target.partition("?")[0].removeprefix("/observatory")
-        if (other := self.replace.get(f"{ask.method} {place}")) is not None:
-            return other(ask)
-        for method, pattern, value in ROUTES:
+    def otherwise(self, ask: Ask) -> Any:
+        place = self.place(ask)
+        for method, pattern, value in self._routes:
             if method == ask.method and re.fullmatch(pattern, place):
                 key = ask.headers.get("idempotency-key", "")
                 if ask.method != "GET" and key not in self._keys:
@@ -262,23 +306,9 @@ class CannedPlatform:
                     self._keys |= {key} if key else set()
                 beyond = ask.query.get("offset", "0") != "0"
                 return json_say(emptied(value) if beyond else value)
-        return json_say({"detail": f"no route {place}"}, 404)
+        return super().otherwise(ask)
 
 
-def json_say(value: object, status: int = 200, **headers: str) -> Say:
-    """An answer in JSON."""
-    fields = {name.replace("_", "-"): text for name, text in headers.items()}
-    return Say(status, json.dumps(value).encode(), {"content-type": "application/json", **fields})
-
-
-@asynccontextmanager
-async def canned_platform() -> AsyncGenerator[CannedPlatform]:
-    """Serve the platform while the context is open."""
-    platform: list[CannedPlatform] = []
-
-    async def handler(ask: Ask) -> Say:
-        return await platform[0].answer(ask)
-
-    async with serve(handler) as server:
-        platform.append(CannedPlatform(server))
-        yield platform[0]
+def canned_platform() -> AbstractAsyncContextManager[FakePlatform]:
+    """Serve a canned platform while the context is open."""
+    return serve_site(FakePlatform(canned=True))

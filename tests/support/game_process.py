@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coworld_core.rules import RulesReplay, read_replay
 
-from .served import TOKENS
+from .served_game import TOKENS
 from .waiting import wait_until
 
 __all__ = ["Program", "program"]
@@ -50,7 +50,7 @@ class Program:
 
 
 @contextmanager
-def program(place: Path, rules: str = "support.served:Sticks", **env: str) -> Generator[Program]:
+def program(place: Path, rules: str = "support.served_game:Sticks", **env: str) -> Generator[Program]:
     """Run a game with its files in `place`; its process never survives the block."""
     config = {"tokens": TOKENS, "sticks": 4, "seed": 1}
     (place / "config.json").write_text(json.dumps(config))
