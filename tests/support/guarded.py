@@ -114,7 +114,7 @@ class Groups:
             self._left_out = dict[str, str](told["left_out"])
         elif not self._chosen:
             cache = getattr(config, "cache", None)
-            self._now = digests(cache.mkdir("reached") / "sources" if cache else None)
+            self._now = digests(cache.mkdir("reached") / "sources.json" if cache else None)
             self._left_out = {} if FULL else passed_at(self._now)
         # The number of tests of each group that is run as a whole, and those that have passed.
         self._whole = dict[str, int]()
