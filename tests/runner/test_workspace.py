@@ -280,6 +280,15 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     assert opened(tmp_path / "run", overwrite=True) == FRESH
 
 
+def test_an_episode_of_a_living_run_is_not_overwritten(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "run") as layout:
+        an_episode(layout.workspace / "episode-0001")
+        with pytest.raises(WorkspaceError, match=r"Another run is writing to .*/run[: .]"):
+            opened(layout.workspace / "episode-0001", overwrite=True)
+        assert (layout.workspace / "episode-0001" / "results.json").exists()
+    assert opened(tmp_path / "run" / "episode-0001", overwrite=True) == FRESH
+
+
 def test_a_run_in_another_process_keeps_its_workspace_until_it_dies(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\n"

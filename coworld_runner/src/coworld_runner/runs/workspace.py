@@ -22,7 +22,7 @@ from coworld_core.wording import listed
 from coworld_core.writing import write_whole
 
 from ._contents import Contents, read_contents
-from ._locking import busy, lock, while_opening
+from ._locking import busy, is_free, lock, while_opening
 
 __all__ = [
     "Reserve",
@@ -148,6 +148,10 @@ def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents
     if not overwrite:
         raise _not_empty(workspace)
     _refuse_own_place(workspace)
+    above = EpisodeLayout(workspace.parent).events
+    if not is_free(above):
+        # An episode of a run of several
+        raise busy(workspace.parent, above)
     found = read_contents(workspace)
     if found.foreign:
         shown = listed(
