@@ -124,3 +124,29 @@ async def test_what_cannot_be_restored(tmp_path: Path) -> None:
     note = json.loads((tmp_path / "backup/backup.json").read_text())
     (tmp_path / "backup/backup.json").write_text(json.dumps({**note, "revision": "9999"}))
     assert await refused(tmp_path / "backup") == "newer_backup"
+
+
+async def test_a_backup_replaces_nothing_but_a_backup(tmp_path: Path) -> None:
+    project, backup = tmp_path / "project", tmp_path / "backup"
+    project.mkdir()
+    (project / "thesis.py").write_text("mine")
+    async with inside(tmp_path) as there:
+        with pytest.raises(CoworldError) as error:
+            await back_up(there.services, project, replace=True)
+        assert error.value.code == "no_backup"
+        await back_up(there.services, backup)
+        (backup / "notes.txt").write_text("mine")
+        with pytest.raises(CoworldError, match=r"notes\.txt") as error:
+            await back_up(there.services, backup, replace=True)
+        assert error.value.code == "no_backup"
+        (backup / "notes.txt").unlink()
+        await back_up(there.services, backup, replace=True)
+    assert [path.name for path in project.iterdir()] == ["thesis.py"]
+    # Nor is what a restored one takes the place of anything but an Observatory's
+    mine = project / there.services.settings.blobs.name / "mine"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(CoworldError) as error:
+        await restore(backup, Settings(data=project, key=there.services.settings.key_file), replace=True)
+    assert error.value.code == "not_empty"
+    assert mine.read_text() == "mine"

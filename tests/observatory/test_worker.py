@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from support.formats import LATER, files, with_added_fields
 from support.logs import logged
 from support.misfit_kit import leftovers
-from support.observatory import new_services, until_committed
+from support.observatory import inside, new_services, until_committed
 from support.observatory_kit import (
     MISFITS,
     QUICK,
@@ -375,3 +375,14 @@ def test_what_players_did_wrong_is_read_from_a_record_of_any_version() -> None:
     types = [[fault["error_type"] for fault in player_faults(EpisodeRequest(record=each))] for each in (written, later)]
     assert types == [["player_error", "player_error"], [LATER]]
     assert player_faults(EpisodeRequest(record=None)) == []
+
+
+async def test_a_worker_clears_up_only_what_has_the_name_of_a_run(tmp_path: Path) -> None:
+    async with inside(tmp_path) as there:
+        work = there.services.settings.data / "work"
+    for name in ("0123456789abcdef", "thesis"):
+        (work / name).mkdir(parents=True)
+        (work / name / "chapter.txt").write_text("mine")
+    async with open_platform(tmp_path, parallel=1):
+        assert [path.name for path in work.iterdir()] == ["thesis"]
+        assert (work / "thesis" / "chapter.txt").read_text() == "mine"

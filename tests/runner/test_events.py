@@ -79,13 +79,6 @@ async def test_the_log_is_the_stream(tmp_path: Path) -> None:
     assert read_events(path) == bus.history
 
 
-def test_the_log_is_never_an_older_one(tmp_path: Path) -> None:
-    path = tmp_path / "events.ndjson"
-    path.write_text("{}\n")
-    with pytest.raises(FileExistsError), EventLog(path):
-        pass
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_ends_the_log_not_the_run(tmp_path: Path) -> None:
     heard: list[BaseEvent] = []

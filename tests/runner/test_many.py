@@ -12,9 +12,8 @@ from typing import Any
 import anyio
 import pytest
 from support.small_world import World, world
-from support.trees import dug
 
-from coworld_core.episode.events import BatchProgressed, RunFinished, read_events
+from coworld_core.episode.events import BatchProgressed, RunFinished, RunStarted, read_events
 from coworld_core.episode.record import EpisodeRow, read_record, read_rows
 from coworld_core.errors import EnvironmentFault, ImageError, UsageError, WorkspaceError
 from coworld_runner.batch import run_batch
@@ -114,22 +113,29 @@ async def test_what_has_its_row_is_not_played_again(tmp_path: Path) -> None:
         file = tmp_path / "many" / "episodes.jsonl"
         whole = file.read_bytes()
         file.write_bytes(whole + b'{"key": "k5", "run_id"')
-        (tmp_path / "many" / "k5" / "logs").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "many" / "k5" / "left").write_text("half of something")
+        begun = tmp_path / "many" / "k5"
+        (begun / "logs").mkdir(parents=True, exist_ok=True)
+        if not (begun / "events.ndjson").exists():
+            (begun / "events.ndjson").write_text(
+                RunStarted(what="episode", seq=1, run_id="r5").model_dump_json() + "\n"
+            )
+        (begun / ".replay.0123456789ab.part").write_text("half of something")
         with (tmp_path / "many" / "events.ndjson").open("a") as log:
             log.write('{"seq": 7, "ki')
         # somebody's own
         (tmp_path / "many" / "notes").mkdir()
         (tmp_path / "many" / "notes" / "first.txt").write_text("It went well.")
-        with dug(tmp_path / "many" / "k5" / "logs"):
-            tally = await play(6, resume=True)
+        (tmp_path / "many" / "analysis" / "logs").mkdir(parents=True)
+        (tmp_path / "many" / "analysis" / "logs" / "monday.txt").write_text("mine")
+        tally = await play(6, resume=True)
         assert (tally.status, tally.kept, tally.kept + tally.played) == ("completed", len(first), 6)
         assert file.read_bytes().startswith(whole)
         after = rows(tmp_path / "many")
         assert list(after)[: len(first)] == list(first)
         assert sorted(after) == keys
-        assert not (tmp_path / "many" / "k5" / "left").exists()
+        assert not (begun / ".replay.0123456789ab.part").exists()
         assert (tmp_path / "many" / "notes" / "first.txt").exists()
+        assert (tmp_path / "many" / "analysis" / "logs" / "monday.txt").exists()
         # all there: nothing is played
         tally = await play(6, resume=True)
         assert (tally.kept, tally.played, tally.status) == (6, 0, "completed")

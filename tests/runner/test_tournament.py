@@ -229,6 +229,13 @@ async def test_a_site_of_it(tmp_path: Path) -> None:
     assert page.read_bytes() == again
     with pytest.raises(UsageError, match="directory of its own"):
         export_tournament(place, place)
+    for name in ("index.html", "report.json"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("mine")
+        with pytest.raises(WorkspaceError) as taken:
+            export_tournament(place, tmp_path / name)
+        assert taken.value.code == "path_taken"
+        assert (tmp_path / name / name).read_text() == "mine"
 
 
 @pytest.mark.parametrize("pairing", ["swiss", "double-elimination"])

@@ -2,67 +2,326 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import itertools
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.trees import dug
 
+from coworld_core.episode.events import ArtifactCollected, RunStarted
+from coworld_core.episode.record import EpisodeRecord, ImageRecord, UnitRecord
 from coworld_core.errors import WorkspaceError
-from coworld_runner.runs.workspace import artifact_records, atomic_write, point_latest, prepare_workspace
+from coworld_runner.runs.workspace import (
+    artifact_records,
+    atomic_write,
+    open_workspace,
+    point_latest,
+    prepare_workspace,
+)
+
+
+def event(what: str, run_id: str = "r1") -> str:
+    """The first line of a run's events."""
+    started = RunStarted(what=what, seq=1, run_id=run_id)  # pyright: ignore[reportArgumentType]
+    return started.model_dump_json() + "\n"
+
+
+def write(directory: Path, files: Mapping[str, str]) -> None:
+    """Write files, by their names relative to a directory, which is made."""
+    for name, text in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+
+
+def an_episode(directory: Path) -> Path:
+    """The workspace of an episode that has left all it can leave, without its record."""
+    collected = [
+        ArtifactCollected(seq=2, run_id="r1", name=name, size=1) for name in ("map.txt", "logs/game/turns.log")
+    ]
+    events = event("episode") + "".join(line.model_dump_json() + "\n" for line in collected)
+    names = ("replay", "replay.html", "policy_artifact_11.zip", ".results.json.0123456789ab.part", "map.txt")
+    logs = ("game.stdout.log", "policy_agent_11.log", "replay.stderr.log", "https-proxy.log", "game/turns.log")
+    contents = dict.fromkeys((*names, *(f"logs/{name}" for name in logs)), "x")
+    write(
+        directory, {"events.ndjson": events, "config.json": "{}", "results.json": "{}", "events.json": "[]"} | contents
+    )
+    return directory
+
+
+def snapshot(directory: Path) -> dict[str, str]:
+    """Everything below a directory; of a file its content, and of a link its target."""
+    return {
+        str(path.relative_to(directory)): str(path.readlink())
+        if path.is_symlink()
+        else path.read_text()
+        if path.is_file()
+        else "/"
+        for path in sorted(directory.rglob("*"))
+    }
+
+
+def opened(path: Path, **more: Any) -> dict[str, str]:
+    """Open a workspace, and return what is in it then."""
+    with open_workspace(path, **more) as layout:
+        return snapshot(layout.workspace)
+
+
+FRESH = {"events.ndjson": "", "logs": "/"}
+
+
+def refused(path: Path) -> WorkspaceError:
+    """Overwrite a directory that is refused, and in which nothing may change."""
+    before = snapshot(path)
+    with pytest.raises(WorkspaceError) as error:
+        opened(path, overwrite=True)
+    assert snapshot(path) == before
+    return error.value
 
 
 def test_a_new_directory_and_its_parents_are_made(tmp_path: Path) -> None:
     layout = prepare_workspace(tmp_path / "a" / "b")
     assert layout.logs.is_dir()
     assert layout.workspace.is_absolute()
+    assert opened(tmp_path / "c" / "d") == FRESH
 
 
 def test_an_empty_directory_will_do(tmp_path: Path) -> None:
-    assert prepare_workspace(tmp_path).workspace == tmp_path
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    assert prepare_workspace(tmp_path / "one").workspace == tmp_path / "one"
+    assert opened(tmp_path / "two") == FRESH
+    # What a run leaves that could not begin is nothing either
+    assert opened(tmp_path / "two") == FRESH
 
 
-def test_results_of_another_run_are_never_in_the_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("open_it", [prepare_workspace, opened])
+def test_results_of_another_run_are_never_in_the_way(tmp_path: Path, open_it: Callable[[Path], object]) -> None:
     old = tmp_path / "results.json"
     old.write_text('{"scores": [1, 2]}')
     with pytest.raises(WorkspaceError) as refused:
-        prepare_workspace(tmp_path)
+        open_it(tmp_path)
     assert refused.value.code == "workspace_not_empty"
     assert refused.value.hint is not None
     assert "--overwrite" in refused.value.hint
-    assert old.read_text() == '{"scores": [1, 2]}'
+    assert snapshot(tmp_path) == {"results.json": '{"scores": [1, 2]}'}
 
 
-def test_overwrite_empties_what_an_episode_wrote(tmp_path: Path) -> None:
-    (tmp_path / "results.json").write_text("{}")
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "game.stdout.log").write_text("old")
-    outside = tmp_path.parent / f"{tmp_path.name}-outside"
-    outside.mkdir()
-    (outside / "kept").write_text("kept")
-    (tmp_path / "link").symlink_to(outside)
-    layout = prepare_workspace(tmp_path, overwrite=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"]
-    assert list(layout.logs.iterdir()) == []
-    assert (outside / "kept").exists(), "a link was followed"
+def test_overwrite_removes_what_an_episode_wrote(tmp_path: Path) -> None:
+    assert opened(an_episode(tmp_path), overwrite=True) == FRESH
 
 
-@pytest.mark.slow
-def test_overwrite_empties_whatever_a_program_has_left(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    with dug(tmp_path / "logs"):
-        assert list(prepare_workspace(tmp_path, overwrite=True).logs.iterdir()) == []
+def test_overwrite_removes_what_several_episodes_wrote(tmp_path: Path) -> None:
+    write(tmp_path, {"events.ndjson": event("batch"), "episodes.jsonl": "{}\n", "summary.json": "{}"})
+    an_episode(tmp_path / "episode-0001")
+    an_episode(tmp_path / "block-0001.1-1")
+    (tmp_path / "episode-0002").mkdir()
+    assert opened(tmp_path, overwrite=True) == FRESH
 
 
-def test_overwrite_does_not_empty_somebody_elses_directory(tmp_path: Path) -> None:
-    precious = tmp_path / "thesis.tex"
-    precious.write_text("years of work")
-    with pytest.raises(WorkspaceError) as refused:
-        prepare_workspace(tmp_path, overwrite=True)
-    assert refused.value.code == "workspace_foreign"
-    assert precious.exists()
+def test_overwrite_removes_what_a_certification_wrote(tmp_path: Path) -> None:
+    write(tmp_path, {"events.ndjson": event("certification"), "certification.json": "{}", "certification.html": "<p>"})
+    (tmp_path / "logs" / "replay-zlib").mkdir(parents=True)
+    (tmp_path / "logs" / "replay-zlib" / "replay.stderr.log").write_text("x")
+    an_episode(tmp_path / "episode")
+    assert opened(tmp_path, overwrite=True) == FRESH
+
+
+def test_a_record_alone_shows_that_an_episode_was_here(tmp_path: Path) -> None:
+    an_episode(tmp_path)
+    for name in ("events.ndjson", "map.txt", "logs/game/turns.log"):
+        (tmp_path / name).unlink()
+    now = dt.datetime.now(dt.UTC)
+    record = EpisodeRecord(
+        run_id="r1",
+        coworld="c",
+        version="1",
+        backend="process",
+        variant="v",
+        status="completed",
+        started_at=now,
+        ended_at=now,
+        seconds=1,
+        game=UnitRecord(image=ImageRecord(image="i")),
+    )
+    (tmp_path / "episode.json").write_text(record.model_dump_json())
+    assert opened(tmp_path, overwrite=True) == FRESH
+
+
+def test_a_run_killed_while_it_overwrote_can_be_repeated_at_any_point(tmp_path: Path) -> None:
+    """One more file is removed in each round, until all are."""
+
+    def dead_after(removed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        count = itertools.count()
+        unlink = os.unlink
+
+        def failing(*given: Any, **more: Any) -> None:
+            if next(count) == removed:
+                raise KeyboardInterrupt
+            unlink(*given, **more)
+
+        monkeypatch.setattr(os, "unlink", failing)
+
+    removed = 0
+    for removed in itertools.count():
+        place = tmp_path / str(removed)
+        write(
+            place, {"events.ndjson": event("batch"), "episodes.jsonl": "{}\n", "plan.json": "{}", "summary.json": "{}"}
+        )
+        (place / "plan.json").unlink()
+        an_episode(place / "episode-0001")
+        with pytest.MonkeyPatch.context() as patched:
+            dead_after(removed, patched)
+            try:
+                opened(place, overwrite=True)
+                break
+            except KeyboardInterrupt:
+                pass
+        assert opened(place, overwrite=True) == FRESH
+    assert removed > 10
+
+
+def test_overwrite_spares_a_source_tree_with_logs(tmp_path: Path) -> None:
+    write(tmp_path, {"thesis.py": "years = 4\n", "logs/monday.log": "late\n"})
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    error = refused(tmp_path)
+    assert error.code == "workspace_foreign"
+    assert "holds what no run has written: thesis.py, .git/ and logs/monday.log. Nothing in it is removed." in str(
+        error
+    )
+    assert error.context["count"] == 3
+
+
+def test_overwrite_spares_a_source_tree_with_a_config(tmp_path: Path) -> None:
+    write(tmp_path, {"config.json": '{"tokens": ["mine"]}', "src/main.py": "run()\n", "results.json": "{}"})
+    write(tmp_path, {"notes.md": "a", "z.md": "b"})
+    error = refused(tmp_path)
+    assert error.code == "workspace_foreign"
+    assert "config.json, notes.md, results.json and 2 more" in str(error)
+
+
+def test_overwrite_spares_what_looks_like_a_record(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"episode.json": '{"title": "Pilot"}', "events.ndjson": '{"kind": "click"}\n', "summary.json": "{}"}
+    )
+    assert refused(tmp_path).context["count"] == 3
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "notes.txt": lambda place: (place / "notes.txt").write_text("mine"),
+    "logs/notes.txt": lambda place: (place / "logs" / "notes.txt").write_text("mine"),
+    "logs/game/notes.txt": lambda place: (place / "logs" / "game" / "notes.txt").write_text("mine"),
+    "logs/old/": lambda place: (place / "logs" / "old").mkdir(),
+    "plan.json": lambda place: (place / "plan.json").write_text("mine"),
+    "episode-0001/": lambda place: an_episode(place / "episode-0001"),
+    "replay": lambda place: ((place / "replay").unlink(), (place / "replay").symlink_to("/etc/hostname")),
+    "logs/game.stdout.log": lambda place: (
+        (place / "logs" / "game.stdout.log").unlink(),
+        (place / "logs" / "game.stdout.log").symlink_to("/etc/hostname"),
+    ),
+    "results.json/": lambda place: ((place / "results.json").unlink(), (place / "results.json").mkdir()),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_overwrite_removes_nothing_where_something_foreign_is(tmp_path: Path, name: str) -> None:
+    FOREIGN[name](an_episode(tmp_path))
+    error = refused(tmp_path)
+    assert error.code == "workspace_foreign"
+    assert error.context["foreign"] == [name]
+
+
+def test_overwrite_names_what_is_foreign_in_an_episodes_directory(tmp_path: Path) -> None:
+    write(tmp_path, {"events.ndjson": event("batch")})
+    (an_episode(tmp_path / "episode-0001") / "notes.txt").write_text("mine")
+    write(tmp_path, {"analysis/plot.py": "draw()"})
+    assert refused(tmp_path).context["foreign"] == ["analysis/", "episode-0001/notes.txt"]
+
+
+def test_overwrite_leaves_logs_alone_that_are_a_link(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    an_episode(tmp_path / "run")
+    (tmp_path / "run" / "logs").rename(elsewhere)
+    (tmp_path / "run" / "logs").symlink_to(elsewhere)
+    before = snapshot(elsewhere)
+    assert refused(tmp_path / "run").context["foreign"] == ["logs"]
+    assert snapshot(elsewhere) == before
+
+
+@pytest.mark.parametrize("below", ["", "sub"])
+@pytest.mark.parametrize("place", ["cwd", "home"])
+def test_the_current_and_the_home_directory_are_never_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, below: str
+) -> None:
+    (an_episode(tmp_path / "run") / below).mkdir(exist_ok=True)
+    if place == "cwd":
+        monkeypatch.chdir(tmp_path / "run" / below)
+    else:
+        monkeypatch.setenv("HOME", str(tmp_path / "run" / below))
+    error = refused(tmp_path / "run")
+    assert error.code == "workspace_foreign"
+    assert "which is never emptied" in str(error)
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "run") as layout:
+        layout.events.write_text(event("episode"))
+        for more in ({}, {"overwrite": True}, {"resume": "events.ndjson"}):
+            with pytest.raises(WorkspaceError, match="Another run is writing to") as error:
+                opened(tmp_path / "run", **more)
+            assert error.value.code == "workspace_busy"
+        assert layout.events.read_text() == event("episode")
+    assert opened(tmp_path / "run", overwrite=True) == FRESH
+
+
+def test_an_episode_of_a_living_run_is_not_overwritten(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "run") as layout:
+        an_episode(layout.workspace / "episode-0001")
+        with pytest.raises(WorkspaceError, match=r"Another run is writing to .*/run[: .]"):
+            opened(layout.workspace / "episode-0001", overwrite=True)
+        assert (layout.workspace / "episode-0001" / "results.json").exists()
+    assert opened(tmp_path / "run" / "episode-0001", overwrite=True) == FRESH
+
+
+def test_a_run_in_another_process_keeps_its_workspace_until_it_dies(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from coworld_runner.runs.workspace import open_workspace\n"
+        "with open_workspace(Path(sys.argv[1])) as layout:\n"
+        "    layout.events.write_text(sys.argv[2])\n"
+        "    print('open', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "run"), event("episode")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        for overwrite in (False, True):
+            with pytest.raises(WorkspaceError, match="Another run is writing to") as error:
+                opened(tmp_path / "run", overwrite=overwrite)
+            assert error.value.code == "workspace_busy"
+            if sys.platform == "linux":
+                assert re.search(rf"process {other.pid} \(.*\), which began at \d{{4}}-", str(error.value))
+        assert snapshot(tmp_path / "run") == {"events.ndjson": event("episode"), "logs": "/"}
+        # A run of several episodes that is asked to make room, while one of them is opened on its own
+        write(tmp_path, {"events.ndjson": event("batch")})
+        with pytest.raises(WorkspaceError, match=r"Another run is writing to .*/run: "):
+            opened(tmp_path, overwrite=True)
+    finally:
+        other.kill()
+        other.communicate()
+    assert opened(tmp_path / "run", overwrite=True) == FRESH
 
 
 @pytest.mark.parametrize("where", ["file", "file/below"])

@@ -6,9 +6,10 @@ import contextlib
 import os
 from pathlib import Path
 
-from coworld_core.errors import EnvironmentFault, WorkspaceError
+from coworld_core.errors import EnvironmentFault
 
 from .runs._files import cut_unfinished
+from .runs._locking import busy, lock
 
 __all__ = ["AppendedFile"]
 
@@ -27,20 +28,10 @@ class AppendedFile:
         self.path = path
 
     def __enter__(self) -> AppendedFile:
-        import fcntl
-
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            who = _holder(self._file)
+        if not lock(self._file):
             os.close(self._file)
-            raise WorkspaceError(
-                f"Another run is writing to {self.path}{f': {who}' if who else ''}.",
-                code="workspace_busy",
-                hint="Wait for it to end, or name another directory.",
-                context={"path": str(self.path)},
-            ) from error
+            raise busy(self.path, self.path)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,15 +60,3 @@ class AppendedFile:
                 code="disk_full",
                 hint="Free some room on that disk, then go on with the same command.",
             ) from error
-
-
-def _holder(file: int) -> str:
-    """Return the process that has a file locked, in words; empty if the kernel does not tell (not Linux)."""
-    inode = str(os.fstat(file).st_ino)
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()
-            if words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode and int(words[4]) > 0:
-                command = Path("/proc", words[4], "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                return f"process {words[4]} ({command.strip()[:120]})"
-    return ""

@@ -61,7 +61,7 @@ async def run_batch(
         workspace: The directory above the episodes' own; new or empty. None: a fresh one, as for ``run_episode``.
         parallel: Number of episodes at a time, at least 1, or ``auto``.
         options: How to run each episode.
-        overwrite: Whether a workspace of an earlier run may be emptied first.
+        overwrite: Whether what an earlier run has left in the workspace is removed first.
         resume: Whether to resume the batch in the workspace: only the missing episodes are played.
         listeners: Readers of the batch's own events (one for each episode that ended).
         episode_listeners: Readers of one episode's events.
@@ -74,7 +74,7 @@ async def run_batch(
     Raises:
         UsageError: A count below 1, or as ``run_episode``.
         ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
-        WorkspaceError: The workspace is not fresh or not writable.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the summary covers the episodes that had ended.
     """
     if episodes < 1:

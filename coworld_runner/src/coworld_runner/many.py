@@ -27,6 +27,7 @@ from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, EpisodeRow, Se
 from coworld_core.episode.verdict import judge_error
 from coworld_core.errors import BackendUnavailable, CoworldError, EnvironmentFault, UsageError, WorkspaceError
 from coworld_core.ids import new_run_id
+from coworld_core.wording import listed
 
 from ._appending import AppendedFile
 from ._descriptors import Room
@@ -34,8 +35,9 @@ from .backend import Backend
 from .episode.running import EpisodeOptions, run_episode
 from .errors import unwrapped
 from .plan import EpisodePlan
+from .runs._contents import read_contents
+from .runs._locking import is_free
 from .runs._opening import OpenRun, open_run
-from .runs._trees import remove_tree
 from .runs.events import Listener
 from .runs.reaper import sweep_run
 from .width import Parallel, Width, require_parallel
@@ -99,7 +101,7 @@ async def run_many(
         parallel: Number of episodes at a time, at least 1, or ``auto`` for as many as this machine can take. Fewer run
             at a time if this process cannot open enough files, even after raising its limit.
         options: How to run each episode.
-        overwrite: Whether a workspace of an earlier run may be emptied first.
+        overwrite: Whether what an earlier run has left in the workspace is removed first.
         resume: Whether to resume the run in the workspace: episodes that have a row are left alone, and the leftovers
             of others are removed.
         listeners: Readers of the run's own events (one for each episode that ended).
@@ -153,9 +155,6 @@ def open_many(
     rows = rows if rows is not None else _RowFile(workspace.expanduser().absolute() / ROWS_NAME)
     own = rows if isinstance(rows, _RowFile) else None
     with ExitStack() as stack:
-        if own is not None and resume and own.path.is_file():
-            # nothing in the workspace is touched before we hold its lock
-            stack.enter_context(own)
         run = stack.enter_context(
             open_run(
                 workspace,
@@ -169,7 +168,7 @@ def open_many(
         )
         with suppress(OSError):
             run.layout.logs.rmdir()  # each episode has its own logs
-        if own is not None and own.file is None:
+        if own is not None:
             stack.enter_context(own)
         yield Many(run, rows)
 
@@ -291,23 +290,33 @@ class Many:
             self.run.bus.publish(Notice(level="warning", message=message))
 
         async def clear(directory: Path) -> None:
+            events = EpisodeLayout(directory).events
             try:
-                # an episode without events had not begun
-                if EpisodeLayout(directory).events.exists():
-                    for event in read_events(directory)[:1]:
-                        await sweep_run(backend, event.run_id)
+                left = await anyio.to_thread.run_sync(lambda: read_contents(directory, within=True))
+            except OSError as error:
+                warn(directory, f"{error.filename or directory}: {error.strerror}.")
+                return
+            if left.foreign or not is_free(events):
+                # A user's, or a run's of its own
+                if left.files:
+                    warn(directory, f"{listed(left.foreign[:3]) or 'another run'} is in it, so nothing is removed.")
+                return
+            try:
+                # An episode without events had not begun
+                for event in read_events(directory)[:1] if events.exists() else ():
+                    await sweep_run(backend, event.run_id)
             except CoworldError as error:
                 warn(directory, f"{error.message} `coworld clean` finds it.")
-            if reason := await anyio.to_thread.run_sync(remove_tree, directory):
-                warn(directory, f"{reason}.")
+            try:
+                await anyio.to_thread.run_sync(left.remove)
+                await anyio.to_thread.run_sync(directory.rmdir)
+            except OSError as error:
+                warn(directory, f"{error.filename or directory}: {error.strerror}.")
 
         async with anyio.create_task_group() as group:
             for entry in sorted(self.run.layout.workspace.iterdir()):
                 if entry.is_dir() and not entry.is_symlink() and entry.name not in self._rows.directories:
-                    layout = EpisodeLayout(entry)
-                    # created by an episode, and not by a user for another purpose
-                    if layout.events.exists() or layout.logs.is_dir() or not any(entry.iterdir()):
-                        group.start_soon(clear, entry)
+                    group.start_soon(clear, entry)
 
     async def _played(
         self,

@@ -285,7 +285,7 @@ def _api_address(server: str) -> str:
     metavar="DIR",
     help="New or empty directory for the evidence. Default: a fresh one under results/certification/.",
 )
-@click.option("--overwrite", is_flag=True, help="Empty an output directory of an earlier run first.")
+@click.option("--overwrite", is_flag=True, help="Remove what an earlier run left in the output directory first.")
 @takes("options", PackageOptions, without=("manifest",))
 @seconds_option("--timeout-seconds", durations.SMOKE_EPISODE, "Deadline of the smoke episode.", least=1)
 @click.option("--offline", is_flag=True, help="Do not ask GitHub whether sources exist.")

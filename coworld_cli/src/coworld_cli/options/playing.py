@@ -210,7 +210,7 @@ class PlayOptions(PackageOptions):
         section="Evidence",
         default=False,
         is_flag=True,
-        help="Empty an output directory of an earlier run first.",
+        help="Remove what an earlier run left in the output directory first.",
     )
     resume: bool = option(
         "--resume",

@@ -63,7 +63,7 @@ async def certify(
         workspace: The directory for the evidence; it must be new or empty. None: a fresh one below
             ``results/certification`` beside the manifest, where ``latest`` points at it.
         options: How to certify.
-        overwrite: Whether a workspace of an earlier run may be emptied first.
+        overwrite: Whether what an earlier run has left in the workspace is removed first.
         listeners: Readers of the certification's events (steps, images, the replay's unit).
         episode_listeners: Readers of the smoke episode's own events.
         latest: Whether ``latest`` beside the workspace should point at it.
@@ -74,7 +74,7 @@ async def certify(
 
     Raises:
         UsageError: There is no such package or backend.
-        WorkspaceError: The workspace is not fresh or not writable; nothing was started.
+        WorkspaceError: The workspace is not fresh, not writable or another run's; nothing was started.
         EnvironmentFault: The machine or the engine failed; the record says how far it got.
     """
     try:
@@ -141,7 +141,7 @@ async def certify_refused(
         error: The error that ``resolve_package`` raised.
         workspace: The directory for the evidence; it must be new or empty.
         backend: The backend that it would have run on, for the record; it need not be entered.
-        overwrite: Whether a workspace of an earlier run may be emptied first.
+        overwrite: Whether what an earlier run has left in the workspace is removed first.
         listeners: Readers of the certification's events.
         latest: Whether ``latest`` beside the workspace should point at it.
         run_id: The certification's label; a new one by default.
@@ -150,7 +150,7 @@ async def certify_refused(
         The record.
 
     Raises:
-        WorkspaceError: The workspace is not fresh or not writable.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
     """
     subject = Subject(manifest=error.report.source, backend=backend)
     with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=False) as run:

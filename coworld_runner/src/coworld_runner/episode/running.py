@@ -60,7 +60,7 @@ async def run_episode(
         workspace: The directory for the evidence; it must be new or empty. None: a fresh one below ``results`` beside
             the manifest, where ``latest`` points at it.
         options: How to run it.
-        overwrite: Whether a workspace of an earlier run may be emptied first.
+        overwrite: Whether what an earlier run has left in the workspace is removed first.
         listeners: Readers of the run's events.
         on_ready: Called once the game can be reached, with the links for browsers.
         probe: Further checks to make while the game runs.
@@ -73,7 +73,7 @@ async def run_episode(
     Raises:
         UsageError: There is no such package, variant, player or backend, or arguments repeat what a plan includes.
         ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
-        WorkspaceError: The workspace is not fresh or not writable; nothing was started.
+        WorkspaceError: The workspace is not fresh, not writable or another run's; nothing was started.
         CapabilityError: The backend cannot provide something that is required; nothing was started.
         ImageError: An image is not available; nothing was started.
         EnvironmentFault: The machine or the engine failed; the record says how far it got.

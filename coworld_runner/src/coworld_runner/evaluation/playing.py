@@ -66,7 +66,7 @@ class RunArguments(TypedDict, total=False):
     options: EpisodeOptions | None
     """How to run each episode."""
     overwrite: bool
-    """Whether a workspace of an earlier run may be emptied first."""
+    """Whether what an earlier run has left in the workspace is removed first; refused if anything else is in it."""
     listeners: tuple[Listener, ...]
     """Readers of the run's own events."""
     episode_listeners: EpisodeListeners | None
@@ -134,8 +134,9 @@ async def play_evaluation(
             latest=stage.latest,
         ) as many:
             directory = many.run.layout.workspace
-            atomic_write(directory / PLAN_NAME, _as_file(plan))
+            # First, since it shows that the directory is a run's
             tell_start(many, plan, entrants, stage.backend)
+            atomic_write(directory / PLAN_NAME, _as_file(plan))
             for row in read_rows(directory):
                 evaluation.add(measure_row(row, plan, directory))
             many.run.bus.publish(evaluation.progress())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import time
 from collections.abc import Generator
@@ -13,13 +12,12 @@ from typing import Literal
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.events import RunStarted
-from coworld_core.errors import EnvironmentFault
 from coworld_core.ids import new_run_id
 
 from ..backend import Backend
 from ..plan import EpisodePlan
 from .events import EventBus, EventLog, Listener
-from .workspace import Reserve, point_latest, prepare_workspace, replays_of
+from .workspace import Reserve, open_workspace, point_latest, replays_of
 
 __all__ = ["OpenRun", "open_run", "started"]
 
@@ -57,23 +55,20 @@ def open_run(
         workspace: The directory for the evidence; it must be new or empty.
         run_id: The run's label; None: a new one.
         listeners: Readers of its events.
-        overwrite: Whether a workspace of an earlier run may be emptied first.
+        overwrite: Whether what an earlier run has left in the workspace is removed first.
         latest: Whether to point ``latest`` beside the workspace at it, once there is a replay.
         resume: The name of a file that marks a workspace as one to resume in; empty: it must be fresh.
         keep: How many past events to keep for late readers; None: all of them.
 
     Raises:
-        WorkspaceError: The workspace is not fresh or not writable.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The disk is full.
     """
-    layout = prepare_workspace(workspace, overwrite=overwrite, resume=resume)
-    try:
-        reserve = Reserve(layout.workspace)
-    except EnvironmentFault:
-        with contextlib.suppress(OSError):
-            layout.logs.rmdir()
-        raise
-    with reserve, EventLog(layout.events, append=bool(resume)) as log:
+    with (
+        open_workspace(workspace, overwrite=overwrite, resume=resume) as layout,
+        Reserve(layout.workspace) as reserve,
+        EventLog(layout.events) as log,
+    ):
         bus = EventBus(run_id or new_run_id(), log, *listeners, keep=keep)
         try:
             yield OpenRun(layout, bus, reserve)

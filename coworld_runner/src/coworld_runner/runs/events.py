@@ -119,19 +119,17 @@ class EventLog:
     """Writes events to a file as they happen, one JSON object per line. Use as a context manager; call to write.
 
     Args:
-        path: The NDJSON file.
-        append: Whether to append to an existing file, when an earlier run is resumed; otherwise it must not exist yet.
+        path: The NDJSON file; an existing one, of a run that is resumed, is appended to.
     """
 
-    def __init__(self, path: Path, *, append: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._mode = "a+" if append else "x+"
         self._file: FileIO | None = None
         self._size = 0
         """The size of the complete lines, in bytes."""
 
     def __enter__(self) -> Self:
-        self._file = FileIO(self.path, self._mode)
+        self._file = FileIO(self.path, "a+")
         self._size = cut_unfinished(self._file.fileno())
         return self
 

@@ -9,22 +9,27 @@ import hashlib
 import os
 import secrets
 import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from coworld_core.episode.artifacts import EpisodeLayout
-from coworld_core.episode.record import ROWS_NAME, SUMMARY_NAME, ArtifactRecord
+from coworld_core.episode.record import ArtifactRecord
 from coworld_core.errors import EnvironmentFault, WorkspaceError
+from coworld_core.wording import listed
 from coworld_core.writing import write_whole
 
-from ._trees import remove_tree
+from ._contents import Contents, read_contents
+from ._locking import busy, is_free, lock, while_opening
 
 __all__ = [
     "Reserve",
     "artifact_records",
     "atomic_write",
     "default_workspace",
+    "open_workspace",
     "point_latest",
     "prepare_workspace",
     "replays_of",
@@ -33,6 +38,8 @@ __all__ = [
 ]
 
 _LATEST = "latest"
+_SHOWN = 3
+"""Number of names that an error lists."""
 _RESERVE = 256 * 1024
 """Bytes to reserve; a record takes about ten thousand, mostly the last lines of logs."""
 
@@ -47,18 +54,59 @@ def default_workspace(results: Path, run_id: str) -> Path:
     return results / f"{timestamp()}-{run_id[:6]}"
 
 
-def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") -> EpisodeLayout:
-    """Create a workspace, or check that an existing directory may be used as one.
+def prepare_workspace(path: Path) -> EpisodeLayout:
+    """Create a directory for evidence, or check that an existing one is empty.
 
     Args:
         path: The directory. Missing parents are created.
-        overwrite: Whether a directory with files in it may be emptied first.
-        resume: The name of a file that marks a directory as one to resume in; such a directory is left as it is.
 
     Raises:
         WorkspaceError: It is a file, contains files, or cannot be written to.
         EnvironmentFault: The disk is full.
     """
+    layout = EpisodeLayout(_made(path))
+    try:
+        if any(layout.workspace.iterdir()):
+            raise _not_empty(layout.workspace)
+        layout.logs.mkdir()
+    except OSError as error:
+        raise unwritable(layout.workspace, error) from error
+    return layout
+
+
+@contextmanager
+def open_workspace(path: Path, *, overwrite: bool = False, resume: str = "") -> Generator[EpisodeLayout]:
+    """Open a workspace for one run: no other run can open it until the context is left or the process has ended.
+
+    The log of events is made first and kept locked. Readers need no lock.
+
+    Args:
+        path: The directory. Missing parents are created.
+        overwrite: Whether what an earlier run has written there is removed first; nothing is if anything else is there.
+        resume: The name of a file that marks a directory as one to resume in; such a directory is left as it is.
+
+    Raises:
+        WorkspaceError: It is a file, contains files, cannot be written to, or another run is writing to it.
+        EnvironmentFault: The disk is full.
+    """
+    layout = EpisodeLayout(_made(path))
+    with ExitStack() as stack:
+        try:
+            # What is there is only looked at while nobody else can open it
+            with while_opening(layout.workspace):
+                held = _locked(layout, stack) if _is_regular(layout.events) else None
+                earlier = _earlier(layout, overwrite=overwrite, resume=resume)
+                if held is None:
+                    held = _locked(layout, stack)
+            if earlier is not None:
+                _empty(layout, earlier, held)
+            layout.logs.mkdir(exist_ok=True)
+        except OSError as error:
+            raise unwritable(layout.workspace, error) from error
+        yield layout
+
+
+def _made(path: Path) -> Path:
     path = path.expanduser().absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -71,53 +119,102 @@ def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") 
         ) from error
     except OSError as error:
         raise unwritable(path, error) from error
-    try:
-        entries = list(path.iterdir())
-    except OSError as error:
-        raise unwritable(path, error) from error
-    if entries and not (resume and (path / resume).is_file()):
-        if not overwrite:
+    return path
+
+
+def _locked(layout: EpisodeLayout, stack: ExitStack) -> int:
+    """Lock the log of events, which is made if it is missing, until the stack is closed."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(layout.events, flags, 0o666)
+    stack.callback(os.close, descriptor)
+    if not lock(descriptor):
+        raise busy(layout.workspace, layout.events)
+    return descriptor
+
+
+def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents | None:
+    """Return what an earlier run has left and this one may remove; None if there is nothing to remove.
+
+    Raises:
+        WorkspaceError: Something is in the way.
+    """
+    workspace = layout.workspace
+    if resume and (workspace / resume).is_file():
+        return None
+    entries = {entry.name for entry in workspace.iterdir()}
+    if not entries or (entries <= {layout.events.name, layout.logs.name} and _is_bare(layout)):
+        # Nothing, or what a run leaves that could not begin
+        return None
+    if not overwrite:
+        raise _not_empty(workspace)
+    _refuse_own_place(workspace)
+    above = EpisodeLayout(workspace.parent).events
+    if not is_free(above):
+        # An episode of a run of several
+        raise busy(workspace.parent, above)
+    found = read_contents(workspace)
+    if found.foreign:
+        shown = listed(
+            [*found.foreign[:_SHOWN], *([f"{more} more"] if (more := len(found.foreign) - _SHOWN) > 0 else [])]
+        )
+        raise WorkspaceError(
+            f"{workspace} holds what no run has written: {shown}. Nothing in it is removed.",
+            code="workspace_foreign",
+            hint="Name another directory with -o, or move that elsewhere first. What the published runner left has no "
+            "record: remove it yourself.",
+            context={"path": str(workspace), "foreign": found.foreign[:_SHOWN], "count": len(found.foreign)},
+        )
+    return found
+
+
+def _is_regular(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _is_bare(layout: EpisodeLayout) -> bool:
+    """Return whether neither the log of events nor the directory of logs, if they exist, contains anything."""
+    events, logs = layout.events, layout.logs
+    if os.path.lexists(events) and not (_is_regular(events) and events.stat().st_size == 0):
+        return False
+    return not os.path.lexists(logs) or (logs.is_dir() and not logs.is_symlink() and not any(logs.iterdir()))
+
+
+def _refuse_own_place(workspace: Path) -> None:
+    """Refuse to empty directories that nobody means to lose, whatever is in them."""
+    real = workspace.resolve()
+    for place, what in ((Path.cwd(), "the current directory"), (Path.home(), "the home directory")):
+        if place.resolve().is_relative_to(real):
+            above = "" if place.resolve() == real else " or above it"
             raise WorkspaceError(
-                f"{path} is not empty, and results of another run must not pass for this one's.",
-                code="workspace_not_empty",
-                hint="Name a new directory with -o, leave -o out for a fresh one, or add --overwrite to empty it.",
-                context={"path": str(path)},
-            )
-        if not _is_workspace(path):
-            raise WorkspaceError(
-                f"{path} holds files that no episode has written, so it is not emptied.",
+                f"{workspace} is {what}{above}, which is never emptied.",
                 code="workspace_foreign",
                 hint="Name another directory with -o.",
-                context={"path": str(path)},
+                context={"path": str(workspace)},
             )
-        for entry in entries:
-            if reason := remove_tree(entry):
-                raise WorkspaceError(
-                    f"{path} cannot be emptied: {reason}.",
-                    code="workspace_unwritable",
-                    hint="Name a directory you may write to with -o.",
-                    context={"path": str(path)},
-                )
-    layout = EpisodeLayout(path)
+
+
+def _empty(layout: EpisodeLayout, earlier: Contents, held: int) -> None:
+    """Remove what an earlier run has left; the log of events comes last, so that this can be repeated at any point."""
     try:
-        layout.logs.mkdir(exist_ok=bool(resume))
+        earlier.remove(keep=(layout.events, layout.logs))
+        os.ftruncate(held, 0)
     except OSError as error:
-        raise unwritable(path, error) from error
-    return layout
+        raise WorkspaceError(
+            f"{layout.workspace} cannot be emptied: {error.filename or layout.events}: {error.strerror}.",
+            code="workspace_unwritable",
+            hint="Name a directory you may write to with -o.",
+            context={"path": str(layout.workspace)},
+        ) from error
 
 
-def _is_workspace(path: Path) -> bool:
-    """Return whether a directory looks like a workspace that this or the published runner wrote."""
-    ours = (
-        "episode.json",
-        ROWS_NAME,
-        SUMMARY_NAME,
-        "certification.json",
-        "config.json",
-        "results.json",
-        "logs",
+def _not_empty(path: Path) -> WorkspaceError:
+    return WorkspaceError(
+        f"{path} is not empty, and results of another run must not pass for this one's.",
+        code="workspace_not_empty",
+        hint="Name a new directory with -o, leave -o out for a fresh one, or add --overwrite to remove what a run has "
+        "left in it.",
+        context={"path": str(path)},
     )
-    return any((path / name).exists() for name in ours)
 
 
 def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
@@ -187,7 +284,7 @@ class Reserve:
 
     def __init__(self, directory: Path, size: int = _RESERVE) -> None:
         try:
-            self._file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 - closed on leaving
+            self._file = tempfile.TemporaryFile(dir=directory, prefix=".reserve-", buffering=0)  # noqa: SIM115 - closed on leaving
             try:
                 if hasattr(os, "posix_fallocate"):
                     os.posix_fallocate(self._file.fileno(), 0, size)

@@ -7,7 +7,10 @@ import shutil
 from pathlib import Path
 
 from coworld_core.episode.artifacts import EpisodeLayout
-from coworld_core.errors import UsageError
+from coworld_core.errors import CoworldError, UsageError, WorkspaceError
+from coworld_core.evaluation.reading import REPORT_NAME
+from coworld_core.records import open_record, read_as
+from coworld_core.tournament.standings import TournamentReport
 
 from ..evaluation.page import report_page
 from ..runs.workspace import atomic_write, unwritable
@@ -19,7 +22,7 @@ __all__ = ["export_tournament"]
 def export_tournament(directory: str | os.PathLike[str], target: str | os.PathLike[str]) -> Path:
     """Write a tournament as a site that any file server can serve: standings, results of each pair, rounds, replays.
 
-    An existing page is overwritten; the same log gives the same page.
+    A page of an earlier export is overwritten; the same log gives the same page.
 
     Args:
         directory: The tournament's directory.
@@ -30,12 +33,20 @@ def export_tournament(directory: str | os.PathLike[str], target: str | os.PathLi
 
     Raises:
         UsageError: There is no tournament, its log was changed, or the target is the tournament's own directory.
-        WorkspaceError: The target cannot be written to.
+        WorkspaceError: The target cannot be written to, or has a page that no export wrote (``path_taken``).
     """
     played = read_tournament(directory)
     site = Path(target).expanduser()
     if site.resolve() == played.workspace.resolve():
         raise UsageError("The site must have a directory of its own.", code="bad_target")
+    page, report = site / "index.html", site / REPORT_NAME
+    if (page.exists() or report.exists()) and not _is_export(report):
+        raise WorkspaceError(
+            f"{site} has a page that is not a tournament's.",
+            code="path_taken",
+            hint="Name a new directory.",
+            context={"path": str(site)},
+        )
     try:
         for row in played.rows():
             replay = EpisodeLayout(played.workspace / row.workspace).replay
@@ -46,7 +57,15 @@ def export_tournament(directory: str | os.PathLike[str], target: str | os.PathLi
         site.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(site, error) from error
-    page = site / "index.html"
+    # First, since it shows that the page is an export's
+    atomic_write(report, (played.report.model_dump_json(indent=2) + "\n").encode())
     atomic_write(page, report_page([played], beside=site, files=site).encode())
-    atomic_write(site / "report.json", (played.report.model_dump_json(indent=2) + "\n").encode())
     return page
+
+
+def _is_export(report: Path) -> bool:
+    try:
+        read_as(TournamentReport, open_record(report, what="report", name=REPORT_NAME), what="report")
+    except CoworldError:
+        return False
+    return True

@@ -21,6 +21,7 @@ import anyio.to_thread
 import sqlalchemy as sa
 
 from coworld_core.errors import UsageError
+from coworld_core.wording import listed
 
 from ..services import Services, open_services
 from ..serving import only_one
@@ -47,17 +48,20 @@ async def back_up(services: Services, to: Path, *, replace: bool = False) -> Jso
     Args:
         services: The Observatory.
         to: A directory that does not exist or is empty; it appears once the backup is complete.
-        replace: Whether existing content may be replaced.
+        replace: Whether an earlier backup in the directory may be replaced.
 
     Returns:
         The content of the backup: ``rows``, ``images`` (blobs), ``artifacts``, ``secrets``, and the keys of artifacts
         that are ``missing`` from the store.
 
     Raises:
-        UsageError: The directory is not empty (code ``not_empty``).
+        UsageError: The directory is not empty (code ``not_empty``), or it is to be replaced and holds something else
+            than a backup (``no_backup``).
     """
     if not replace:
         _require_empty(to, "Name another directory, or say --replace.")
+    else:
+        await anyio.to_thread.run_sync(_require_backup, to)
     part = prepare_directory(to.with_name(f".{to.name}.part"))
     try:
         here = Settings(data=part)
@@ -121,6 +125,10 @@ async def restore(source: Path, settings: Settings, *, replace: bool = False) ->
                 if not replace:
                     raise UsageError("There is an Observatory in that database.", code="not_empty", hint=hint)
                 await database.empty()
+            else:
+                # Without an Observatory, what has the name of its directories is somebody else's
+                for place in (settings.blobs, settings.vault):
+                    _require_empty(place, "Name another place, or move that elsewhere first.")
             await database.upgrade()
             async with _opened_copy(source) as copy:
                 await _copy_rows(copy, database)
@@ -254,6 +262,28 @@ def _require_empty(directory: Path, hint: str) -> None:
         not directory.is_dir() or any(path.name != "server.lock" for path in directory.iterdir())
     ):
         raise UsageError(f"{directory} is not empty.", code="not_empty", hint=hint)
+
+
+def _require_backup(directory: Path) -> None:
+    """Require that a directory is missing or empty, or holds a backup and nothing else.
+
+    Raises:
+        UsageError: It does not (code ``no_backup``).
+    """
+    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
+        return
+    _read_note(directory)
+    here = Settings(data=directory)
+    known = {_NOTE, "artifacts", here.blobs.name, here.vault.name}
+    database = Path(here.database_url.partition(":///")[2]).name
+    foreign = sorted(path.name for path in directory.iterdir() if path.name not in known)
+    foreign = [name for name in foreign if not name.startswith(database)]
+    if foreign:
+        raise UsageError(
+            f"{directory} holds something else than a backup: {listed(foreign[:3])}. Nothing in it is removed.",
+            code="no_backup",
+            hint="Name another directory, or move that elsewhere first.",
+        )
 
 
 def _put_in_place(part: Path, to: Path) -> None:

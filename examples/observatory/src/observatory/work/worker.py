@@ -8,6 +8,7 @@ episodes to the queue, and leftovers of its runs on this machine are removed by 
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -42,6 +43,8 @@ __all__ = ["Worker", "WorkerOptions"]
 
 _log = logging.getLogger("observatory.work.worker")
 _endurance = Endurance(_log)
+_RUN_ID = re.compile(r"[0-9a-f]{16}")
+"""A name that ``new_run_id`` gives."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +228,8 @@ class Worker:
         found = [path.name async for path in anyio.Path(self._workspaces).iterdir()]
         held = await self._queue.live_runs()
         for run_id in found:
-            if run_id not in held:
+            # Only what has the name of a run: the data directory may have been somebody's before
+            if _RUN_ID.fullmatch(run_id) and run_id not in held:
                 await self._reap(run_id)
 
     async def _reap(self, run_id: str) -> None:
