@@ -6,7 +6,8 @@ looks in the scope first, at any time and in any thread. So `import helper` find
 `python bot.py`, while `sys.path` stays as it is and `sys.modules` has no `helper`. The standard library and installed
 packages are shared.
 
-The name of a scope contains its file, so other processes can import it, and pickled classes and functions work there.
+Scopes are the submodules of this package. The name of a scope contains its file, so other processes can import it, and
+pickled classes and functions work there.
 """
 
 from __future__ import annotations
@@ -30,9 +31,6 @@ from typing import Any, Final, cast
 from urllib.parse import quote, unquote_to_bytes
 
 __all__ = ["bare_names", "close_scope", "load_alone", "load_file", "load_module"]
-
-# Scopes are imported as submodules of this module.
-__path__: list[str] = []
 
 _PREFIX: Final = f"{__name__}."
 _SCOPE: Final = re.compile(rf"{re.escape(_PREFIX)}[\w%/~-]+\.")
