@@ -229,8 +229,8 @@ async def test_a_game_that_closes_in_good_order_is_over() -> None:
 
 
 def test_players_are_files_or_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "beside_it.py").write_text("ANSWER = 42")
     (tmp_path / "bot_of_test.py").write_text("from beside_it import ANSWER\ndef act(*_): return ANSWER\nother = act")
     for name in (f"{tmp_path}/bot_of_test.py", f"{tmp_path}/bot_of_test.py:other", "bot_of_test", "bot_of_test:other"):
@@ -255,6 +255,13 @@ def test_the_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch)
     ("bot", "code", "says"),
     [
         ("def act(observation, legal, rng):\n    return legal[0]", 0, "over: scores [0.0, 1.0]"),
+        (
+            "import argparse, pickle, sys\nargparse.ArgumentParser().parse_args()\nassert sys.argv == [__file__]\n"
+            "class Kept: pass\nassert isinstance(pickle.loads(pickle.dumps(Kept())), Kept)\n"
+            "def act(observation, legal, rng):\n    import bot\n    return legal[0] if bot.act is act else None",
+            0,
+            "over: scores [0.0, 1.0]",
+        ),
         ("def act(observation, legal, rng):\n    return observation.nothing", 1, "The player failed in tick 0"),
         ("def move(): pass", 2, "has no function act"),
     ],

@@ -6,6 +6,8 @@ import dataclasses
 import importlib.util
 import platform
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +199,9 @@ def test_a_directory_is_run_as_it_says(here: Path) -> None:
     assert "'mine.bot'" in project.command[2]
     assert list(project.files) == ["pyproject.toml"]
     assert not project.dockerfile
+    made(here / "project/mine/bot.py", "import sys\ndef main(): print(sys.argv)\n")
+    command = [sys.executable, *project.command[1:-1], str(here / "project")]
+    assert subprocess.check_output(command, text=True) == f"{[str(here / 'project')]}\n"
 
 
 @pytest.mark.parametrize(

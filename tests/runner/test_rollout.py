@@ -116,6 +116,70 @@ def test_many_episodes_do_not_depend_on_who_plays_them() -> None:
         ) == (alone)
 
 
+def test_files_play_with_their_own_helpers_in_every_process(tmp_path: Path) -> None:
+    from coworld_core.rules import load_player, load_rules
+
+    game = """
+from support.served import Sticks
+import helper
+class Game(Sticks):
+    def results(self):
+        return {"helper": helper.NAME}
+"""
+    bot = """
+import argparse, helper
+argparse.ArgumentParser().parse_args()
+COUNT = 0
+def act(observation, legal, rng):
+    global COUNT
+    import late
+    assert late.NAME == helper.NAME
+    COUNT += 1
+    return legal[helper.NUMBER % len(legal)]
+"""
+    for number, name in enumerate(("game", "one", "two")):
+        made = tmp_path / name
+        made.mkdir()
+        (made / "helper.py").write_text(f"NAME = {name!r}\nNUMBER = {number}\n")
+        (made / "late.py").write_text(f"NAME = {name!r}\n")
+        (made / f"{name}.py").write_text(game if name == "game" else bot)
+    rules = load_rules(f"{tmp_path}/game/game.py:Game")
+    path, modules = list(sys.path), set(sys.modules)
+    loaded = load_player(f"{tmp_path}/two/two.py")
+    for second in (loaded, tmp_path / "two" / "two.py"):
+        policies: list[Any] = [tmp_path / "one" / "one.py", second]
+        alone = list(rollouts(rules, policies, episodes=4))
+        assert alone == list(rollouts(rules, policies, episodes=4, processes=2))
+        assert alone[0].results["helper"] == "game"
+    assert sys.path == path
+    left = {name.rpartition("/")[2] for name in set(sys.modules) - modules if str(tmp_path) in name}
+    assert {name.partition(".")[2] for name in left} == {"", "two", "helper", "late"}, "only what was loaded here"
+
+
+def test_seats_with_the_same_file_share_nothing(tmp_path: Path) -> None:
+    bot = tmp_path / "bot.py"
+    bot.write_text(
+        "SEEN = set()\ndef act(observation, legal, rng):\n    SEEN.add(observation['left'])\n"
+        "    assert len({left % 2 for left in SEEN}) == 1, SEEN\n    return {'take': 1}\n"
+    )
+    for policies in (bot, [str(bot)] * 2):
+        assert rollout(Sticks, cast("Any", policies), config={"sticks": 6}).ticks == 6
+
+
+def test_a_script_finds_its_own_command_line_in_every_process(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import argparse, sys\nsys.path[:0] = [{str(Path(__file__).parents[1])!r}]\n"
+        "from support.served import Sticks\nfrom coworld_runner.rollout import rollouts\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--take', type=int)\ntake = parser.parse_args().take\n"
+        "def act(observation, legal, rng):\n    return legal[min(take, len(legal)) - 1]\n"
+        "if __name__ == '__main__':\n"
+        "    print([done.ticks for done in rollouts(Sticks, act, episodes=2, processes=2, config={'sticks': 6})])\n"
+    )
+    command = [sys.executable, str(script), "--take", "2"]
+    assert subprocess.check_output(command, text=True) == "[3, 3]\n"
+
+
 def test_what_fails_in_another_process_is_told_here() -> None:
     with pytest.raises(EnvironmentFault, match="ended with status 7, at the episode with seed"):
         list(rollouts(Sticks, dies, episodes=4, processes=2))

@@ -119,6 +119,18 @@ def test_a_game_loads_no_more_than_it_needs() -> None:
     assert not heavy & set(done.stdout.split())
 
 
+def test_rules_see_only_their_file_in_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("import argparse\nargparse.ArgumentParser().parse_args()\n")
+    (tmp_path / "game.py").write_text(
+        "import helper, sys\nfrom coworld_core.rules import Rules\nassert sys.argv == [__file__]\n"
+        "class Game(Rules):\n    start = to_act = observe = step = scores = Rules.default\n"
+    )
+    for name in ("game.py:Game", "game:Game"):
+        command = [sys.executable, "-m", "coworld_runner.serving", name]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.stderr.startswith("COGAME_CONFIG_URI is not set"), done.stderr
+
+
 def test_garbage_is_collected_once_a_game_waits() -> None:
     script = """
 import gc, sys

@@ -12,7 +12,7 @@ def _named(name: str) -> Any:
     from .controllers import load_controller
     from .playing import load_player
 
-    return load_controller(name) if name.endswith(".json") else load_player(name)
+    return load_controller(name) if name.endswith(".json") else load_player(name, alone=True)
 
 
 def main() -> int:

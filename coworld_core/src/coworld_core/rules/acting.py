@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import random
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from ..errors import UsageError
+from ..scopes import close_scope, load_alone, load_file, load_module
 
-__all__ = ["FORMS", "Act", "PlayerForm", "is_session", "load_player", "seated"]
+__all__ = ["FORMS", "Act", "PlayerForm", "is_session", "load_player", "open_player", "seated"]
 
 Act = Callable[[Any, Any, random.Random], Any | Awaitable[Any]]
 """A player: `act(observation, legal, rng)` returns an action as JSON, or an awaitable of one. `legal` is the list of
@@ -44,14 +43,37 @@ def seated(player: PlayerForm) -> Any:
     return player() if inspect.isclass(player) else player
 
 
-def load_player(name: str) -> PlayerForm:
+def load_player(name: str, *, alone: bool = False) -> PlayerForm:
     """Load a player by name: `bot.py`, `bot.py:act`, `package.module` or `package.module:act`.
+
+    A file may import what lies beside it. Each load of a file is independent: it shares no modules with other players,
+    not even with the same file loaded before, and leaves `sys.path` as it is.
+
+    Args:
+        name: The player.
+        alone: Whether the process is for this player alone. It is then loaded as its program, with its directory on
+            `sys.path`.
 
     Raises:
         UsageError: If there is no such file, module or player. Errors raised by the module itself are passed on.
     """
+    return _player_in(_loaded(name, alone=alone), name)
+
+
+@contextmanager
+def open_player(name: str) -> Generator[PlayerForm]:
+    """Load a player as `load_player` does, and forget its modules at the end of the block."""
+    module = _loaded(name, alone=False)
+    try:
+        yield _player_in(module, name)
+    finally:
+        # A module by name may be that of a caller in the same scope.
+        if name.partition(":")[0].endswith(".py"):
+            close_scope(module)
+
+
+def _player_in(module: ModuleType, name: str) -> PlayerForm:
     place, _, named = name.partition(":")
-    module = _loaded(place, name)
     for form in (named,) if named else FORMS:
         found: Any = getattr(module, form, None)
         if callable(getattr(found, "act", None)) or (callable(found) and not inspect.isclass(found)):
@@ -64,21 +86,13 @@ def load_player(name: str) -> PlayerForm:
     )
 
 
-def _loaded(place: str, name: str) -> ModuleType:
+def _loaded(name: str, *, alone: bool) -> ModuleType:
+    place = name.partition(":")[0]
     if not place.endswith(".py"):
         try:
-            return importlib.import_module(place)
+            return load_alone(place) if alone else load_module(place)
         except ModuleNotFoundError as error:
             raise UsageError(f"There is no module {error.name!r} for {name!r}.", code="no_player") from error
-    path = Path(place).resolve()
-    if not path.is_file():
+    if not Path(place).is_file():
         raise UsageError(f"There is no player at {place}.", code="no_player")
-    # The player may import modules from its own directory.
-    sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_alone(place) if alone else load_file(Path(place))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+from .. import scopes
 from ..errors import CoworldError
 
 __all__ = ["ActionRefused", "ReplayFormatError", "RulesError", "own_lines"]
@@ -62,7 +63,7 @@ class RulesError(CoworldError):
         """Create the error for an exception that the rules raised."""
         said = str(cause)
         problem = type(cause).__name__ + (f": {said}" if said else "")
-        return cls(problem, where=where, tick=tick, seat=seat, cause=cause)
+        return cls(scopes.bare_names(problem), where=where, tick=tick, seat=seat, cause=cause)
 
 
 def own_lines(error: BaseException, *, without: str = _PACKAGE) -> tuple[str, ...]:
@@ -70,13 +71,13 @@ def own_lines(error: BaseException, *, without: str = _PACKAGE) -> tuple[str, ..
 
     Args:
         error: The exception.
-        without: Package whose frames are left out; by default this one.
+        without: Package whose frames are left out, as are those of imports; by default this one.
     """
     trace = error.__traceback__
     # By module: the file names of compiled modules are those of the machine that compiled them.
     lines = [
         line
         for line, (frame, _) in zip(traceback.extract_tb(trace), traceback.walk_tb(trace), strict=False)
-        if not f"{frame.f_globals.get('__name__')}.".startswith(f"{without}.")
+        if (name := frame.f_globals.get("__name__")) != scopes.__name__ and not f"{name}.".startswith(f"{without}.")
     ]
     return tuple(line.rstrip("\n") for line in traceback.format_list(lines))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import abc
-import importlib
-import importlib.util
 import random
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +12,7 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict
 
 from ..errors import UsageError
+from ..scopes import load_alone, load_file, load_module
 from .pace import Pace, Turns
 
 __all__ = ["RESERVED", "Rules", "RulesConfig", "load_rules"]
@@ -139,11 +137,17 @@ def drawing_as_text(drawing: str) -> str | None:
     return None if not drawing or drawing.lstrip().startswith("<svg") else drawing
 
 
-def load_rules(name: str) -> type[Rules]:
+def load_rules(name: str, *, directory: Path | None = None, alone: bool = False) -> type[Rules]:
     """Load rules by a name such as `nim:Nim`: a module or a file, and a class in it.
+
+    A file may import what lies beside it. Each load of a file is independent: it shares no modules with players or
+    other games, and leaves `sys.path` as it is.
 
     Args:
         name: `module:Class` or `nim.py:Nim`; the class may be omitted if it is the only one.
+        directory: Where to look for a module first; it is then loaded like a file.
+        alone: Whether the process is for this game alone. It is then loaded as its program, with its directory on
+            `sys.path`.
 
     Raises:
         UsageError: Code `rules_unknown` if there is no such module, file or class, if the class is incomplete, or if
@@ -152,7 +156,7 @@ def load_rules(name: str) -> type[Rules]:
     place, _, class_name = name.partition(":")
     if not place:
         raise UsageError(f"{name!r} names no rules.", code="rules_unknown", hint="Write MODULE:CLASS, such as nim:Nim.")
-    module = _module_of(place, name)
+    module = _module_of(place, name, directory, alone=alone)
     known = {key: value for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Rules)}
     known.pop("Rules", None)
     own = [key for key, value in known.items() if value.__module__ == module.__name__]
@@ -178,21 +182,14 @@ def load_rules(name: str) -> type[Rules]:
     return rules_class
 
 
-def _module_of(place: str, name: str) -> ModuleType:
+def _module_of(place: str, name: str, directory: Path | None, *, alone: bool) -> ModuleType:
     """The module of rules, imported by name or from a file."""
     if place.endswith(".py"):
-        path = Path(place).resolve()
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None or not path.is_file():
+        if not Path(place).is_file():
             raise UsageError(f"There is no file {place}.", code="rules_unknown")
-        # the rules may import modules from their own directory
-        sys.path.insert(0, str(path.parent))
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
-        return module
+        return load_alone(place) if alone else load_file(Path(place))
     try:
-        return importlib.import_module(place)
+        return load_alone(place) if alone else load_module(place, directory=directory)
     except ModuleNotFoundError as error:
         raise UsageError(
             f"There is no module {error.name!r}, which {name!r} needs.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -100,9 +99,8 @@ async def _of_package(game: str, config: Mapping[str, Any], seed: int | None) ->
 
 
 def _of_rules(game: str, config: Mapping[str, Any], seed: int | None) -> _Found:
-    # the game runs in this directory, and finds its modules there
-    sys.path.insert(0, str(Path.cwd()))
-    rules = load_rules(game)
+    # The game runs in this directory, and finds its modules there.
+    rules = load_rules(game, directory=Path.cwd())
     count = len(config.get("players") or ()) or rules.seats
     whole: dict[str, Any] = {
         "player_connect_timeout_seconds": _PATIENCE,

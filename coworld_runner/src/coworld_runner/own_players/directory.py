@@ -21,7 +21,8 @@ _LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
 """Directories that are not part of a player."""
-_CALLED = "import importlib,os,sys;os.chdir(sys.argv[1]);sys.path[:0]=[sys.argv[1]+'/src',sys.argv[1]];"
+# As with `python DIRECTORY`, the directory is all of `sys.argv`.
+_CALLED = "import importlib,os,sys;os.chdir(sys.argv[1]);del sys.argv[0];sys.path[:0]=[sys.argv[0]+'/src',sys.argv[0]];"
 _IN_DIRECTORY = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
 
 

@@ -140,7 +140,7 @@ def _received(worker: Popen[bytes], seed: int) -> list[Rollout]:
 
 
 def _letter(job: _Job) -> bytes:
-    """Return the message to a worker: its module path, this program's file if needed, and the job."""
+    """Return the message to a worker: its module path, its command line, this program's file if needed, and the job."""
     named: list[Any] = [job.rules, *(cast("list[Any]", job.policies) if several(job.policies) else [job.policies])]
     main: str | None = None
     for one in named:
@@ -159,7 +159,7 @@ def _letter(job: _Job) -> bytes:
                 hint="Put it into a module of its own, or play with processes=1.",
             )
     # The job is a second pickle: its modules can only be found after the worker has set its path.
-    return pickle.dumps((list(sys.path), main)) + pickle.dumps(job)
+    return pickle.dumps((sys.path, sys.argv, main)) + pickle.dumps(job)
 
 
 def work(job: _Job, number: int, count: int, out: BinaryIO) -> None:

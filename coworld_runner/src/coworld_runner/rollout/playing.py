@@ -21,12 +21,12 @@ from coworld_core.rules import (
     RulesConfig,
     RulesError,
     action_schema,
-    load_player,
     rules_config,
 )
-from coworld_core.rules.acting import is_session, seated
+from coworld_core.rules.acting import is_session, open_player, seated
 from coworld_core.rules.errors import own_lines
 from coworld_core.rules.play import to_plain
+from coworld_core.scopes import bare_names
 
 from ..random_player import RANDOM, sample
 
@@ -34,7 +34,8 @@ __all__ = ["PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy"
 
 SeatPolicy = Act | type | str | os.PathLike[str]
 """A function `act(observation, legal, rng)`, which may be asynchronous; a class with such a method, instantiated for
-each episode and seat; a file or module that contains one, as `load_player` finds it; or `random`."""
+each episode and seat; a file or module that contains one, as `load_player` finds it, loaded for each seat; or
+`random`."""
 
 SeatPolicies = SeatPolicy | Sequence[SeatPolicy]
 """One policy for all seats, or one for each."""
@@ -59,7 +60,8 @@ class PolicyError(CoworldError):
         said = str(cause)
         problem = type(cause).__name__ + (f": {said}" if said else "")
         super().__init__(
-            f"The policy of seat {seat} failed in tick {tick}: {problem}", context={"tick": tick, "seat": seat}
+            bare_names(f"The policy of seat {seat} failed in tick {tick}: {problem}"),
+            context={"tick": tick, "seat": seat},
         )
         self.tick = tick
         self.seat = seat
@@ -166,13 +168,10 @@ class PolicyTable:
         self._seed = 0
         self._chances: dict[int, random.Random] = {}
         self._players: dict[int, tuple[Any, _Choose]] = {}
-        self._stack = ExitStack()
         self._portal: Any = None
-        known: dict[int, _Choose] = {}
-        for policy in named:
-            if id(policy) not in known:
-                known[id(policy)] = self._chooser(policy)
-        self._choose = [known[id(named[seat % len(named)])] for seat in range(count)]
+        with ExitStack() as opening:
+            self._choose = [self._chooser(named[seat % len(named)], opening) for seat in range(count)]
+            self._stack = opening.pop_all()
 
     def __enter__(self) -> PolicyTable:
         self._stack.__enter__()
@@ -239,10 +238,13 @@ class PolicyTable:
 
     # the players of the seats
 
-    def _chooser(self, policy: SeatPolicy) -> _Choose:
+    def _chooser(self, policy: SeatPolicy, opening: ExitStack) -> _Choose:
         if policy == RANDOM:
             return self._random()
-        player: Any = load_player(os.fspath(policy)) if isinstance(policy, str | os.PathLike) else policy
+        player: Any = policy
+        if isinstance(policy, str | os.PathLike):
+            # As when each seat has a process, seats share nothing, even if they have the same file.
+            player = opening.enter_context(open_player(os.fspath(policy)))
         if is_session(player):
             raise UsageError(
                 f"{player.__name__}(seat) plays at a socket, and a rollout has none.",

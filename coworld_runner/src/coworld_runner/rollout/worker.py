@@ -15,8 +15,8 @@ def main() -> None:
     """Play until all episodes are played or the parent closes the pipe."""
     number, count = map(int, sys.argv[1:])
     with own_pipes() as (told, out):
-        path, script = pickle.load(told)  # noqa: S301 - from the process that started this one
-        sys.path[:] = path
+        # Its command line is that of the process that started this one.
+        sys.path[:], sys.argv[:], script = pickle.load(told)  # noqa: S301
         if script is not None:
             known = ModuleType("__main__")
             known.__dict__.update(runpy.run_path(script, run_name="__mp_main__"))

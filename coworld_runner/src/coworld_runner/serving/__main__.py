@@ -20,7 +20,7 @@ async def _serve() -> int:
 
     from .hosting import serve_rules
 
-    return await serve_rules(load_rules(sys.argv[1]))
+    return await serve_rules(load_rules(sys.argv[1], alone=True))
 
 
 if __name__ == "__main__":

@@ -166,6 +166,7 @@ def _measure(name: str, seats: int | None, policy: str | None, baseline: str, be
 def _turns(rules: type[Rules], seats: int, baseline: str) -> tuple[list[float], float, float]:
     """Return the seconds of each turn in ascending order, and the average bytes and legal actions of an observation."""
     rng, until = random.Random(1), time.monotonic() + 2
+    answer = None if baseline == RANDOM else load_player(baseline)
     costs: list[float] = []
     size = offered = asked = 0
     while time.monotonic() < until and len(costs) < 5000:
@@ -178,8 +179,8 @@ def _turns(rules: type[Rules], seats: int, baseline: str) -> tuple[list[float], 
                 size, offered, asked = size + len(text.encode()), offered + len(legal or ()), asked + 1
                 if legal:
                     actions[seat] = play.read(seat, json.loads(rng.choice(legal)))
-                elif baseline != RANDOM:
-                    actions[seat] = load_player(baseline)(json.loads(text), None, rng)
+                elif answer is not None:
+                    actions[seat] = answer(json.loads(text), None, rng)
             play.step(actions)
             costs.append(time.perf_counter() - begun)
     return sorted(costs), size / asked, offered / asked
