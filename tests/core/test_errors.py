@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from coworld_core.errors import TRANSFER_CODES, TransferCode, TransferError, TransferParty, UsageError, unwrapped
+from coworld_core.commissioner.messages import read_commissioner_message
+from coworld_core.errors import (
+    TRANSFER_CODES,
+    CommissionerError,
+    TransferCode,
+    TransferError,
+    TransferParty,
+    UsageError,
+    first_mistake,
+    unwrapped,
+)
 from coworld_core.rules import RulesError
 
 
@@ -64,3 +75,34 @@ def test_an_error_comes_whole_from_another_process() -> None:
         *(error.message, "step", 3, 1),
         error.lines,
     )
+
+
+def test_of_very_many_mistakes_only_the_number_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Describing them takes minutes, and pydantic describes all or none."""
+    adapter = TypeAdapter(list[int])
+
+    def mistake(count: int) -> tuple[str, str]:
+        with pytest.raises(ValidationError) as raised:
+            adapter.validate_python(["x"] * count)
+        described: list[int] = []
+
+        class Counted:
+            def error_count(self) -> int:
+                return raised.value.error_count()
+
+            def errors(self, **options: bool) -> Any:
+                described.append(1)
+                return raised.value.errors(**options)
+
+        place = first_mistake(Counted())
+        assert len(described) == (count <= 1000)
+        return place
+
+    assert mistake(1000)[0] == "0"
+    assert mistake(1001) == ("", "1001 values are not valid")
+
+
+def test_only_the_first_wrong_element_of_a_commissioners_list_counts() -> None:
+    text = '{"type": "schedule_episodes", "episodes": [' + "{}," * 5000 + "{}]}"
+    with pytest.raises(CommissionerError, match=r"episodes\.0\."):
+        read_commissioner_message(text)

@@ -116,3 +116,15 @@ def test_a_schema_full_of_references_is_checked_quickly(document: dict[str, Any]
         definitions[f"d{level}"] = {"allOf": [below, below, below], "anyOf": [below, below]}
     document["game"]["results_schema"] = {"$ref": "#/$defs/d0", "$defs": definitions}
     assert {issue.code for issue in check_manifest(document, mode="strict").errors} == {"scores_not_required"}
+
+
+@pytest.mark.parametrize("value", ["1,", "[],", "{},"])
+def test_results_of_too_many_values_are_not_parsed(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(*_: object) -> None:
+        raise AssertionError("it is parsed")
+
+    monkeypatch.setattr("json.JSONDecoder.decode", parse)
+    results, report = check_results(f'{{"scores": [1], "more": [{value * 400_001}1]}}'.encode(), SCHEMA, 1)
+    assert results is None
+    assert [issue.code for issue in report.errors] == ["too_large"]
+    assert "more than 400000 values" in report.errors[0].message

@@ -272,6 +272,16 @@ GAMES = [
     ),
     row("endless-health", scores=True),
     row("big-viewer", scores=True, config={"play_seconds": 1.5}),
+    row("huge-viewer", *game("game_contract_violation"), config={"play_seconds": LONG}, says="more than 4194304 bytes"),
+    row("crowds-viewers", scores=True, config={"play_seconds": 1.5}, options={"watch": True}, says="is not shown"),
+    row(
+        "crowds-viewers-for-ever",
+        *game("episode_timeout"),
+        options={"timeout": DEADLINE, "watch": True},
+        engine=True,
+        docker=True,
+        **HANGS,
+    ),
 ]
 
 PLAYERS = [
@@ -550,6 +560,30 @@ async def test_a_fault_is_told_when_it_is_seen(arena: Arena) -> None:
         assert unit is not None
         assert unit.exit is not None
         assert unit.exit.reason == "stopped"
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+async def test_a_game_that_says_too_much_is_not_a_burden_to_its_neighbour(arena: Arena) -> None:
+    found: dict[str, Evidence] = {}
+
+    async def one(name: str, options: EpisodeOptions) -> None:
+        plan = arena.plan(name, play_seconds=1.5)
+        found[name] = await arena.play(plan, options, workspace=arena.directory / name)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one, "crowds-viewers", EpisodeOptions(timeout=90, watch=True))
+        group.start_soon(one, "well", EpisodeOptions(timeout=90))
+    for evidence in found.values():
+        assert evidence.record.faults == ()
+        assert evidence.record.scores == (0.0, 1.0)
+    assert found["well"].record.warnings == ()
+    waiting = [event.message for event in found["crowds-viewers"].of_kind("notice") if "Waiting" in event.message]
+    # the game names three slots thousands of times; two of them have a player, and each is named once in a while
+    assert sorted(set(waiting)) == [
+        "Waiting for player 0 (well): nothing sent for 7 s.",
+        "Waiting for player 1 (well): nothing sent for 7 s.",
+    ]
+    assert len(waiting) <= 2 * len(found["crowds-viewers"].of_kind("game_progressed"))
 
 
 async def test_a_game_may_decide_how_to_go_on(arena: Arena) -> None:

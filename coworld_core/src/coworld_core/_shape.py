@@ -16,6 +16,8 @@ from .wording import closest, listed
 __all__ = ["field_names", "parse_shape"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
+_MAX_READ = 5000
+"""Maximum number of errors of one document that are read; reading a million would take minutes."""
 _MAX_WORDED = 500
 """Maximum number of errors of one document that are turned into findings."""
 
@@ -49,6 +51,9 @@ def parse_shape(
     try:
         return model.model_validate(document, context=context, by_alias=True, by_name=False), []
     except ValidationError as error:
+        if error.error_count() > _MAX_READ:
+            message = f"{error.error_count()} values are not what they should be: this does not look like {top}."
+            return None, [Finding(code="too_many_mistakes", path=(), message=_capital(message))]
         # pydantic also reports a list with an invalid element as too short; only the element is worth reporting.
         raw_errors: list[Any] = error.errors(include_url=False)
         errors = [raw for raw in raw_errors if raw["type"] != "too_short" or not raw["input"]]

@@ -26,9 +26,9 @@ Failures of players and games are data (``Fault``); exceptions are for failures 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
 if TYPE_CHECKING:
     from .issues import Report
@@ -59,6 +59,8 @@ __all__ = [
     "leaves",
     "unwrapped",
 ]
+
+_MOST_DESCRIBED = 1000
 
 ErrorKind = Literal["answer", "usage", "environment", "remote", "internal"]
 """Who must act: the author (the answer is no), the caller, the machine's owner, the remote side, or coworld."""
@@ -315,3 +317,24 @@ def unwrapped() -> Generator[None]:
         for other in others:
             first.add_note(f"also: {other}")
         raise first from first.__cause__
+
+
+class _Mistakes(Protocol):
+    """The parts of ``pydantic.ValidationError`` that are needed here; pydantic takes long to import."""
+
+    def error_count(self) -> int: ...
+
+    def errors(self, *, include_url: bool, include_context: bool, include_input: bool) -> Sequence[Any]: ...
+
+
+def first_mistake(error: _Mistakes) -> tuple[str, str]:
+    """Return the place and the description of the first of a validation's errors.
+
+    pydantic describes all of them or none, which takes minutes for a list with a million wrong elements. Of more than
+    a thousand errors, only the number is returned, without a place.
+    """
+    count = error.error_count()
+    if count > _MOST_DESCRIBED:
+        return "", f"{count} values are not valid"
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return ".".join(str(part) for part in first["loc"]), first["msg"]

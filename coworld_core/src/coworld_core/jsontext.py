@@ -18,13 +18,26 @@ from typing import Any, cast
 from ._findings import Finding, Findings, Path, pointer, quoted, type_word
 from .issues import Issue, Report
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "JsonDocument", "json_report", "parse_json", "wrap_json"]
+__all__ = [
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "MAX_VALUES",
+    "JsonDocument",
+    "has_too_many_values",
+    "json_report",
+    "parse_json",
+    "wrap_json",
+]
 
 MAX_BYTES = 4 * 1024 * 1024
 """Largest document read, in bytes of UTF-8."""
 
 MAX_DEPTH = 64
 """Deepest nesting of objects and lists read."""
+
+MAX_VALUES = 400_000
+"""Most commas and opening brackets in a document, which bound the number of its values. The parser cannot be
+interrupted, not even in a thread, and its time depends on the values more than on their bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +64,20 @@ class JsonDocument:
         return json_report(self, self.findings if findings is None else findings, dropped=dropped)
 
 
+def has_too_many_values(data: bytes | str, most: int = MAX_VALUES) -> bool:
+    """Whether a JSON text has more than ``most`` commas and opening brackets, those in its strings included."""
+    if isinstance(data, str):
+        return data.count(",") + data.count("[") + data.count("{") > most
+    return data.count(b",") + data.count(b"[") + data.count(b"{") > most
+
+
 def parse_json(
     data: bytes | bytearray | memoryview | str,
     *,
     source: str = "JSON",
     max_bytes: int = MAX_BYTES,
     max_depth: int = MAX_DEPTH,
+    max_values: int | None = MAX_VALUES,
 ) -> JsonDocument:
     """Read a JSON document.
 
@@ -65,6 +86,7 @@ def parse_json(
         source: The name for reports.
         max_bytes: Refuse longer documents.
         max_depth: Refuse deeper nesting.
+        max_values: Refuse more values, as ``has_too_many_values`` counts them; None: no limit.
 
     Returns:
         The document. Invalid data never raises; it is reported in ``findings``.
@@ -84,6 +106,9 @@ def parse_json(
     text = text.removeprefix("\ufeff")
     if not text.strip():
         return _unusable(source, text, "empty_document", "The document is empty; a JSON object is expected.")
+    if max_values is not None and has_too_many_values(text, max_values):
+        message = f"The document has more than {max_values} values (commas and opening brackets)."
+        return _unusable(source, None, "too_large", message)
     strict = _StrictDecoder()
     try:
         value = strict.decode(text)

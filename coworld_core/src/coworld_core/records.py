@@ -175,7 +175,7 @@ def parse_record(data: str | bytes, *, source: str) -> "JsonDocument":
     """Parse JSON without a size limit: a file that was written must stay readable."""
     from .jsontext import parse_json
 
-    return parse_json(data, source=source, max_bytes=len(data), max_depth=_MAX_DEPTH)
+    return parse_json(data, source=source, max_bytes=len(data), max_depth=_MAX_DEPTH, max_values=None)
 
 
 def read_as(model: type[_Model], document: "JsonDocument", *, what: str) -> _Model:

@@ -22,6 +22,8 @@ __all__ = ["BROKEN", "Answer", "NotHttpError", "exchange", "get_status"]
 _ASKING = frozenset({"GET", "HEAD"})
 _READ_BYTES = 256 * 1024
 _HEAD_BYTES = 64 * 1024
+_BODY_READ_BYTES = 4096
+"""How much of such a body to read at once: it may come in chunks of one byte, each of which is an event."""
 _BODY_BYTES = 64 * 1024
 """How much of a body to read when only the status counts, so that the server sees an orderly close."""
 _BODY_SECONDS = 1.0
@@ -39,7 +41,9 @@ BROKEN = (OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError)
 class Answer:
     """The response to one request. Iterate over it for the body's bytes as they arrive."""
 
-    def __init__(self, connection: h11.Connection, stream: ByteStream, response: h11.Response) -> None:
+    def __init__(
+        self, connection: h11.Connection, stream: ByteStream, response: h11.Response, *, read_bytes: int = _READ_BYTES
+    ) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
@@ -47,6 +51,7 @@ class Answer:
         """The headers by lower-case name."""
         self._connection = connection
         self._stream = stream
+        self._read_bytes = read_bytes
 
     def __aiter__(self) -> Self:
         return self
@@ -54,7 +59,7 @@ class Answer:
     async def __anext__(self) -> bytes:
         import h11
 
-        event = await _next_event(self._connection, self._stream)
+        event = await _next_event(self._connection, self._stream, read_bytes=self._read_bytes)
         if isinstance(event, h11.Data):
             return bytes(event.data)
         raise StopAsyncIteration
@@ -71,7 +76,9 @@ class Answer:
         return b"".join(parts)
 
 
-async def _next_event(connection: h11.Connection, stream: ByteStream, *, answered: bool = True) -> Any:
+async def _next_event(
+    connection: h11.Connection, stream: ByteStream, *, answered: bool = True, read_bytes: int = _READ_BYTES
+) -> Any:
     """Return the next event of h11; reads from the stream only when h11 needs data."""
     import h11
 
@@ -83,7 +90,7 @@ async def _next_event(connection: h11.Connection, stream: ByteStream, *, answere
         if event is not h11.NEED_DATA:
             return event
         try:
-            connection.receive_data(await stream.receive(_READ_BYTES))
+            connection.receive_data(await stream.receive(read_bytes))
         except anyio.EndOfStream:
             if not answered and not connection.trailing_data[0]:
                 raise NotHttpError("a closed connection") from None
@@ -99,6 +106,7 @@ async def exchange(
     host: str = "docker",
     headers: Mapping[str, str] | None = None,
     content: bytes | AsyncIterable[bytes] = b"",
+    read_bytes: int = _READ_BYTES,
 ) -> AsyncGenerator[Answer]:
     """Send a request and yield its response; the connection is closed on leaving.
 
@@ -109,6 +117,7 @@ async def exchange(
         host: Value of the Host header.
         headers: Further headers.
         content: The body; an async iterable is streamed.
+        read_bytes: How much of the answer to read at once.
 
     Raises:
         OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError: ``BROKEN``.
@@ -144,12 +153,12 @@ async def exchange(
                     if data:
                         await stream.send(connection.send(h11.Data(data=data)) or b"")
                 await stream.send(connection.send(h11.EndOfMessage()) or b"")
-        event = await _next_event(connection, stream, answered=False)
+        event = await _next_event(connection, stream, answered=False, read_bytes=read_bytes)
         while isinstance(event, h11.InformationalResponse):
-            event = await _next_event(connection, stream, answered=False)
+            event = await _next_event(connection, stream, answered=False, read_bytes=read_bytes)
         if not isinstance(event, h11.Response):
             raise NotHttpError("a closed connection")
-        yield Answer(connection, stream, event)
+        yield Answer(connection, stream, event, read_bytes=read_bytes)
 
 
 @asynccontextmanager
@@ -172,6 +181,7 @@ async def asking(address: str, path: str) -> AsyncGenerator[Answer]:
             path,
             host=address,
             headers={"Accept": "*/*"},
+            read_bytes=_BODY_READ_BYTES,
         ) as answer:
             yield answer
     except (anyio.BrokenResourceError, anyio.EndOfStream) as error:

@@ -14,10 +14,14 @@ from websockets.frames import CloseCode
 
 from coworld_core.terminal import strip_controls
 
-__all__ = ["MESSAGE_LIMIT", "game_socket", "hear", "words_of"]
+from ._sockets import PacedClient
 
-MESSAGE_LIMIT = 256 * 1024 * 1024
-"""Maximum bytes of one viewer message; a whole replay may be one message."""
+__all__ = ["MESSAGE_LIMIT", "REPLAY_LIMIT", "game_socket", "hear", "is_too_long", "words_of"]
+
+MESSAGE_LIMIT = 4 * 1024 * 1024
+"""Maximum bytes of a message from a running game."""
+REPLAY_LIMIT = 256 * 1024 * 1024
+"""Maximum bytes of a message on ``/replay`` that has to be read: a whole replay may be one message."""
 
 
 class _Straight(connect):
@@ -32,33 +36,35 @@ def game_socket(address: str, target: str, **options: Any) -> connect:
     Args:
         address: ``host:port``.
         target: Path and query.
-        options: Further options of ``websockets.asyncio.client.connect``.
+        options: Further options of ``websockets.asyncio.client.connect``. By default, messages have up to
+            ``MESSAGE_LIMIT`` bytes and are not compressed, because a small one could become large.
 
     Raises:
         InvalidHandshake, OSError, EOFError, TimeoutError: On entering: the connection failed. A redirect raises
             ``InvalidStatus``.
     """
-    options.setdefault("max_size", MESSAGE_LIMIT)
+    options = {"max_size": MESSAGE_LIMIT, "compression": None, "create_connection": PacedClient, **options}
     # never through a proxy: the address is on this machine
     return _Straight(f"ws://{address}{target}", proxy=None, **options)
 
 
-async def hear(socket: ClientConnection) -> str:
-    """Wait for a message and return its length in words; an empty string for an empty message.
-
-    A message longer than ``max_size`` is not read to its end.
+async def hear(socket: ClientConnection) -> int | None:
+    """Wait for a message and return its size in bytes; None for one longer than ``max_size``, which is not read.
 
     Raises:
         ConnectionClosed: The connection is closed without a message.
     """
     try:
-        message = await socket.recv()
+        return len(await socket.recv(decode=False))
     except ConnectionClosed as error:
-        # a message that is too long still counts as one, although it was not read
-        if error.sent is None or error.sent.code != CloseCode.MESSAGE_TOO_BIG or error.rcvd_then_sent:
+        if not is_too_long(error):
             raise
-        return "more bytes than are read"
-    return f"{len(message)} bytes" if message else ""
+        return None
+
+
+def is_too_long(error: ConnectionClosed) -> bool:
+    """Whether we closed a connection because a message is longer than ``max_size``."""
+    return error.sent is not None and error.sent.code == CloseCode.MESSAGE_TOO_BIG and not error.rcvd_then_sent
 
 
 def words_of(error: BaseException) -> str:

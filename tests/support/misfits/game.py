@@ -98,6 +98,9 @@ BEHAVIOURS = {
     "hangs-players": "leaves the handshake of whoever has the right token unanswered",
     "endless-health": "answers /healthz with 200 and a page that never ends, from the second time on",
     "big-viewer": "sends viewers 2 MiB at once",
+    "huge-viewer": "sends viewers 5 MiB at once",
+    "crowds-viewers": "tells viewers that it waits for 200,000 players, and for 20,000, by turns",
+    "crowds-viewers-for-ever": "tells them the same, and is never over",
     "redirects": "sends everybody who asks for more than its health to the port `elsewhere` of this machine",
     "redirects-health": "sends who asks for its health there",
     "hints": "answers /healthz with informational answers that never end",
@@ -388,6 +391,10 @@ class Game:
             return
         if self.is_("big-viewer"):
             connection.send({"type": "state", "padding": "x" * (2 << 20)})
+        elif self.is_("huge-viewer"):
+            connection.send({"type": "state", "padding": "x" * (5 << 20)})
+        elif self.is_("crowds-viewers", "crowds-viewers-for-ever"):
+            self.crowd(connection)
         elif self.is_("announces"):
             connection.announce()
         elif self.is_("lies-to-viewers"):
@@ -402,6 +409,14 @@ class Game:
         elif not self.is_("silent-viewer"):
             connection.send({"type": "state", "tick": 0, "max_ticks": 3})
         connection.wait_closed()
+
+    def crowd(self, connection: Connection) -> None:
+        """Send states with long lists of players; every second one is short enough to be read."""
+        for count in itertools.cycle((200_000, 20_000)):
+            slots = [slot % 3 for slot in range(count)]
+            connection.send({"type": "state", "tick": 0, "waiting_for": slots, "waited": 7.0})
+            # Longer than the interval at which states are read, so that both kinds are.
+            time.sleep(0.27)
 
     def lie(self, connection: Connection) -> None:
         """Send malformed states, with pauses so that each is the first to be read for a while."""
@@ -474,7 +489,7 @@ class Game:
         """Apply the faults in the middle of the game."""
         sys.stdout.flush()
         match self.behaviour:
-            case "hangs" | "dies-when-watched":
+            case "hangs" | "dies-when-watched" | "crowds-viewers-for-ever":
                 print(NOTHING_MORE, flush=True)
                 for_ever()
             case "stops-itself":

@@ -21,7 +21,7 @@ import anyio.from_thread
 import anyio.to_thread
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from coworld_core.errors import EnvironmentFault, ImageError
+from coworld_core.errors import EnvironmentFault, ImageError, first_mistake
 from coworld_core.images import HOSTED_PLATFORM, Platform
 from coworld_core.sizes import shown_size
 
@@ -339,9 +339,8 @@ def _document(kind: TypeAdapter[_T], spooled: _Spooled, what: str, name: str) ->
     try:
         return kind.validate_json(spooled.path.read_bytes())
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = "".join(f"{part}: " for part in first["loc"])
-        raise _bad(name, f"{what} is not as it should be ({where}{first['msg']})") from error
+        place, problem = first_mistake(error)
+        raise _bad(name, f"{what} is not as it should be ({place}{': ' if place else ''}{problem})") from error
 
 
 def _layer(spooled: _Spooled) -> Blob:

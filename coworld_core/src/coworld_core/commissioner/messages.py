@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast, get_args
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import FailFast, Field, TypeAdapter, ValidationError
 
 from .._findings import did_you_mean
-from ..errors import CommissionerError
+from ..errors import CommissionerError, first_mistake
 from .values import (
     DivisionConfig,
     DivisionInfo,
@@ -69,6 +69,8 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+Several: TypeAlias = Annotated[tuple[_T, ...], FailFast()]
+"""What a commissioner lists. Only the first wrong element counts: there may be hundreds of thousands."""
 
 
 class Message(Part):
@@ -216,7 +218,7 @@ class ScheduleEpisodes(Message):
     """Episodes to play."""
 
     type: Literal["schedule_episodes"] = "schedule_episodes"
-    episodes: tuple[EpisodeWish, ...]
+    episodes: Several[EpisodeWish]
 
 
 class EpisodeCancel(Message):
@@ -231,9 +233,9 @@ class RoundComplete(Message):
     """The round is over."""
 
     type: Literal["round_complete"] = "round_complete"
-    results: tuple[DivisionRanking, ...] = ()
-    policy_membership_events: tuple[MembershipEvent, ...] = ()
-    membership_changes: tuple[MembershipChange, ...] = ()
+    results: Several[DivisionRanking] = ()
+    policy_membership_events: Several[MembershipEvent] = ()
+    membership_changes: Several[MembershipChange] = ()
     round_display: dict[str, Any] | None = None
     state: Any = None
 
@@ -242,28 +244,28 @@ class ScheduleRoundsResponse(Message):
     """The rounds that are due; empty if none are."""
 
     type: Literal["schedule_rounds_response"] = "schedule_rounds_response"
-    rounds: tuple[RoundSpec, ...] = ()
+    rounds: Several[RoundSpec] = ()
 
 
 class LeagueMigrationConfigResponse(Message):
     """The divisions that the league should have."""
 
     type: Literal["league_migration_config_response"] = "league_migration_config_response"
-    divisions: tuple[DivisionConfig, ...] = ()
+    divisions: Several[DivisionConfig] = ()
 
 
 class LeagueMigrationResponse(Message):
     """The changes of membership that follow from the new divisions."""
 
     type: Literal["league_migration_response"] = "league_migration_response"
-    policy_membership_events: tuple[MembershipEvent, ...] = ()
+    policy_membership_events: Several[MembershipEvent] = ()
 
 
 class RankDivisionResponse(Message):
     """The ranking of a division."""
 
     type: Literal["rank_division_response"] = "rank_division_response"
-    rankings: tuple[DivisionLeaderboardEntry, ...] = ()
+    rankings: Several[DivisionLeaderboardEntry] = ()
 
 
 class DescribeDivisionResponse(Message):
@@ -277,17 +279,17 @@ class RoundCompletedResponse(Message):
     """The consequences of a round."""
 
     type: Literal["round_completed_response"] = "round_completed_response"
-    policy_membership_events: tuple[MembershipEvent, ...] = ()
-    membership_changes: tuple[MembershipChange, ...] = ()
-    follow_up_rounds: tuple[RoundSpec, ...] = ()
+    policy_membership_events: Several[MembershipEvent] = ()
+    membership_changes: Several[MembershipChange] = ()
+    follow_up_rounds: Several[RoundSpec] = ()
 
 
 class EpisodeCompletedResponse(Message):
     """The consequences of an episode."""
 
     type: Literal["episode_completed_response"] = "episode_completed_response"
-    episodes: tuple[EpisodeWish, ...] = ()
-    policy_membership_events: tuple[MembershipEvent, ...] = ()
+    episodes: Several[EpisodeWish] = ()
+    policy_membership_events: Several[MembershipEvent] = ()
 
 
 HostMessage: TypeAlias = (
@@ -363,9 +365,9 @@ def _read(text: str | bytes, adapter: TypeAdapter[_T], models: tuple[type[Part],
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"][1:])) or "the message"
-        raise _nonsense(f"of the type {said} is not valid: {place}: {first['msg']}") from None
+        place, problem = first_mistake(error)
+        place = place.removeprefix(f"{said}").removeprefix(".") or "the message"
+        raise _nonsense(f"of the type {said} is not valid: {place}: {problem}") from None
 
 
 def _no_number(word: str) -> float:

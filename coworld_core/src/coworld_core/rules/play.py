@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from ..errors import first_mistake
 from .errors import ActionRefused, RulesError
 from .game import Rules, RulesConfig, drawing_as_text
 from .pace import Ticks
@@ -184,10 +185,9 @@ class Play:
         try:
             action = adapter(self._class.Action).validate_json(text, strict=True)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
+            place, problem = first_mistake(error)
             raise ActionRefused(
-                f"no action: {place + ': ' if place else ''}{first['msg']}", code="action_malformed"
+                f"no action: {place + ': ' if place else ''}{problem}", code="action_malformed"
             ) from None
         except Exception as error:
             # The author's own validator, which should raise ValueError for a wrong value.

@@ -16,6 +16,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..compression import unpack
+from ..errors import first_mistake
 from ..tables import TableRow, Tabular, html_table
 from .errors import ReplayFormatError, RulesError
 from .game import Rules
@@ -195,8 +196,7 @@ def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY)
                 ticks.append(ReplayTick.model_validate(line))
         return RulesReplay(header=header, ticks=ticks, **end)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise _invalid(source, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise _invalid(source, ": ".join(first_mistake(error))) from None
     except (ValueError, RecursionError) as error:
         raise _invalid(source, f"a line is not JSON: {error}") from None
 

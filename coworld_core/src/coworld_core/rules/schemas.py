@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..errors import UsageError
+from ..errors import UsageError, first_mistake
 from .game import Rules, RulesConfig
 from .pace import Pace, Turns
 from .play import adapter
@@ -228,8 +228,7 @@ def _validated(model: type[BaseModel], value: Mapping[str, Any]) -> BaseModel:
         # Strict JSON: "3" is not a number, and a list is accepted for a tuple.
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise _invalid(".".join(str(part) for part in first["loc"]), first["msg"]) from None
+        raise _invalid(*first_mistake(error)) from None
 
 
 def _invalid(place: str, problem: str) -> UsageError:

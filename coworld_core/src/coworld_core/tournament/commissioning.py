@@ -6,6 +6,7 @@ Each answer is checked as a whole: it becomes one event, or raises ``Commissione
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -58,6 +59,7 @@ from .standings import Tournament
 __all__ = ["EPISODES_A_ROUND", "STATE_BYTES", "Commission", "OwnIds", "legacy_events", "refused"]
 
 _Value = TypeVar("_Value")
+_Name = TypeVar("_Name", str, uuid.UUID)
 
 OwnIds: TypeAlias = Callable[[str, object], uuid.UUID | None]
 """The id that an object of a tournament has elsewhere, by kind (``league``, ``division``, ``round``, ``player``,
@@ -69,6 +71,11 @@ STATE_BYTES = 10 * 1024 * 1024
 """Maximum size of the state that is kept for a commissioner between rounds, in bytes of JSON."""
 _RECENT = 20
 """How many recent rounds a commissioner is told about."""
+
+
+def repeated(names: Iterable[_Name]) -> list[_Name]:
+    """Return the names that occur more than once, sorted."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def refused(message: str) -> CommissionerError:
@@ -200,7 +207,7 @@ class Commission(_View):
                 for one in self.divisions()
             )
         names = [one.name for one in response.divisions]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := repeated(names):
             raise refused(f"Its divisions are not told apart by name: {listed(twice)} stands for several.")
         found: dict[str, LeagueDivision] = {}
         for one in response.divisions:
@@ -379,7 +386,7 @@ class Commission(_View):
             ids = [entry.policy_version_id for entry in ranking.rankings]
             if unknown := [str(id) for id in ids if id not in names]:
                 raise refused(f"It gives places to players that are not in the round: {listed(unknown)}.")
-            if twice := sorted({names[id] for id in ids if ids.count(id) > 1}):
+            if twice := sorted(names[id] for id in repeated(ids)):
                 raise refused(f"It gives {listed(twice)} more than one place.")
             places = [
                 RoundPlace(name=names[entry.policy_version_id], rank=entry.rank, score=entry.score)

@@ -22,7 +22,7 @@ from ..commissioner.messages import (
 )
 from ..commissioner.values import COMPETING, LeaderboardRoundResultInfo, RoundResultInfo
 from ..wording import listed
-from .commissioning import Commission, legacy_events, refused
+from .commissioning import Commission, legacy_events, refused, repeated
 from .log import DueRound, RoundDecided, RoundPlace
 
 __all__ = [
@@ -138,7 +138,7 @@ def with_ranking(commission: Commission, decided: RoundDecided, response: RankDi
     known = set(commission.everybody)
     if unknown := [id for id in ids if id not in known]:
         raise refused(f"It ranks unknown players: {listed(unknown)}.")
-    if twice := sorted({id for id in ids if ids.count(id) > 1}):
+    if twice := repeated(ids):
         raise refused(f"It ranks {listed(twice)} more than once.")
     places = [RoundPlace(name=one.player_id, rank=one.rank, score=one.score) for one in response.rankings]
     return decided.model_copy(update={"standings": tuple(sorted(places, key=lambda place: place.rank))})

@@ -281,9 +281,9 @@ class ContractProbes:
                 words = f"got no message in the {waited:.1f} s until the game was over"
                 self._viewer_evidence(code, who, served=served, words=words)
             raise
-        words = "got an empty message" if not message else ""
-        self._viewer_evidence(code, who, served=bool(message), words=words)
-        return bool(message)
+        words = "got an empty message" if message == 0 else ""
+        self._viewer_evidence(code, who, served=message != 0, words=words)
+        return message != 0
 
     def _viewer_evidence(self, code: str, who: str, *, served: bool, words: str) -> None:
         self.evidence.append(
@@ -319,7 +319,7 @@ class ContractProbes:
 async def _last_message(socket: ClientConnection) -> bool:
     with anyio.move_on_after(_CONFIRM_SECONDS, shield=True):
         try:
-            return bool(await hear(socket))
+            return await hear(socket) != 0
         except ConnectionClosed:
             return False
     return False

@@ -23,18 +23,21 @@ from coworld_core.commissioner.messages import (
     read_commissioner_message,
 )
 from coworld_core.errors import BackendError, CommissionerError, NotReadyError, StartError
+from coworld_core.jsontext import has_too_many_values
 
 from ..backend import Backend, HttpProbe, Limits, Placement, Port, Publish, Unit, enforceable
 from ..episode.options import EpisodeOptions
 from ..episode.specs import game_place
 from ..errors import OWN_DOING, PLATFORM_ENDS
 from ..program import Program, open_program
-from ..websocket import game_socket, words_of
+from ..websocket import game_socket, is_too_long, words_of
 from .finding import FoundCommissioner
 
 __all__ = ["Commissioner", "CommissionerOptions", "CommissionerSocket", "open_commissioner"]
 
 _Answer = TypeVar("_Answer", bound=CommissionerMessage)
+_MOST_VALUES = 200_000
+"""Maximum number of values of one message: parsing cannot be interrupted."""
 _MOST_LATER = 100
 """Maximum number of other messages kept while waiting for an answer within a round."""
 
@@ -100,7 +103,7 @@ class CommissionerSocket:
         """Wait for its next message; one that arrived before the answer to a hook comes first."""
         if self._later:
             return self._later.popleft()[0]
-        return read_commissioner_message(await self._receive())
+        return _read(await self._receive())
 
     async def _receive(self) -> str | bytes:
         """Wait for a message from the connection."""
@@ -129,7 +132,7 @@ class CommissionerSocket:
         await self.tell(request)
         while True:
             text = await self._receive()
-            heard = read_commissioner_message(text)
+            heard = _read(text)
             if isinstance(heard, answer):
                 return heard
             if not isinstance(heard, ScheduleEpisodes | RoundComplete | EpisodeCancel):
@@ -150,7 +153,7 @@ class CommissionerSocket:
         )
 
     async def _gone(self, error: ConnectionClosed) -> CommissionerError | BackendError:
-        if error.sent is not None and error.sent.code == CloseCode.MESSAGE_TOO_BIG and not error.rcvd_then_sent:
+        if is_too_long(error):
             return CommissionerError(
                 f"A message of the commissioner is longer than {self._options.message_bytes} bytes.",
                 code="commissioner_oversized",
@@ -171,6 +174,15 @@ class CommissionerSocket:
             code="commissioner_gone",
             context={"log_tail": await self._unit.log_tail()},
         )
+
+
+def _read(text: str | bytes) -> CommissionerMessage:
+    if has_too_many_values(text, _MOST_VALUES):
+        raise CommissionerError(
+            f"A message of the commissioner has more than {_MOST_VALUES} values (commas and opening brackets).",
+            code="commissioner_oversized",
+        )
+    return read_commissioner_message(text)
 
 
 def misplaced(heard: CommissionerMessage, request: HostMessage) -> CommissionerError:

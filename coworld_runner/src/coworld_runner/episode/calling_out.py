@@ -25,7 +25,7 @@ __all__ = ["PROXY", "open_proxy", "proxy_variables", "read_hosts", "require_way_
 PROXY = "https-proxy"
 """Name of the proxy's unit."""
 _PROGRAM = "https_proxy.py"
-_LIMITS = Limits(memory_bytes=256 << 20, pids=512, disk_bytes=16 << 20, disk_entries=100)
+_LIMITS = Limits(memory_bytes=256 << 20, pids=512, disk_bytes=16 << 20, disk_entries=100, log_bytes=1 << 20)
 _MOST_TOLD = 20
 
 

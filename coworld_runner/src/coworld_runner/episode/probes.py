@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import anyio
 
 from .. import _http
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
 
 __all__ = [
     "CURRENT",
@@ -39,8 +42,10 @@ _STATE_SECONDS = 0.25
 """Minimum time between two states of the public viewer stream that are parsed."""
 _POLICY_VIOLATION = 1008
 """The close code that refuses a caller."""
-_READ_LIMIT = 4 * 1024 * 1024
-"""Largest message in bytes. The checks only need to know that there is one, and progress messages are small."""
+_STATE_BYTES = 256 * 1024
+"""Maximum size of a state that is parsed, which takes some milliseconds; the parser cannot be interrupted."""
+_STREAM_BYTES, _STREAM_MESSAGES = 64 * 1024 * 1024, 10_000
+"""What is read of the public viewer stream in a second, at most."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +152,7 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
     target = f"/player?{urlencode({'slot': slot, 'token': token})}"
     name = f"refuses_{why}"
     try:
-        async with game_socket(
-            address, target, max_size=_READ_LIMIT, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5
-        ) as socket:
+        async with game_socket(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
             try:
                 with anyio.fail_after(_REFUSAL_WAIT):
                     await hear(socket)
@@ -187,9 +190,7 @@ async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
     name = "lets_owner_in"
     try:
         target = f"/player?{seat_query(slot, token)}"
-        async with game_socket(
-            address, target, max_size=_READ_LIMIT, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5
-        ) as socket:
+        async with game_socket(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
             with anyio.move_on_after(_REFUSAL_WAIT):
                 await hear(socket)
             return ProbeResult(name, True, "let in")
@@ -205,54 +206,88 @@ async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
         return ProbeResult(name, False, f"/player could not be reached: {words_of(error)}", reached=False)
 
 
-async def first_message(address: str, path: str, *, timeout: float) -> ProbeResult:
-    """Check that a viewer socket sends a non-empty message within ``timeout`` seconds."""
-    from websockets.exceptions import WebSocketException
+async def first_message(address: str, path: str, *, timeout: float, limited: bool = True) -> ProbeResult:
+    """Check that a viewer socket sends a non-empty message within ``timeout`` seconds.
 
-    from ..websocket import game_socket, hear, words_of
-
-    name = path.split("?")[0].strip("/") + "_message"
-    try:
-        with anyio.fail_after(timeout):
-            async with game_socket(
-                address, path, max_size=_READ_LIMIT, open_timeout=timeout, close_timeout=0.5
-            ) as socket:
-                heard = await hear(socket)
-    except TimeoutError:
-        return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s")
-    except (WebSocketException, OSError, EOFError) as error:
-        detail = f"{path.split('?')[0]} could not be read: {words_of(error)}"
-        return ProbeResult(name, False, detail, reached=False)
-    if not heard:
-        return ProbeResult(name, False, f"{path.split('?')[0]} sent an empty message")
-    return ProbeResult(name, True, heard)
-
-
-async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None]) -> None:
-    """Read the public viewer stream until it ends, and pass on its JSON objects, four a second at most.
-
-    Messages in between are dropped unparsed, so that a fast game costs little. Any failure just ends the stream: it is
-    a convenience for viewers, not a check.
+    Args:
+        address: ``host:port``.
+        path: Path of the socket, with its query.
+        timeout: Seconds.
+        limited: Whether the message may have at most ``MESSAGE_LIMIT`` bytes, as that of a running game.
     """
     from websockets.exceptions import WebSocketException
 
-    from ..websocket import game_socket
+    from ..websocket import MESSAGE_LIMIT, game_socket, hear, words_of
 
+    route = path.split("?")[0]
+    name = route.strip("/") + "_message"
     try:
-        async with game_socket(address, "/global", open_timeout=10, close_timeout=0.5, max_size=_READ_LIMIT) as socket:
-            latest = 0.0
+        with anyio.fail_after(timeout):
+            async with game_socket(address, path, open_timeout=timeout, close_timeout=0.5) as socket:
+                size = await hear(socket)
+    except TimeoutError:
+        return ProbeResult(name, False, f"{route} sent no message within {timeout:g} s")
+    except (WebSocketException, OSError, EOFError) as error:
+        return ProbeResult(name, False, f"{route} could not be read: {words_of(error)}", reached=False)
+    if size is None:
+        long = f"a message of more than {MESSAGE_LIMIT} bytes"
+        return ProbeResult(name, not limited, f"{route} sent {long}" if limited else long)
+    return ProbeResult(name, size > 0, f"{size} bytes" if size else f"{route} sent an empty message")
+
+
+async def watch_global(
+    address: str, on_state: Callable[[dict[str, Any]], None], on_excess: Callable[[str], None]
+) -> None:
+    """Read the public viewer stream until it ends, and pass on its JSON objects, four a second at most.
+
+    Messages in between are dropped unparsed, so that a fast game costs little, and so are long ones. Any failure just
+    ends the stream, and so does a game that sends too much: it is a convenience for viewers, not a check.
+
+    Args:
+        address: ``host:port``.
+        on_state: Receives the states.
+        on_excess: Receives in words what the game sends too much of, once for each kind.
+    """
+    from websockets.exceptions import ConnectionClosed, WebSocketException
+
+    from .._sockets import PacedClient
+    from ..websocket import MESSAGE_LIMIT, game_socket, is_too_long
+
+    long = False
+    begun = latest = 0.0
+    size = count = 0
+    socket: ClientConnection | None = None
+    try:
+        async with game_socket(address, "/global", open_timeout=10, close_timeout=0.5) as socket:
             while True:
-                message = await socket.recv()
+                message = await socket.recv(decode=False)
                 now = anyio.current_time()
+                if now - begun >= 1.0:
+                    begun, size, count = now, 0, 0
+                size, count = size + len(message), count + 1
+                if size > _STREAM_BYTES or count > _STREAM_MESSAGES:
+                    sent = f"{_STREAM_MESSAGES} messages" if count > _STREAM_MESSAGES else f"{_STREAM_BYTES} bytes"
+                    on_excess(f"more than {sent} a second")
+                    return
                 if now - latest < _STATE_SECONDS:
                     continue
                 latest = now
+                if len(message) > _STATE_BYTES:
+                    if not long:
+                        long = True
+                        on_excess(f"a state of {len(message)} bytes, and at most {_STATE_BYTES} are read")
+                    continue
                 try:
                     state = json.loads(message)
                 except (ValueError, RecursionError):
                     continue
                 if isinstance(state, dict):
                     on_state(state)  # pyright: ignore[reportUnknownArgumentType]
+    except ConnectionClosed as error:
+        if is_too_long(error):
+            on_excess(f"a message of more than {MESSAGE_LIMIT} bytes")
+        elif isinstance(socket, PacedClient) and socket.flooded:
+            on_excess("pings without a pause")
     except (WebSocketException, OSError, EOFError, TimeoutError):
         return
 

@@ -36,6 +36,8 @@ _LEFT_NOTICE = 5.0
 """Seconds after which a player's clean exit in the middle of a game is worth a notice."""
 _LEFT_EARLY = 1.0
 """A player's clean exit more than this many seconds before the end of the game is worth a notice."""
+_NAME_AGAIN = 4.0
+"""Minimum seconds between two notices that the game waits for the same player."""
 _SEEN_LATE = 4.0
 """How many seconds apart simultaneous ends may be reported by a backend that is polled over a network."""
 
@@ -58,6 +60,8 @@ class Watch:
         self._game = game
         self._told_early: set[int | None] = set()
         self._shuts_out = False
+        self._name_again: dict[int, float] = {}
+        """When each slot that the game waits for may be named next, in seconds into the episode."""
 
     # --- ends
 
@@ -289,13 +293,17 @@ class Watch:
 
     async def progress(self) -> None:
         """Publish the game's progress, if its public stream has the usual fields."""
-        await probes.watch_global(self._game.endpoint().here, self._note_progress)
+        await probes.watch_global(self._game.endpoint().here, self._note_progress, self._note_excess)
+
+    def _note_excess(self, what: str) -> None:
+        self._ledger.warn(f"The game's progress is not shown: /global sends {what}.")
 
     def _note_progress(self, state: dict[str, Any]) -> None:
         scores = state.get("scores")
         listed = cast("list[object]", scores) if isinstance(scores, list) else []
-        numbers = tuple(float(score) for score in listed if is_number(score))
-        if not len(numbers) == len(listed) == len(self._setup.plan.seats):
+        seats = len(self._setup.plan.seats)
+        numbers = tuple(float(score) for score in listed if is_number(score)) if len(listed) == seats else ()
+        if len(numbers) != seats:
             numbers = ()
         starts_in = state.get("starts_in")
         event = GameProgressed(
@@ -309,12 +317,17 @@ class Watch:
         self._name_the_slow(state)
 
     def _name_the_slow(self, state: dict[str, Any]) -> None:
-        """Name the players whose moves the game says it is waiting for."""
+        """Name the players whose moves the game says it is waiting for, each of them once in a while."""
         slots, waited = state.get("waiting_for"), state.get("waited")
         if not isinstance(slots, list) or not is_number(waited):
             return
-        for slot in cast("list[object]", slots):
+        now = self._ledger.seconds()
+        # A list of what it waits for is no longer than the list of seats, whatever else the game has put into it.
+        for slot in cast("list[object]", slots)[: len(self._setup.plan.seats)]:
             if isinstance(slot, int) and not isinstance(slot, bool) and slot in self._ledger.seats:
+                if now < self._name_again.get(slot, 0.0):
+                    continue
+                self._name_again[slot] = now + _NAME_AGAIN
                 who = self._ledger.who("player", slot).removeprefix("Player")
                 self._ledger.publish(Notice(message=f"Waiting for player{who}: nothing sent for {waited:.0f} s."))
 

@@ -21,7 +21,7 @@ from websockets.http11 import Request, Response
 
 from ..serving.pages import Document, common, document
 from ..serving.server import address_of, open_server, page_response
-from .relay import Relay
+from .relay import LONGEST, Relay
 
 __all__ = ["Desk", "open_page_server"]
 
@@ -105,7 +105,7 @@ async def open_page_server(
             return None
         return connection.respond(http.HTTPStatus.NOT_FOUND, "no such page\n")
 
-    async with open_server(connected, route, listener, max_size=None):
+    async with open_server(connected, route, listener, max_size=LONGEST):
         yield
 
 

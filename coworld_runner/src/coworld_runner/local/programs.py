@@ -14,7 +14,9 @@ from typing import Any
 import anyio
 
 from coworld_core.errors import UsageError
+from coworld_core.jsontext import parse_json
 from coworld_core.manifest.models import Runnable
+from coworld_core.manifest.results import MAX_RESULTS_BYTES
 
 from ..backend import Backend, HttpProbe, Placement, Port, Unit, enforceable
 from ..episode.links import PlayLinks, play_links
@@ -121,7 +123,9 @@ async def read_scores(unit: Unit) -> list[float] | None:
     """Read the scores that a game has written; None if there are none."""
     assert unit.spec.directory is not None
     try:
-        results: Any = json.loads(await anyio.Path(unit.spec.directory / RESULTS).read_bytes())
+        async with await anyio.open_file(unit.spec.directory / RESULTS, "rb") as file:
+            document = parse_json(await file.read(MAX_RESULTS_BYTES + 1), max_bytes=MAX_RESULTS_BYTES)
+        results: Any = document.value
         return [float(score) for score in results["scores"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +18,7 @@ from ..episode.probes import seat_query
 from ..serving.server import seat_of
 from ..websocket import game_socket
 
-__all__ = ["GLOBAL", "SIT", "WATCH", "Relay"]
+__all__ = ["GLOBAL", "LONGEST", "SIT", "WATCH", "Relay"]
 
 SIT: Final = "/seat/player"
 """Path of a seat's socket, with the query that the game expects."""
@@ -27,6 +26,12 @@ WATCH: Final = "/watch/player"
 """Path of a socket that only watches what a seat receives."""
 GLOBAL: Final = ("/seat/global", "/watch/global")
 """Paths at which a player's page finds the spectators' socket: beside its own."""
+
+LONGEST: Final = 16 * 1024 * 1024
+"""Maximum bytes of a message of a game or a player."""
+
+_WAITING: Final = 1000
+"""Messages of a seat that wait for their delay or for the game; a player that sends more has to wait as well."""
 
 _KEPT: Final = 50
 """Latest messages of a seat that a new watcher receives, after the first one."""
@@ -137,7 +142,7 @@ class Relay:
 
     async def _lead(self, connection: Connection, address: str, target: str, seat: _Seat | None) -> None:
         try:
-            game = await game_socket(address, target, max_size=None, ping_timeout=None, compression=None)
+            game = await game_socket(address, target, max_size=LONGEST, ping_timeout=None)
         except (InvalidHandshake, OSError, EOFError):
             connection.transport.abort()
             return
@@ -146,7 +151,7 @@ class Relay:
             seat.pair, seat.first = pair, None
             seat.recent.clear()
         try:
-            late, to_send = anyio.create_memory_object_stream[tuple[float, str | bytes]](math.inf)
+            late, to_send = anyio.create_memory_object_stream[tuple[float, str | bytes]](_WAITING)
             with late, to_send:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(_hear, connection, late, seat, game)
@@ -185,7 +190,7 @@ async def _hear(
     try:
         async for message in connection:
             if seat is None or not seat.muted:
-                late.send_nowait((anyio.current_time() + (seat.delay if seat is not None else 0.0), message))
+                await late.send((anyio.current_time() + (seat.delay if seat is not None else 0.0), message))
     except ConnectionClosed:
         game.transport.abort()
     else:

@@ -198,14 +198,16 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
     """Read all messages of the replay's socket; text is kept as it is."""
     from websockets.exceptions import ConnectionClosed, WebSocketException
 
-    from ..websocket import game_socket, words_of
+    from ..websocket import REPLAY_LIMIT, game_socket, words_of
 
     heard: list[str | dict[str, str]] = []
     size = 0
     patience = anyio.move_on_after(_PATIENCE_SECONDS)
     try:
         with patience:
-            async with game_socket(session.unit.endpoint().here, session.socket_path, close_timeout=0.5) as socket:
+            async with game_socket(
+                session.unit.endpoint().here, session.socket_path, close_timeout=0.5, max_size=REPLAY_LIMIT
+            ) as socket:
                 while size <= _LIMIT:
                     wait = _QUIET_SECONDS if heard else options.message_timeout
                     with anyio.move_on_after(wait) as waited:

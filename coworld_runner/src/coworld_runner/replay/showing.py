@@ -183,7 +183,7 @@ async def verify_replay(
         manifest, replay, backend=backend, publish=publish, options=options, logs=logs, compressed=compressed
     ) as session:
         result = await probes.first_message(
-            session.unit.endpoint().here, session.socket_path, timeout=options.message_timeout
+            session.unit.endpoint().here, session.socket_path, timeout=options.message_timeout, limited=False
         )
         if not result.ok:
             raise await _unloadable(session.unit, f"The game does not play the replay: {result.detail}.")

@@ -14,6 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from coworld_core.episode.conduct import ACTED, IDLE, REFUSED
+from coworld_core.jsontext import has_too_many_values
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
@@ -42,6 +43,9 @@ later; a longer delay counts as the client's."""
 
 SLOW: Final = 5.0
 """Seconds without a move after which spectators are told whose moves the game is waiting for."""
+
+_ACT_VALUES: Final = 20_000
+"""Maximum number of commas and opening brackets in an act: reading it holds up the game for everyone."""
 
 MAX_BY: Final = 40
 """Maximum length of the text in which a player says who decided."""
@@ -431,6 +435,8 @@ def _read_act(message: str | bytes) -> tuple[int, Any, str]:
     Raises:
         ValueError: The message is not valid; the text says why.
     """
+    if has_too_many_values(message, _ACT_VALUES):
+        raise ValueError(f"an act has at most {_ACT_VALUES} values")
     try:
         value: Any = json.loads(message)
     # Deeply nested input exhausts the parser's stack, and Python refuses numbers with very many digits.

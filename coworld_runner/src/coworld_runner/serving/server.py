@@ -24,6 +24,7 @@ from coworld_core.errors import CoworldError
 from coworld_core.rules import RulesError
 from coworld_core.rules.wire import MAX_FRAME
 
+from .._sockets import PacedServer
 from .outbox import Outbox
 from .pages import Document, render
 
@@ -52,6 +53,9 @@ VIEWER_PAUSE: Final = 1 / 30
 
 FREE_MESSAGES: Final = 32
 """Refused messages in a row that a connection may send at full speed; each further one is delayed."""
+
+LONG_MESSAGE: Final = 32 * 1024
+"""Size of a refused message that counts as two: it takes as long to read."""
 
 FLOOD_PAUSE: Final = 0.05
 
@@ -276,7 +280,7 @@ async def converse(
                     continue
                 if reply is not None:
                     outbox.notify(reply)
-                free -= 1
+                free -= 1 + len(message) // LONG_MESSAGE
                 if free < 0:
                     # Unread messages fill only the sender's own buffers.
                     await anyio.sleep(FLOOD_PAUSE)
@@ -303,7 +307,7 @@ async def open_server(
     listener: socket.socket,
     *,
     compress: bool = False,
-    max_size: int | None = MAX_FRAME,
+    max_size: int = MAX_FRAME,
 ) -> AsyncGenerator[Server]:
     """Serve pages and sockets while the context is open; nothing is logged.
 
@@ -312,7 +316,7 @@ async def open_server(
         route: Answers a request, or returns None for a socket.
         listener: The socket to listen on.
         compress: Whether to compress messages.
-        max_size: Maximum size of a frame in bytes; None: no limit.
+        max_size: Maximum size of a message in bytes.
     """
     # Connections inherit TCP_NODELAY. asyncio sets it only for sockets whose protocol number is TCP, which those of
     # `socket.create_server` lack; without it, a second small frame waits until the first one is acknowledged.
@@ -325,6 +329,7 @@ async def open_server(
         process_request=route,
         max_size=max_size,
         max_queue=4,
+        create_connection=PacedServer,
         compression="deflate" if compress else None,
         close_timeout=CLOSING_SECONDS,
         # Pings keep connections through proxies open. A late pong drops no client: a player may be thinking.

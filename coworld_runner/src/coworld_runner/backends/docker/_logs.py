@@ -57,17 +57,21 @@ async def _demultiplex(output: Answer, logs: Mapping[int, CappedLog]) -> None:
     log: CappedLog | None = None
     async for data in output:
         view = memoryview(data)
+        # A program may write single bytes, and each write to a file costs more than its bytes.
+        parts: dict[CappedLog, list[memoryview]] = {}
         while view:
             if left:
                 part, view = view[:left], view[left:]
                 left -= len(part)
                 if log is not None:
-                    log.write(bytes(part))
+                    parts.setdefault(log, []).append(part)
                 continue
             need = 8 - len(head)
             head, view = head + bytes(view[:need]), view[need:]
             if len(head) == 8:
                 log, left, head = logs.get(head[0]), int.from_bytes(head[4:], "big"), b""
+        for written, pieces in parts.items():
+            written.write(b"".join(pieces))
         if all(log.truncated for log in logs.values()):
             # the logs are full; the engine drops the rest more cheaply than we could
             return

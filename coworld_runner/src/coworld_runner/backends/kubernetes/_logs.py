@@ -17,6 +17,7 @@ _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)
 _STAMP_BYTES = 40
 _PIECE = 16 * 1024
 """Nodes split longer lines into pieces of this size; older nodes stamp each piece, newer ones the line."""
+_PORTION = 4096
 _NODE_WORDS = re.compile(
     rb"failed to try resolving symlinks in path|failed to open log file|unable to retrieve container logs for|"
     rb"rpc error: code =|Error: No such container"
@@ -71,6 +72,11 @@ class LogReader:
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
+        # Each line copies the rest of a portion, which must therefore be small.
+        for begin in range(0, len(data), _PORTION):
+            self._feed(data[begin : begin + _PORTION])
+
+    def _feed(self, data: bytes) -> None:
         self._rest += data
         while self._rest:
             if self._in_line == 0 or self._in_line % _PIECE == 0:
