@@ -87,6 +87,9 @@ class SlotRecord(UnitRecord):
         default="",
         description="What played in it: human, bundled, image, file, random, llm or recording; empty: not recorded.",
     )
+    connected: bool | None = Field(
+        default=None, description="Whether it was seen to connect to the game; null: that could not be seen."
+    )
     artifact: str | None = Field(default=None, description="The zip that the player left, relative to the workspace.")
     secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
 

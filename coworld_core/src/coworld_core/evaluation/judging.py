@@ -147,11 +147,18 @@ class BlockLedger:
         self._rows: dict[int, dict[tuple[int, int], _Episode]] = {}
         self._known_lineups: dict[int, Sequence[Lineup]] = {}
         self._withdrawn: dict[int, str] = {}
-        self._lowest = math.inf if lowest is None else lowest
-        self._highest = -math.inf if highest is None else highest
+        self._lowest, self._highest = math.inf, -math.inf
+        self.allow(lowest, highest)
         self._connected: set[str] = set()
         self.judged = 0
         self.played: dict[int, list[EpisodeRow]] = {}
+
+    def allow(self, lowest: float | None, highest: float | None) -> None:
+        """Take the scores that the game allows into account; None: unknown."""
+        if lowest is not None:
+            self._lowest = min(self._lowest, lowest)
+        if highest is not None:
+            self._highest = max(self._highest, highest)
 
     @property
     def state(self) -> LedgerState:
@@ -163,10 +170,7 @@ class BlockLedger:
     def resume(self, state: LedgerState) -> None:
         """Continue from a stored state."""
         self.judged, self._connected = state.judged, {*state.connected}
-        if state.lowest is not None:
-            self._lowest = min(self._lowest, state.lowest)
-        if state.highest is not None:
-            self._highest = max(self._highest, state.highest)
+        self.allow(state.lowest, state.highest)
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block, cached until it is judged."""
