@@ -120,10 +120,7 @@ class Watch:
             await self._ledger.see("ended", "player", slot)
             left = over - seat.ended - (_SEEN_LATE if self._setup.backend.capabilities.remote else 0.0)
             long_before = left > _LEFT_EARLY and left > (seat.ended - (seat.started or 0.0)) / 2
-            if seat.exit.ok and long_before and seat.connected is False:
-                words = f"{self._ledger.who('player', slot)} ended with status 0 after {seat.span} without connecting."
-                await self._ledger.see("never_connected", "player", slot, words=words)
-            elif seat.exit.ok and long_before and slot not in self._told_early:
+            if seat.exit.ok and long_before and slot not in self._told_early:
                 await self._ledger.see(
                     "left_early",
                     "player",
