@@ -55,8 +55,9 @@ _MOST_OPEN = 4
 """Threads per unit whose statistics files are kept open; looking at further threads costs more."""
 _LOOK_SHARE = 20
 """All looks together may take at most one part in this many of a processor's time."""
-_ONE = 1.0
-"""A player that ran on more processors than this took them from the others, which a game's players need one each of."""
+_MORE_THAN_ONE = 1.25
+"""A player that ran on more processors than this in a tick took them from the others. A single thread has one at most,
+and the looks at it overlap a little."""
 _MOST_RUNNING = 0.9
 """A unit that runs for more than this share of a tick is too slow for the game on any machine."""
 
@@ -249,7 +250,7 @@ class _Track:
 
     def took(self, now: float, tick: float) -> bool:
         """Whether its threads ran on more than one processor in the tick ending now."""
-        return sum((at.end - at.begin) * at.ran for at in self.window.last(now)) > _ONE * tick
+        return sum((at.end - at.begin) * at.ran for at in self.window.last(now)) > _MORE_THAN_ONE * tick
 
     def note(self, now: float, stretches: Sequence[Stretch], tick: float, players: Sequence[_Track]) -> None:
         """Record the share of the tick ending now that was spent waiting, if it is a new maximum.
