@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, ranking_plan, strength_blocks
 
 from coworld_cli.options.values import RATINGS
-from coworld_core.episode.record import EpisodeRow, SeatRow
+from coworld_core.episode.record import EpisodeRow, PlayerFault, SeatRow
 from coworld_core.errors import EnvironmentFault
 from coworld_core.evaluation.comparison import Comparison, ComparisonReport, compare_rows
 from coworld_core.evaluation.designs import (
@@ -153,26 +153,91 @@ def test_the_game_voids_a_block() -> None:
     assert (book.blocks[0].fate, book.blocks[0].reason) == ("void", "It broke.")
 
 
-def test_a_player_that_fails_counts_as_the_results_say() -> None:
-    book = Ledger()
-    book.add(pair_rows(1, 1.0)[0])
-    book.add(spoilt("block-0001.1-2", "player", "player_error", 3.0, 4.0, slot=0))
-    block = book.blocks[0]
-    assert (block.fate, block.scores, dict(block.forfeits)) == ("counted", {"a": 7.5, "b": 6.5}, {})
-
-
-@pytest.mark.parametrize(("forfeit", "score"), [(None, 10.0), (-5.0, -5.0)])
-def test_without_results_the_guilty_forfeits(forfeit: float | None, score: float) -> None:
-    book = Ledger(forfeit=forfeit)
+@pytest.mark.parametrize("results", [(), (12.0, 3.0)])
+@pytest.mark.parametrize(
+    ("limits", "low", "high"),
+    [
+        ({}, "seen", 14.0),
+        ({"forfeit": -5.0}, -5.0, 14.0),
+        ({"lowest": 0.0, "highest": 100.0}, 0.0, 100.0),
+        ({"forfeit": -5.0, "lowest": 0.0}, -5.0, 14.0),
+    ],
+)
+def test_who_fails_forfeits_whatever_the_results_say(
+    results: tuple[float, ...], limits: Any, low: float | str, high: float
+) -> None:
+    book = Ledger(**limits)
     for row in pair_rows(1, 4.0):
         book.add(row)
     # b sits in seat 0 of the second lineup
     book.add(pair_rows(2, 4.0)[0])
-    book.add(spoilt("block-0002.1-2", "player", "player_error", slot=0))
+    book.add(spoilt("block-0002.1-2", "player", "player_error", *results, slot=0))
     block = book.blocks[1]
-    mean = (14 + 10 + 10 + 14 + 14 + 10) / 6
-    assert block.scores == {"a": (14 + mean) / 2, "b": (10 + score) / 2}
-    assert (dict(block.forfeits), block.by_seat) == ({"b": 1}, ())
+    lowest = low if isinstance(low, float) else min((10.0, *results))
+    assert block.tables[1] == (lowest, high)
+    assert block.scores == {"a": (14 + high) / 2, "b": (10 + lowest) / 2}
+    assert (dict(block.forfeits), block.by_seat, block.forfeited) == ({"b": 1}, (), (False, True))
+    assert block.first_forfeits["b"] == ("block-0002.1-2", "player_error", "It broke.")
+
+
+@pytest.mark.parametrize("seats", [2, 3])
+def test_who_forfeits_an_episode_wins_the_block_against_nobody(seats: int) -> None:
+    """However much it won the others by."""
+    book = Ledger(seats)
+    if seats == 2:
+        book.add(episode_row("block-0001.1-1", 100.0, 0.0))
+        book.add(spoilt("block-0001.1-2", "player", "player_error", slot=1))
+    else:
+        book.add(spoilt("block-0001.1-1", "player", "player_error", 100.0, 0.0, 0.0, slot=0))
+        book.add(episode_row("block-0001.1-2", 0.0, 0.0, 0.0))
+    assert book.blocks[0].scores["a"] <= book.blocks[0].scores["b"]
+    many = BlockLedger(lambda _: rotation("abcd"))
+    for number in (1, 2, 3):
+        lineup = rotation("abcd")[number - 1]
+        many.add(episode_row(f"block-0001.1-{number}", *(50.0 if label == "a" else 1.0 for label in lineup)))
+    (block,) = many.add(spoilt("block-0001.1-4", "player", "player_timeout", slot=1))
+    assert block.scores == {"a": 53 / 4, "b": 53 / 4, "c": 53 / 4, "d": 53 / 4}
+
+
+def test_a_block_in_which_both_forfeit_is_drawn() -> None:
+    book = Ledger()
+    book.add(spoilt("block-0001.1-1", "player", "player_error", 9.0, 1.0, slot=0))
+    # b sits in seat 0 here, and both are at fault
+    both = tuple(PlayerFault(slot=slot, error_type="player_left_early", message="It left.") for slot in (0, 1))
+    book.add(spoilt("block-0001.1-2", "player", "player_left_early", slot=0).model_copy(update={"player_faults": both}))
+    block = book.blocks[0]
+    assert dict(block.forfeits) == {"a": 2, "b": 1}
+    assert block.tables == ((1.0, 9.0), (1.0, 1.0))
+    assert block.scores["a"] == block.scores["b"]
+
+
+def test_a_player_that_never_connected_has_not_played_until_it_does() -> None:
+    book = Ledger(lowest=0.0, highest=1.0)
+
+    def away(block: int, lineup: int, *scores: float) -> None:
+        key, slot = episode_key(block, 1, lineup), lineup - 1
+        fault = PlayerFault(slot=slot, error_type="player_error", message="It exited.", connected=False)
+        book.add(
+            spoilt(key, "player", "player_error", *scores, slot=slot).model_copy(update={"player_faults": (fault,)})
+        )
+
+    away(1, 1)
+    away(1, 2, 0.0, 1.0)
+    assert (book.blocks[0].fate, book.blocks[0].unplayed) == ("unplayed", {"a"})
+    # it was there in one of two episodes, so it lost the other
+    away(2, 1)
+    book.add(episode_row("block-0002.1-2", 0.0, 1.0))
+    assert (book.blocks[1].fate, book.blocks[1].scores) == ("counted", {"a": 0.5, "b": 0.5})
+    away(3, 1)
+    away(3, 2)
+    assert (book.blocks[2].fate, book.blocks[2].scores) == ("counted", {"a": 0.0, "b": 1.0})
+
+
+def test_starvation_by_a_player_s_own_processes_is_no_reason_to_play_again() -> None:
+    book = Ledger()
+    for row in pair_rows(1, 1.0):
+        book.add(row.model_copy(update={"starved": True, "starved_by": (1,)}))
+    assert (book.blocks[0].fate, book.blocks[0].attempts) == ("counted", 1)
 
 
 def test_somebody_who_is_not_measured_forfeits_nothing() -> None:

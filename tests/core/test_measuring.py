@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.full import FULL
 from support.simulated import (
     ADDS,
     TOGETHER,
     added,
     comparison_plan,
+    deserting_rows,
     diagnosis_plan,
     leave,
     mixture_plan,
@@ -28,7 +30,7 @@ from support.simulated import (
     strengths,
 )
 
-from coworld_core.episode.record import EpisodeRow, SeatRow, read_rows
+from coworld_core.episode.record import EpisodeRow, PlayerFault, SeatRow, read_rows
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.evaluation import (
     MixtureReport,
@@ -39,6 +41,7 @@ from coworld_core.evaluation import (
     report_markdown,
     report_rows,
 )
+from coworld_core.evaluation.comparison import NEW, OLD, Comparison
 from coworld_core.evaluation.designs import (
     coalitions,
     credit_lineups,
@@ -47,6 +50,7 @@ from coworld_core.evaluation.designs import (
     rotation,
     shares,
 )
+from coworld_core.evaluation.reading import open_evaluation
 from coworld_core.evaluation.reports import EvaluationPlan
 
 # --- designs ------------------------------------------------------------------------------------------------------
@@ -272,6 +276,68 @@ def test_credit_of_many_is_sampled() -> None:
     assert [one.value for one in report.credits] == pytest.approx([0.6, 0.3, 0.0, 0.1, 0.1, 0.1])
     assert len(report.synergies) == 15
     assert all(one.value == 0 for one in report.synergies)
+
+
+# --- failing to avoid a loss --------------------------------------------------------------------------------------
+
+
+def deserted(deserter: str, steps: int, results: bool, seed: int) -> Comparison:
+    """A comparison of a player with a copy of itself that fails as soon as it is losing."""
+    comparison = Comparison(comparison_plan(max_blocks=60))
+    chance = random.Random(seed)
+    for block in range(1, 61):
+        for row in deserting_rows(comparison.lineups(block), block, deserter, chance, steps=steps, results=results):
+            comparison.add(row)
+        if comparison.stopped:
+            break
+    return comparison
+
+
+@pytest.mark.parametrize("results", [True, False])
+@pytest.mark.parametrize("steps", [1, 12])
+@pytest.mark.parametrize(("deserter", "alarm"), [(NEW, "better"), (OLD, "worse")])
+def test_failing_as_soon_as_one_is_losing_does_not_make_one_better(
+    deserter: str, alarm: str, steps: int, results: bool
+) -> None:
+    runs = 2_000 if FULL else 20
+    found = [deserted(deserter, steps, results, seed) for seed in range(runs)]
+    assert sum(comparison.verdict == alarm for comparison in found) <= 0.05 * runs
+    assert all(set(comparison.totals.forfeits) == {deserter} for comparison in found)
+
+
+@pytest.mark.parametrize("steps", [1, 12])
+def test_where_such_failures_counted_by_their_results_they_paid(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The games in which the rule is tried are such as can be played by failing."""
+    nobody: dict[str, PlayerFault] = {}
+    monkeypatch.setattr("coworld_core.evaluation.judging._guilty", lambda lineup, episode: nobody)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    assert [deserted(NEW, steps, True, seed).verdict for seed in range(3)] == ["better"] * 3
+
+
+def test_a_verdict_names_forfeits_and_the_first_of_them() -> None:
+    report = deserted(NEW, 12, True, 1).report()
+    first = report.entrants[0].first_forfeit
+    assert first is not None
+    assert (first.error_type, first.message) == ("player_error", "Exit 1.")
+    count = report.entrants[0].forfeits
+    assert report.headline == f"New is worse than Old, after {report.blocks} blocks. New forfeited {count} episodes."
+    assert report_markdown(report).startswith(f"### {report.headline}")
+    (remark,) = [remark for remark in report.remarks if remark.code == "forfeits"]
+    assert remark.message.endswith(f"The first is {first.workspace}: Exit 1. [player_error]")
+    assert ("Forfeits", str(count)) == (report.contents().tables[0].head[3], report.contents().tables[0].rows[0][3])
+
+
+def test_a_forfeit_costs_a_team_all_that_it_would_share() -> None:
+    """Otherwise whoever fails would raise the mean of its table by what the others are given."""
+    plan = pickup_plan(1, seats=3, max_blocks=6, team=True, credit="shapley")
+    rows: list[EpisodeRow] = []
+    for row in played(plan, strengths({}, seat=1.0)):
+        lineup = open_evaluation(plan).lineups(int(row.key[6:10]))[int(row.key.rpartition("-")[2]) - 1]
+        at = lineup.index("candidate") if "candidate" in lineup else None
+        fault = {"ok": False, "fault": "player", "slot": at, "error_type": "player_error", "message": "Exit 1."}
+        rows.append(row.model_copy(update=fault) if at is not None else row)
+    report = report_rows(plan, rows)
+    assert isinstance(report, PickupReport)
+    assert all(value.value < 0 for value in (*report.values, *report.credits[:1]))
 
 
 # --- what is shown ------------------------------------------------------------------------------------------------

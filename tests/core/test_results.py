@@ -9,6 +9,7 @@ import pytest
 
 from coworld_core import check_manifest, check_results, load_manifest, read_results
 from coworld_core.errors import ManifestError
+from coworld_core.manifest.results import score_bounds
 
 SCHEMA = {"type": "object", "required": ["scores"], "properties": {"scores": {"type": "array"}}}
 
@@ -128,3 +129,35 @@ def test_results_of_too_many_values_are_not_parsed(value: str, monkeypatch: pyte
     assert results is None
     assert [issue.code for issue in report.errors] == ["too_large"]
     assert "more than 400000 values" in report.errors[0].message
+
+
+def scores(items: object, **more: object) -> dict[str, Any]:
+    return {"type": "object", "properties": {"scores": {"type": "array", "items": items, **more}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "bounds"),
+    [
+        ({}, (None, None)),
+        (scores({"type": "number"}), (None, None)),
+        (scores({"minimum": 0}), (0.0, None)),
+        (scores({"minimum": -1, "exclusiveMaximum": 1.5}), (-1.0, 1.5)),
+        (scores({"enum": [0, 0.5, 1], "minimum": 0.5}), (0.5, 1.0)),
+        (scores({"const": True}), (None, None)),
+        (scores({"minimum": float("-inf"), "maximum": 1e400}), (None, None)),
+        # each seat may have its own, and nothing is known of all while one is unbounded
+        (scores({"minimum": 0}, prefixItems=[{"minimum": -3, "maximum": 2}]), (-3.0, None)),
+        (scores(False, prefixItems=[{"maximum": 2}, {"maximum": 5}]), (None, 5.0)),
+        (
+            {**scores({"$ref": "#/$defs/points"}), "$defs": {"points": {"allOf": [{"minimum": 0}, {"maximum": 9}]}}},
+            (0.0, 9.0),
+        ),
+        ({"$ref": "#/$defs/all", "$defs": {"all": scores({"maximum": 3})}}, (None, 3.0)),
+    ],
+)
+def test_the_scores_that_a_schema_allows(schema: dict[str, Any], bounds: tuple[float | None, float | None]) -> None:
+    assert score_bounds(schema, 2) == bounds
+    below = {"properties": {"a/b": schema}}
+    assert score_bounds(below, 2) == (None, None)
+    if "$ref" not in str(schema):
+        assert score_bounds(below, 2, pointer="/a~1b/scores") == bounds

@@ -204,6 +204,26 @@ def test_standings_follow_from_the_log_alone() -> None:
     assert [one.rating for one in mean.standings] == [3.0, 2.0, 1.0]
 
 
+@pytest.mark.parametrize("rating", ["bradley-terry", "mean"])
+def test_who_fails_in_half_of_its_episodes_wins_nothing_by_the_others(rating: str) -> None:
+    """The strongest, in seat 0, though the results say that it won by far there too."""
+    events = history(round_robin, STRENGTHS, rating=rating)
+    lineups = list(_lineups(events))
+    rows = [at for at, event in enumerate(events) if isinstance(event, EpisodeEnded)]
+    fault = {"ok": False, "fault": "player", "slot": 0, "error_type": "player_error", "message": "Exit 1."}
+    for at, lineup in zip(rows, lineups, strict=True):
+        ended = events[at]
+        assert isinstance(ended, EpisodeEnded)
+        if lineup[0] == "Bob":
+            events[at] = EpisodeEnded(row=ended.row.model_copy(update=fault))
+    report = replayed(events, round_robin)
+    assert report.standings[0].name == "Cleo"
+    matches = [match for match in report.matches if "Bob" in match.players]
+    assert all(match.scores[match.players.index("Bob")] == min(match.scores) for match in matches)
+    assert str(report).endswith("Bob forfeited 4 episodes.")
+    assert {one.label: one.forfeits for one in report.entrants} == {"Ada": 0, "Bob": 4, "Cleo": 0}
+
+
 def test_unequal_seats_move_nobody() -> None:
     """Of three in four seats one has two of them, and the seats are not worth the same."""
     events = history(round_robin, STRENGTHS, by_slot=10.0, seats=4, rounds=2, rating="mean")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.waiting import wait_until
@@ -23,6 +23,7 @@ from coworld_runner.episode.starvation import (
     StarvationMeter,
     Stretch,
     TickWindow,
+    _Track,  # pyright: ignore[reportPrivateUsage]
     spare_share,
     tick_seconds,
     together,
@@ -206,6 +207,7 @@ class _Stub:
     address: str
     directory: Path
     exit: Exit | None = None
+    slot: int | None = None
 
     @property
     def spec(self) -> Any:
@@ -243,3 +245,17 @@ def test_a_player_that_ended_before_it_could_be_seen_is_missing(tmp_path: Path) 
             meter = StarvationMeter(game, players, tick=None)
             meter.look()
             assert tuple(unit.name for unit in meter.missing()) == missing
+            # the other one still runs, so it may yet connect
+            assert [connected for _, connected in meter.connected()] == [False if missing else None, None]
+
+
+def test_who_ran_on_more_than_one_processor_took_those_of_the_others(tmp_path: Path) -> None:
+    players = [_Track(cast("Any", _Stub(f"player-{slot}", (), "", tmp_path, slot=slot)), 0.1) for slot in (0, 1, 2)]
+    for player, ran in zip(players, (SECOND // 1000, SECOND // 100, SECOND // 50), strict=True):
+        for look in range(20):
+            since = 1 + look / 100
+            player.window.take(since, since + 0.01, ran=ran, waited=SECOND // 200 if player is players[0] else 0)
+    starved, *_ = players
+    starved.note(1.2, starved.window.last(1.2), 0.1, players)
+    assert starved.worst(2.0) == (pytest.approx(0.05 / 0.09), (2,))
+    assert starved.worst(1.0) == (0.0, ())

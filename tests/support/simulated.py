@@ -25,6 +25,7 @@ __all__ = [
     "TOGETHER",
     "added",
     "comparison_plan",
+    "deserting_rows",
     "diagnosis_plan",
     "episode_row",
     "leave",
@@ -176,6 +177,33 @@ def pair_rows(block: int, difference: float, *, seat: float = 0.0, attempt: int 
         episode_row(episode_key(block, attempt, 1), 10 + difference + seat, 10.0),
         episode_row(episode_key(block, attempt, 2), 10.0 + seat, 10 + difference),
     ]
+
+
+def deserting_rows(
+    lineups: Sequence[Lineup], block: int, deserter: str, chance: random.Random, *, steps: int, results: bool
+) -> Iterator[EpisodeRow]:
+    """The episodes of a block of a fair game of two, in which one player fails as soon as it is losing.
+
+    Args:
+        lineups: The lineups of the block.
+        block: Its number.
+        deserter: Label of the player that fails.
+        chance: The luck of the game.
+        steps: Points to be had one by one, each by either player; 1: a win or a loss.
+        results: Whether the game still writes results, and calls it a draw.
+    """
+    good = episode_row("", 0.0, 0.0)
+    bad = {"ok": False, "fault": "player", "error_type": "player_error", "message": "Exit 1."}
+    for number, lineup in enumerate(lineups, 1):
+        slot, scores, fault = lineup.index(deserter), [0.0, 0.0], dict[str, object]()
+        for _ in range(steps):
+            scores[chance.random() < 0.5] += 1
+            if scores[slot] < scores[1 - slot]:
+                scores = [min(scores)] * 2 if results else []
+                fault = {**bad, "slot": slot, "status": "completed" if results else "failed"}
+                break
+        key = episode_key(block, 1, number)
+        yield good.model_copy(update={"key": key, "workspace": key, "scores": tuple(scores), **fault})
 
 
 def strength_blocks(

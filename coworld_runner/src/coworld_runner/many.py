@@ -10,7 +10,7 @@ import abc
 import hashlib
 import re
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -20,10 +20,18 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.episode.artifacts import EpisodeLayout
-from coworld_core.episode.conduct import read_conduct
+from coworld_core.episode.conduct import SeatConduct, read_conduct
 from coworld_core.episode.events import BatchProgressed, Notice, RunFinished, RunStarted, read_events
-from coworld_core.episode.outcome import EpisodeStatus
-from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, EpisodeRow, SeatRow, read_record, read_rows
+from coworld_core.episode.outcome import EpisodeStatus, Fault
+from coworld_core.episode.record import (
+    ROWS_NAME,
+    EpisodeRecord,
+    EpisodeRow,
+    PlayerFault,
+    SeatRow,
+    read_record,
+    read_rows,
+)
 from coworld_core.episode.verdict import judge_error
 from coworld_core.errors import BackendUnavailable, CoworldError, EnvironmentFault, UsageError, WorkspaceError
 from coworld_core.ids import new_run_id
@@ -367,7 +375,8 @@ class Many:
 
 
 def _row(index: int, key: str, directory: Path, plan: EpisodePlan, record: EpisodeRecord) -> EpisodeRow:
-    fault = record.fault
+    fault, starvation = record.fault, record.starvation
+    conduct = read_conduct(EpisodeLayout(directory).game_events, len(plan.seats))
     return EpisodeRow(
         index=index,
         key=key,
@@ -381,13 +390,29 @@ def _row(index: int, key: str, directory: Path, plan: EpisodePlan, record: Episo
         scores=record.scores,
         seconds=record.seconds,
         phases=record.phases,
-        starved=record.starvation.starved if record.starvation is not None else None,
+        starved=starvation.starved if starvation is not None else None,
+        starved_by=starvation.caused_by if starvation is not None and starvation.starved else (),
         error_type=fault.error_type if fault is not None else None,
         fault=fault.fault if fault is not None else None,
         slot=fault.slot if fault is not None else None,
         message=fault.message if fault is not None else None,
+        player_faults=_player_faults(record, conduct),
         replay=next((file.sha256 for file in record.artifacts if file.path == EpisodeLayout.replay_name), ""),
-        conduct=read_conduct(EpisodeLayout(directory).game_events, len(plan.seats)),
+        conduct=conduct,
+    )
+
+
+def _player_faults(record: EpisodeRecord, conduct: Sequence[SeatConduct]) -> tuple[PlayerFault, ...]:
+    first: dict[int, Fault] = {}
+    for fault in record.faults:
+        if fault.fault == "player" and fault.slot is not None:
+            first.setdefault(fault.slot, fault)
+    connected = {slot.slot: slot.connected for slot in record.slots}
+    # a connection may be too short to be seen, but who has acted was there
+    connected |= {slot: True for slot, seat in enumerate(conduct) if seat.acted}
+    return tuple(
+        PlayerFault(slot=slot, error_type=fault.error_type, message=fault.message, connected=connected.get(slot))
+        for slot, fault in first.items()
     )
 
 

@@ -463,7 +463,7 @@ class EvaluationOptions(PlayOptions):
         section="What counts",
         type=float,
         metavar="SCORE",
-        help="Score of a player that failed and left no results.  [default: the worst seen so far]",
+        help="Score of a player that forfeits an episode by failing in it.  [default: the lowest that the game allows]",
     )
     count_starved: bool = option(
         "--count-starved",

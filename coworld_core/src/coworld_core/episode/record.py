@@ -33,6 +33,7 @@ __all__ = [
     "ImageRecord",
     "LeakRecord",
     "PhaseTiming",
+    "PlayerFault",
     "PlayerSummary",
     "SeatRow",
     "SeatedPlayer",
@@ -86,6 +87,9 @@ class SlotRecord(UnitRecord):
         default="",
         description="What played in it: human, bundled, image, file, random, llm or recording; empty: not recorded.",
     )
+    connected: bool | None = Field(
+        default=None, description="Whether it was seen to connect to the game; null: that could not be seen."
+    )
     artifact: str | None = Field(default=None, description="The zip that the player left, relative to the workspace.")
     secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
 
@@ -132,6 +136,9 @@ class StarvationRecord(Record):
         "largest. Without a tick: share of the play during which any process on the machine waited.",
     )
     threshold: float = Field(ge=0, description="The share from which an episode counts as starved.")
+    caused_by: tuple[int, ...] = Field(
+        default=(), description="Slots of the players that ran on more than one processor at that time."
+    )
     source: str = Field(description="Source of the figures, e.g. the kernel's pressure or scheduler statistics.")
     unit: str | None = Field(default=None, description="The player that waited for that share; null: none, or unknown.")
     tick_seconds: float | None = Field(
@@ -357,6 +364,20 @@ class SeatRow(SeatedPlayer):
     digest: str = Field(default="", description="Content id of what ran; empty for people and local processes.")
 
 
+class PlayerFault(Record):
+    """How a player failed in an episode."""
+
+    slot: int = Field(ge=0, description="Its slot.")
+    error_type: str = Field(default="player_error", description="Type of its first fault.")
+    message: str = Field(default="", description="That fault in a sentence.")
+    connected: bool | None = Field(default=None, description="Whether it had ever connected; null: unknown.")
+
+    @property
+    def away(self) -> bool:
+        """Whether it is known never to have connected."""
+        return self.error_type == "player_never_started" or self.connected is False
+
+
 class EpisodeRow(Record, Tabular):
     """One of many episodes: a line of ``episodes.jsonl``, and a row of a summary."""
 
@@ -375,14 +396,27 @@ class EpisodeRow(Record, Tabular):
     starved: bool | None = Field(
         default=None, description="Whether the machine was short of processors; null: unknown."
     )
+    starved_by: tuple[int, ...] = Field(
+        default=(), description="Slots of the players whose own processes took the processors, if any did."
+    )
     error_type: str | None = Field(default=None, description="Type of the deciding fault, if any.")
     fault: str | None = Field(default=None, description="Whose fault it was, if any.")
     slot: int | None = Field(default=None, description="Slot of the player at fault, if it was a player.")
     message: str | None = Field(default=None, description="The deciding fault in a sentence.")
+    player_faults: tuple[PlayerFault, ...] = Field(
+        default=(), description="Every player at fault, with its first fault; empty in older rows."
+    )
     replay: str = Field(default="", description="SHA-256 of its replay, in hex; empty if there is none.")
     conduct: tuple[SeatConduct, ...] = Field(
         default=(), description="What each seat did, by slot, if the game's events tell."
     )
+
+    @property
+    def failed_players(self) -> tuple[PlayerFault, ...]:
+        """Every player at fault; in older rows, the one whose fault decides."""
+        if self.player_faults or self.fault != "player" or self.slot is None:
+            return self.player_faults
+        return (PlayerFault(slot=self.slot, error_type=self.error_type or "player_error", message=self.message or ""),)
 
     def to_records(self) -> list[TableRow]:
         """The episode as flat rows, one per seat, for a data frame.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..tables import html_table, one_line
-from ..wording import plural
+from ..wording import listed, plural
 from .pieces import Contents, Encounter, Plot, Table
 from .reports import UNMEASURED, Durations, EvaluationPlan, EvaluationReport, IntervalRecord, MeasuredValue
 from .words import interval_words, number
@@ -70,8 +70,8 @@ class ShownReport(EvaluationReport):
 
     @property
     def headline(self) -> str:
-        """The result in one sentence."""
-        return self.said(f"after {plural(self.blocks, 'block')}")
+        """The result in one sentence; if players forfeited episodes, a second one names them."""
+        return " ".join([self.said(f"after {plural(self.blocks, 'block')}"), *_forfeited(self)])
 
     @property
     def nothing(self) -> str:
@@ -126,6 +126,14 @@ class ShownReport(EvaluationReport):
             for index, table in enumerate(found.tables)
         ]
         return "".join(tables)
+
+
+def _forfeited(report: EvaluationReport) -> list[str]:
+    """Who forfeited how many episodes, as a sentence; empty if nobody did."""
+    names = player_names(report)
+    most = sorted(report.entrants, key=lambda entrant: -entrant.forfeits)
+    said = [f"{names[one.label]} forfeited {plural(one.forfeits, 'episode')}" for one in most if one.forfeits]
+    return [f"{listed(said, limit=3)}."] if said else []
 
 
 def block_facts(report: EvaluationReport) -> list[tuple[str, str]]:

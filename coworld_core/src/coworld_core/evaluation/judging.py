@@ -4,33 +4,45 @@
 spoiled by              the block
 ======================  ==================================================================================
 platform, operator      is played again, up to three attempts in all; then it is left out (``spoiled``)
-too few processors      likewise
+too few processors      likewise, unless a player's own processes took them
 the game                is void
 an entrant that left    is left out (``withdrawn``), as are the blocks of a dropped round
-a measured player       counts with the game's results; without results the player forfeits
+a measured player       counts, and the player forfeits the episode, whatever the game's results say
+one that never played   is left out (``unplayed``) while the player has not connected once
 any other player        counts if there are results, otherwise it is void
 ======================  ==================================================================================
 
-``verdict.judge_row`` attributes the fault. A player that forfeits gets the plan's ``forfeit``, by default the worst
-score seen so far in the evaluation, and the others in the episode get the mean of all scores seen so far.
+``verdict.judge_row`` attributes the fault. A player that forfeits an episode gets the lowest score in each of its
+seats: the plan's ``forfeit``, else the lowest that the game allows, else the lowest seen so far. All other seats get
+the highest that the game allows, or that was seen so far. In the block, the player shares the last place: it wins the
+block against nobody. Otherwise a player could gain by failing as soon as it is losing, where games do not score that
+as a loss.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from ..episode.record import EpisodeRow
+from ..episode.record import EpisodeRow, PlayerFault
 from ..episode.verdict import Verdict, judge_row
 from .designs import Lineup, episode_key, parse_key
 
-__all__ = ["BlockLedger", "JudgedBlock", "LedgerState"]
+__all__ = ["BlockLedger", "FirstForfeit", "JudgedBlock", "LedgerState"]
 
 _ATTEMPTS = 3
+
+
+class FirstForfeit(NamedTuple):
+    """The first episode that an entrant forfeited, and why."""
+
+    workspace: str
+    error_type: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,17 +50,23 @@ class JudgedBlock:
     """The judgement of one block."""
 
     block: int
-    fate: Literal["counted", "void", "spoiled", "withdrawn"]
+    fate: Literal["counted", "void", "unplayed", "spoiled", "withdrawn"]
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
-    """For a counted block: each entrant's mean over its seats."""
+    """For a counted block: each entrant's mean over its seats; of one that forfeited, the lowest mean of all."""
     by_seat: tuple[float, ...] = ()
     """Mean score of each seat, for a counted block in which every player had every seat and none forfeited."""
     forfeits: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many episodes each entrant has forfeited."""
+    first_forfeits: Mapping[str, FirstForfeit] = field(default_factory=dict[str, "FirstForfeit"])
+    """The first of them, for each of these entrants."""
+    forfeited: tuple[bool, ...] = ()
+    """For a counted block with forfeits: whether each lineup's episode was forfeited."""
     seated: frozenset[str] = frozenset()
     """Entrants that had a seat in it."""
     absent: frozenset[str] = frozenset()
     """Entrants that played in none of the episodes they had a seat in."""
+    unplayed: frozenset[str] = frozenset()
+    """Entrants for which it is left out because they have not connected once so far."""
     attempts: int = 1
     """How often it was played."""
     reason: str = ""
@@ -92,10 +110,11 @@ class LedgerState(NamedTuple):
     """The stored form of a ``BlockLedger`` between two blocks."""
 
     judged: int
-    worst: float | None
-    """The worst score seen; None before the first, as JSON has no infinity."""
-    shown: int
-    total: float
+    lowest: float | None
+    """The lowest score seen; None before the first, as JSON has no infinity."""
+    highest: float | None
+    connected: tuple[str, ...]
+    """The entrants that have connected."""
 
 
 class BlockLedger:
@@ -104,7 +123,9 @@ class BlockLedger:
     Args:
         lineups: The lineups of a block, by its number from 1.
         starved: Whether to count episodes whose machine was short of processors.
-        forfeit: The score of a player that forfeits; None: the worst score seen.
+        forfeit: The score of a player that forfeits; None: the lowest score.
+        lowest: The lowest score that the game allows; None: unknown.
+        highest: The highest score that the game allows; None: unknown.
 
     Attributes:
         judged: Number of judged blocks: all before the first unfinished one.
@@ -112,7 +133,13 @@ class BlockLedger:
     """
 
     def __init__(
-        self, lineups: Callable[[int], Sequence[Lineup]], *, starved: bool = False, forfeit: float | None = None
+        self,
+        lineups: Callable[[int], Sequence[Lineup]],
+        *,
+        starved: bool = False,
+        forfeit: float | None = None,
+        lowest: float | None = None,
+        highest: float | None = None,
     ) -> None:
         self._lineups = lineups
         self._starved = starved
@@ -120,22 +147,30 @@ class BlockLedger:
         self._rows: dict[int, dict[tuple[int, int], _Episode]] = {}
         self._known_lineups: dict[int, Sequence[Lineup]] = {}
         self._withdrawn: dict[int, str] = {}
-        self._worst = math.inf
-        self._shown = 0
-        self._total = 0.0
+        self._lowest, self._highest = math.inf, -math.inf
+        self.allow(lowest, highest)
+        self._connected: set[str] = set()
         self.judged = 0
         self.played: dict[int, list[EpisodeRow]] = {}
+
+    def allow(self, lowest: float | None, highest: float | None) -> None:
+        """Take the scores that the game allows into account; None: unknown."""
+        if lowest is not None:
+            self._lowest = min(self._lowest, lowest)
+        if highest is not None:
+            self._highest = max(self._highest, highest)
 
     @property
     def state(self) -> LedgerState:
         """The state to store; ``resume`` continues from it. It has no rows of unfinished blocks."""
-        worst = None if math.isinf(self._worst) else self._worst
-        return LedgerState(self.judged, worst, self._shown, self._total)
+        lowest = None if math.isinf(self._lowest) else self._lowest
+        highest = None if math.isinf(self._highest) else self._highest
+        return LedgerState(self.judged, lowest, highest, tuple(sorted(self._connected)))
 
     def resume(self, state: LedgerState) -> None:
         """Continue from a stored state."""
-        self.judged, self._shown, self._total = state.judged, state.shown, state.total
-        self._worst = math.inf if state.worst is None else state.worst
+        self.judged, self._connected = state.judged, {*state.connected}
+        self.allow(state.lowest, state.highest)
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block, cached until it is judged."""
@@ -208,7 +243,7 @@ class BlockLedger:
             row, verdict = episode.row, episode.verdict
             if not verdict.counts and verdict.party not in ("game", "player"):
                 return verdict.message or f"The {verdict.party} failed."
-            if row.starved and not self._starved:
+            if row.starved and not row.starved_by and not self._starved:
                 return "The machine was short of processors."
         return ""
 
@@ -229,9 +264,12 @@ class BlockLedger:
             if len(played) < len(rows):
                 return None
             reason = self._spoilt(played)
+            last = list(zip(lineups, played, strict=True))
+            episodes += last
             if not reason:
-                return self._counted(block, attempt, list(zip(lineups, played, strict=True)))
-            episodes += zip(lineups, played, strict=True)
+                self._note_connected(episodes)
+                return self._counted(block, attempt, last)
+        self._note_connected(episodes)
         seated = _shape(tuple(lineups)).seated
         return JudgedBlock(
             fate="spoiled", seated=seated, absent=_absent(episodes), reason=reason, **self._ended(block, _ATTEMPTS)
@@ -239,63 +277,94 @@ class BlockLedger:
 
     def _counted(self, block: int, attempts: int, episodes: Sequence[tuple[Lineup, _Episode]]) -> JudgedBlock:
         shape = _shape(tuple([lineup for lineup, _ in episodes]))
-        forfeits: Counter[str] = Counter()
-        void = ""
-        shown: list[float] = []
-        for lineup, episode in episodes:
-            row, verdict = episode.row, episode.verdict
-            if verdict.counts:
-                shown += row.scores
-            elif verdict.party == "game":
-                void = void or verdict.message
-            elif (guilty := _guilty(lineup, row)) is not None:
-                forfeits[guilty] += 1
-            else:
-                void = void or f"Another player failed: {verdict.message}"
+        guilty = [_guilty(lineup, episode) for lineup, episode in episodes]
         common: dict[str, Any] = {
             **self._ended(block, attempts),
-            "forfeits": dict(forfeits),
+            **_forfeits(episodes, guilty),
             "seated": shape.seated,
             "absent": _absent(episodes),
         }
-        if void:
+        if void := _void(episodes, guilty):
             return JudgedBlock(fate="void", reason=void, **common)
-        for score in shown:
-            self._total += score
-        self._shown += len(shown)
-        self._worst = min(self._worst, *shown) if shown else self._worst
-        if forfeits and not self._shown:
+        for _, episode in episodes:
+            if episode.verdict.counts:
+                self._lowest = min((self._lowest, *episode.row.scores))
+                self._highest = max((self._highest, *episode.row.scores))
+        if unplayed := frozenset(common["forfeits"]) - self._connected:
+            reason = "A player has not connected in any episode so far."
+            return JudgedBlock(fate="unplayed", reason=reason, unplayed=unplayed, **common)
+        low = self._lowest if self._forfeit is None else self._forfeit
+        if common["forfeits"] and not (math.isfinite(low) and math.isfinite(self._highest)):
             reason = "There is no score yet from which to derive that of a forfeit."
             return JudgedBlock(fate="void", reason=reason, **common)
         sums: dict[str, list[float]] = {label: [] for label in shape.labels}
         tables: list[tuple[float, ...]] = []
-        for lineup, episode in episodes:
-            row = episode.row
-            table = (
-                row.scores
-                if episode.verdict.counts
-                else tuple(self._of_forfeit(label is not None and label == lineup[row.slot or 0]) for label in lineup)
-            )
+        for (lineup, episode), losers in zip(episodes, guilty, strict=True):
+            table = episode.row.scores
+            if losers:
+                table = tuple([low if label in losers else self._highest for label in lineup])
             for label, score in zip(lineup, table, strict=True):
                 if label is not None:
                     sums[label].append(score)
             tables.append(table)
+        scores = {label: math.fsum(scores) / len(scores) for label, scores in sums.items()}
+        if common["forfeits"]:
+            scores |= dict.fromkeys(common["forfeits"], min(scores.values()))
         return JudgedBlock(
             fate="counted",
-            scores={label: math.fsum(scores) / len(scores) for label, scores in sums.items()},
-            by_seat=_by_seat(episodes) if shape.balanced and not forfeits else (),
+            scores=scores,
+            by_seat=_by_seat(episodes) if shape.balanced and not common["forfeits"] else (),
             tables=tuple(tables),
             **common,
         )
 
-    def _of_forfeit(self, guilty: bool) -> float:
-        if guilty:
-            return self._worst if self._forfeit is None else self._forfeit
-        return self._total / self._shown
+    def _note_connected(self, episodes: Sequence[tuple[Lineup, _Episode]]) -> None:
+        """Remember who has connected."""
+        for lineup, episode in episodes:
+            # what the game or the machine ended says nothing about who was there
+            if episode.verdict.counts or episode.verdict.party == "player":
+                away = {fault.slot for fault in episode.row.failed_players if fault.away}
+                here = (label for slot, label in enumerate(lineup) if slot not in away)
+                self._connected.update(label for label in here if label is not None)
 
 
-def _guilty(lineup: Lineup, row: EpisodeRow) -> str | None:
-    return lineup[row.slot] if row.fault == "player" and row.slot is not None else None
+def _guilty(lineup: Lineup, episode: _Episode) -> dict[str, PlayerFault]:
+    """The entrants that forfeit an episode, with the fault of each."""
+    if not (episode.verdict.counts or episode.verdict.party == "player"):
+        return {}
+    found: dict[str, PlayerFault] = {}
+    for fault in episode.row.failed_players:
+        label = lineup[fault.slot] if fault.slot < len(lineup) else None
+        if label is not None:
+            found.setdefault(label, fault)
+    return found
+
+
+def _void(episodes: Sequence[tuple[Lineup, _Episode]], guilty: Sequence[Collection[str]]) -> str:
+    """Why a block is void; empty if it is not."""
+    for (_, episode), losers in zip(episodes, guilty, strict=True):
+        if episode.verdict.counts or losers:
+            continue
+        message = episode.verdict.message
+        return message if episode.verdict.party == "game" else f"Another player failed: {message}"
+    return ""
+
+
+def _forfeits(
+    episodes: Sequence[tuple[Lineup, _Episode]], guilty: Sequence[Mapping[str, PlayerFault]]
+) -> dict[str, Any]:
+    """The fields of a judged block that describe its forfeits."""
+    if not any(guilty):
+        return {"forfeits": {}}
+    first: dict[str, FirstForfeit] = {}
+    for (_, episode), losers in zip(episodes, guilty, strict=True):
+        for label, fault in losers.items():
+            first.setdefault(label, FirstForfeit(episode.row.workspace, fault.error_type, fault.message))
+    return {
+        "forfeits": dict(Counter(label for losers in guilty for label in losers)),
+        "first_forfeits": first,
+        "forfeited": tuple(map(bool, guilty)),
+    }
 
 
 def _absent(episodes: Sequence[tuple[Lineup, _Episode]]) -> frozenset[str]:
@@ -305,10 +374,11 @@ def _absent(episodes: Sequence[tuple[Lineup, _Episode]]) -> frozenset[str]:
     seated: set[str | None] = set()
     came: set[str | None] = set()
     for lineup, episode in episodes:
-        row = episode.row
-        stayed_away = not episode.verdict.counts or row.error_type == "player_never_started"
+        losers = _guilty(lineup, episode)
         seated.update(lineup)
-        came.update(label for label in lineup if not (stayed_away and label == _guilty(lineup, row)))
+        came.update(
+            label for label in lineup if label not in losers or (episode.verdict.counts and not losers[label].away)
+        )
     return frozenset(label for label in seated - came if label is not None)
 
 

@@ -179,11 +179,12 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         """The value for each number of seats in one block, starting from one."""
         plan = self.plan
         _, order = pickup_lineups(CANDIDATE, self._labels[1:], plan.seats, block.block, seed=plan.seed)
-        without = block.tables[0]
+        tables = _as_teams(block) if plan.team else block.tables
+        without = tables[0]
         found: list[float] = []
         for count in range(1, plan.seats + 1):
             slots = range(plan.seats) if plan.team else order[:count]
-            gained = math.fsum(block.tables[count][slot] - without[slot] for slot in slots)
+            gained = math.fsum(tables[count][slot] - without[slot] for slot in slots)
             found.append(gained / len(slots))
         return found
 
@@ -191,7 +192,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         """Take in what each player and each pair adds."""
         plan, labels = self.plan, self._labels
         orders, groups = coalitions(labels, block.block, seed=plan.seed)
-        tables = block.tables[plan.seats + 1 :]
+        tables = _as_teams(block)[plan.seats + 1 :]
         worth = {group: math.fsum(table) / plan.seats for group, table in zip(groups, tables, strict=True)}
         # rounding error left when numbers of this size cancel
         dust = 1e-12 * max(map(abs, worth.values()))
@@ -220,6 +221,16 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
                 if mean is not None
             ),
         }
+
+
+def _as_teams(block: JudgedBlock) -> Sequence[tuple[float, ...]]:
+    """The scores of each lineup as a team: all of a table lose what one of them forfeits."""
+    if not block.forfeited:
+        return block.tables
+    return [
+        (min(table),) * len(table) if forfeited else table
+        for table, forfeited in zip(block.tables, block.forfeited, strict=True)
+    ]
 
 
 def _clean(value: float, dust: float) -> float:

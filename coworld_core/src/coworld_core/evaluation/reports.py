@@ -16,6 +16,7 @@ from ..episode.record import EpisodeRow, SeatRow
 from ..errors import UsageError
 from ..records import Grows, Record, SchemaVersion
 from ..tables import TableRow, Tabular
+from ..wording import plural
 from .designs import Lineup, parse_key
 from .estimates import Interval, Sample
 from .judging import BlockLedger, JudgedBlock
@@ -30,6 +31,7 @@ __all__ = [
     "EvaluationReport",
     "EvaluationTerms",
     "FaultCount",
+    "ForfeitRecord",
     "IntervalRecord",
     "MeasuredEntrant",
     "MeasuredSeat",
@@ -60,7 +62,11 @@ class EvaluationTerms(Record):
     seed: int = Field(description="The base seed, from which those of the blocks are derived.")
     seeded: bool = Field(description="Whether the game's config takes a seed, so that a block's episodes share one.")
     metric: str = Field(default="", description="JSON pointer to the measured numbers; empty: the scores.")
-    forfeit: float | None = Field(default=None, description="Score of a player that forfeits; null: the worst so far.")
+    forfeit: float | None = Field(default=None, description="Score of a player that forfeits; null: the lowest.")
+    lowest: float | None = Field(
+        default=None, description="Lowest score that the game allows, by its results schema; null: unknown."
+    )
+    highest: float | None = Field(default=None, description="Highest score that it allows; null: unknown.")
     starved: bool = Field(default=False, description="Whether episodes short of processors count.")
     alpha: float = Field(default=0.05, gt=0, lt=1, description="How often equal players may be told apart.")
     max_blocks: int = Field(ge=1, description="Maximum number of blocks.")
@@ -90,6 +96,14 @@ class IntervalRecord(Record):
     )
 
 
+class ForfeitRecord(Record):
+    """The first episode that an entrant forfeited."""
+
+    workspace: str = Field(description="Its directory, relative to the evaluation's.")
+    error_type: str = Field(description="Type of the entrant's fault.")
+    message: str = Field(description="The fault in a sentence.")
+
+
 class MeasuredEntrant(Record):
     """The result of one entrant."""
 
@@ -97,7 +111,8 @@ class MeasuredEntrant(Record):
     mean: float | None = Field(description="Mean over blocks of its mean score in each; null without blocks.")
     interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
     digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
-    forfeits: int = Field(default=0, ge=0, description="Episodes that it forfeited: it failed and left no results.")
+    forfeits: int = Field(default=0, ge=0, description="Episodes that it forfeited, because it failed in them.")
+    first_forfeit: ForfeitRecord | None = Field(default=None, description="The first of them; null: there is none.")
 
 
 class MeasuredSeat(Record):
@@ -165,7 +180,9 @@ class EvaluationReport(Record, Tabular):
         Grows,
     ] = Field(description="Why no more blocks are needed; empty while more are.")
     blocks: int = Field(ge=0, description="Number of counted blocks.")
-    void: int = Field(ge=0, description="Void blocks, mostly due to the game; not counted.")
+    void: int = Field(
+        ge=0, description="Void blocks, mostly due to the game, or to a player that had never connected; not counted."
+    )
     spoiled: int = Field(ge=0, description="Blocks that the machine or the engine spoiled every time, not counted.")
     replayed: int = Field(ge=0, description="How often a block was played again.")
     entrants: tuple[MeasuredEntrant, ...] = Field(description="The result of each entrant.")
@@ -234,7 +251,9 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
 
     def __init__(self, plan: _Plan) -> None:
         self.plan = plan
-        self.ledger = BlockLedger(self.lineups, starved=plan.starved, forfeit=plan.forfeit)
+        self.ledger = BlockLedger(
+            self.lineups, starved=plan.starved, forfeit=plan.forfeit, lowest=plan.lowest, highest=plan.highest
+        )
         self.stopped: str = ""
         self.digests: dict[str, str] = {}
         self.totals = Totals()
@@ -332,7 +351,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         return {
             "stopped": self.stopped,
             "blocks": totals.fates["counted"] if measured else 0,
-            "void": totals.fates["void"],
+            "void": totals.fates["void"] + totals.fates["unplayed"],
             "spoiled": totals.fates["spoiled"],
             "replayed": totals.replayed,
             "entrants": tuple(self._measured(label) for label in self.plan.players()),
@@ -346,12 +365,14 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
 
     def _measured(self, label: str) -> MeasuredEntrant:
         mean = measured_value(self.totals.scores.get(label)) if self.measured else None
+        first = self.totals.first_forfeits.get(label)
         return MeasuredEntrant(
             label=label,
             mean=mean.value if mean else None,
             interval=mean.interval if mean else None,
             digest=self.digests.get(label, ""),
             forfeits=self.totals.forfeits[label],
+            first_forfeit=ForfeitRecord(**first._asdict()) if first is not None else None,
         )
 
     def _note_digests(self, row: EpisodeRow) -> None:
@@ -441,6 +462,13 @@ def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSea
         who = " and ".join(names[label] for label in absent)
         so = ", so nothing was counted" if stopped == "never_started" else ""
         say("never_started", f"{who} failed in every episode of the first {PATIENCE} blocks{so}.")
+    for label, count in sorted(totals.unplayed.items()):
+        if label not in absent:
+            say(
+                "unplayed_blocks",
+                f"{names[label]} had not connected once in the first {plural(count, 'block')} that it had a seat in, "
+                "which were left out for that reason.",
+            )
     void, spoiled = totals.fates["void"], totals.fates["spoiled"]
     if void > _VOID_SHARE * totals.blocks and stopped != "never_started":
         say(
@@ -475,5 +503,7 @@ def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSea
                 f"The game favours seat {seat.slot}, by {seat.effect:g} on average. Everybody sat there equally often.",
             )
     for label, count in sorted(totals.forfeits.items()):
-        say("forfeits", f"{names[label]} forfeited {count} {'episode' if count == 1 else 'episodes'}.")
+        first = totals.first_forfeits.get(label)
+        why = f" The first is {first.workspace}: {first.message} [{first.error_type}]" if first is not None else ""
+        say("forfeits", f"{names[label]} forfeited {plural(count, 'episode')}, and lost what it forfeited.{why}")
     return remarks

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ..records import Record
 from .estimates import Sample, SampleState
-from .judging import JudgedBlock
+from .judging import FirstForfeit, JudgedBlock
 
 __all__ = ["PATIENCE", "SeatSamples", "Totals", "TotalsState"]
 
@@ -54,6 +54,10 @@ class TotalsState(Record):
     first_fates: tuple[str, ...] = Field(description="The fates of the first blocks.")
     replayed: int = Field(ge=0, description="How often a block was played again.")
     forfeits: dict[str, int] = Field(description="Episodes that each entrant has forfeited.")
+    first_forfeits: dict[str, FirstForfeit] = Field(default_factory=dict, description="The first of them.")
+    unplayed: dict[str, int] = Field(
+        default_factory=dict, description="Blocks left out because an entrant had not connected once."
+    )
     faults: tuple[tuple[str, str, int], ...] = Field(description="The party at fault, the type of fault and its count.")
     scores: dict[str, SampleState] = Field(description="Each entrant's mean scores.")
     seats: tuple[SampleState, ...] = Field(description="The effect of each seat.")
@@ -73,6 +77,8 @@ class Totals:
         reasons: Why the first block of each fate was not counted.
         replayed: How often a block was played again.
         forfeits: Episodes that each entrant has forfeited.
+        first_forfeits: The first of these episodes, by label.
+        unplayed: Blocks left out because an entrant had not connected once, by label.
         faults: Episodes by the party at fault and the type of the fault.
         scores: Each entrant's mean scores in the counted blocks, by label.
         seats: The effect of each seat in the counted blocks.
@@ -85,6 +91,8 @@ class Totals:
         self.reasons: dict[str, str] = {}
         self.replayed = 0
         self.forfeits: Counter[str] = Counter()
+        self.first_forfeits: dict[str, FirstForfeit] = {}
+        self.unplayed: Counter[str] = Counter()
         self.faults: Counter[tuple[str, str]] = Counter()
         self.scores: dict[str, Sample] = {}
         self.seats = SeatSamples()
@@ -102,6 +110,8 @@ class Totals:
         totals.fates.update(state.fates)
         totals.reasons.update(state.reasons)
         totals.forfeits.update(state.forfeits)
+        totals.first_forfeits.update(state.first_forfeits)
+        totals.unplayed.update(state.unplayed)
         totals.faults.update({(party, kind): count for party, kind, count in state.faults})
         totals.scores = {label: Sample.resumed(sample) for label, sample in state.scores.items()}
         totals.seats.effects = [Sample.resumed(sample) for sample in state.seats]
@@ -123,6 +133,8 @@ class Totals:
             first_fates=tuple(self._first_fates),
             replayed=self.replayed,
             forfeits=dict(self.forfeits),
+            first_forfeits=dict(self.first_forfeits),
+            unplayed=dict(self.unplayed),
             faults=tuple((party, kind, count) for (party, kind), count in self.faults.items()),
             scores={label: sample.state for label, sample in self.scores.items()},
             seats=tuple(sample.state for sample in self.seats.effects),
@@ -148,6 +160,8 @@ class Totals:
         self.replayed += block.attempts - 1
         if block.forfeits:
             self.forfeits.update(block.forfeits)
+            self.first_forfeits = {**block.first_forfeits, **self.first_forfeits}
+            self.unplayed.update(block.unplayed)
         if block.faults:
             self.faults.update(block.faults)
         self.seconds.extend(block.seconds)

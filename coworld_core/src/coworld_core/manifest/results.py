@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,7 @@ from ..jsonedit import Edit
 from ..jsontext import JsonDocument, json_report, parse_json
 from .models import JsonObject
 
-__all__ = ["MAX_RESULTS_BYTES", "Results", "check_results", "read_results"]
+__all__ = ["MAX_RESULTS_BYTES", "Results", "check_results", "read_results", "score_bounds"]
 
 MAX_RESULTS_BYTES = 2 * 1024 * 1024
 """Maximum size of results in bytes; anything larger belongs in the replay."""
@@ -188,6 +188,61 @@ def results_schema_findings(schema: Mapping[str, Any], *, strict: bool = True) -
         message = "results_schema does not say that `scores` is a list."
         findings.add("scores_undeclared", rules[0][0], message, hint, severity="warning")
     return findings.items
+
+
+def score_bounds(
+    schema: Mapping[str, Any], seats: int, *, pointer: str = "/scores"
+) -> tuple[float | None, float | None]:
+    """The lowest and the highest score that a results schema allows in any seat; None where it does not say.
+
+    Args:
+        schema: The game's results schema.
+        seats: Number of seats in the game.
+        pointer: JSON pointer to the list of one number for each seat.
+    """
+    lists: list[object] = [schema]
+    for part in pointer.split("/")[1:]:
+        lists = _inside(schema, lists, part.replace("~1", "/").replace("~0", "~"))
+    lowest: list[float | None] = []
+    highest: list[float | None] = []
+    for slot in range(seats):
+        rules = [
+            keywords for _, keywords in _applying(schema, [((), one) for one in _inside(schema, lists, str(slot))])
+        ]
+        lowest.append(max(_limits(rules, "minimum", "exclusiveMinimum", min), default=None))
+        highest.append(min(_limits(rules, "maximum", "exclusiveMaximum", max), default=None))
+    low = [bound for bound in lowest if bound is not None]
+    high = [bound for bound in highest if bound is not None]
+    return (min(low) if len(low) == seats else None, max(high) if len(high) == seats else None)
+
+
+def _inside(root: Mapping[str, Any], schemas: Sequence[object], key: str) -> list[object]:
+    """The schemas of the value under a key, or at an index, of a value with these schemas."""
+    found: list[object] = []
+    for _, keywords in _applying(root, [((), schema) for schema in schemas]):
+        properties, first = keywords.get("properties"), _branches(keywords, "prefixItems")
+        if isinstance(properties, Mapping) and key in properties:
+            found.append(cast("Mapping[str, object]", properties)[key])
+        if key.isdecimal():
+            found.append(first[int(key)] if int(key) < len(first) else keywords.get("items"))
+    return found
+
+
+def _limits(
+    rules: Sequence[Mapping[str, Any]], bound: str, strict: str, end: Callable[[Iterable[float]], float]
+) -> list[float]:
+    """The bounds on one side that schemas set for a number; all of them apply."""
+    found: list[float] = []
+    for keywords in rules:
+        listed: list[Any] = [keywords["const"]] if "const" in keywords else _branches(keywords, "enum")
+        if listed and all(map(_is_finite_number, listed)):
+            found.append(float(end(listed)))
+        found += [float(keywords[name]) for name in (bound, strict) if _is_finite_number(keywords.get(name))]
+    return found
+
+
+def _is_finite_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and _finite(value)
 
 
 def _requiring(schema: Mapping[str, Any]) -> tuple[Edit, ...]:

@@ -400,6 +400,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
 
     def _replan(self, rules: TournamentRules) -> None:
         self.plan = _plan(rules, self._entrants, self._withdrawn)
+        self.ledger.allow(rules.lowest, rules.highest)
         # changed rules or entrants may let it continue
         self.stopped = self.totals.spoiled_from_the_start
 

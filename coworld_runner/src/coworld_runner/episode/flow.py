@@ -249,6 +249,8 @@ class Flow:
                 group.start_soon(self._probe.during_play, address, tokens, players)
             await watch.over.wait()
             self._ledger.starvation = meter.read()
+            for player, connected in meter.connected():
+                self._ledger.seat(player).connected = connected
             self._ledger.over_at = self._ledger.over_at or self._ledger.seconds()
             group.cancel_scope.cancel()
         self._phases.end()

@@ -39,6 +39,8 @@ class UnitState:
     ended: float | None = None
     """Seconds into the episode."""
     exit: Exit | None = None
+    connected: bool | None = None
+    """Whether it was seen to connect to the game; None: that could not be seen."""
 
     @property
     def span(self) -> str:

@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
 
 import anyio
@@ -55,6 +55,9 @@ _MOST_OPEN = 4
 """Threads per unit whose statistics files are kept open; looking at further threads costs more."""
 _LOOK_SHARE = 20
 """All looks together may take at most one part in this many of a processor's time."""
+_MORE_THAN_ONE = 1.25
+"""A player that ran on more processors than this in a tick took them from the others. A single thread has one at most,
+and the looks at it overlap a little."""
 _MOST_RUNNING = 0.9
 """A unit that runs for more than this share of a tick is too slow for the game on any machine."""
 
@@ -200,8 +203,8 @@ class _Track:
         self.unit = unit
         self.window = TickWindow(tick)
         self.connected = False
-        self.peaks: list[tuple[float, float]] = []
-        """The time and share of each new maximum."""
+        self.peaks: list[tuple[float, float, tuple[int, ...]]] = []
+        """The time and share of each new maximum, and the slots of the players that took the processors."""
         self.pids: tuple[int, ...] = ()
         self.seen = False
         """Whether any process of the unit has ever been visible."""
@@ -245,13 +248,18 @@ class _Track:
             thread.close()
         self._threads.clear()
 
-    def note(self, now: float, stretches: Sequence[Stretch], tick: float) -> None:
+    def took(self, now: float, tick: float) -> bool:
+        """Whether its threads ran on more than one processor in the tick ending now."""
+        return sum((at.end - at.begin) * at.ran for at in self.window.last(now)) > _MORE_THAN_ONE * tick
+
+    def note(self, now: float, stretches: Sequence[Stretch], tick: float, players: Sequence[_Track]) -> None:
         """Record the share of the tick ending now that was spent waiting, if it is a new maximum.
 
         Args:
             now: The time, in seconds.
             stretches: Stretches of the unit and the game in the tick.
             tick: Its length in seconds.
+            players: All players.
         """
         most = self.peaks[-1][1] if self.peaks else 0.0
         ran = sum((at.end - at.begin) * at.ran for at in stretches)
@@ -260,11 +268,13 @@ class _Track:
             return  # counting overlaps once, which is more expensive, could only lower the share
         share = spare_share(tick, *together(stretches))
         if share > most:
-            self.peaks.append((now, share))
+            slots = (player.unit.spec.slot for player in players if player.took(now, tick))
+            self.peaks.append((now, share, tuple(slot for slot in slots if slot is not None)))
 
-    def worst(self, until: float) -> float:
-        """Return the largest share in any tick up to that time."""
-        return max((share for when, share in self.peaks if when <= until), default=0.0)
+    def worst(self, until: float) -> tuple[float, tuple[int, ...]]:
+        """Return the largest share in any tick up to that time, and who took the processors in it."""
+        # the peaks increase
+        return next(((share, slots) for when, share, slots in reversed(self.peaks) if when <= until), (0.0, ()))
 
 
 def spare_share(tick: float, ran: float, waited: float) -> float:
@@ -346,7 +356,7 @@ class StarvationMeter:
             self._first = min(self._first, now)
             stretches = self._game.window.last(now)
             for player in self._players:
-                player.note(now, [*stretches, *player.window.last(now)], self._tick)
+                player.note(now, [*stretches, *player.window.last(now)], self._tick, self._players)
 
     def missing(self) -> tuple[Unit, ...]:
         """Return the players that have not connected, though their processes are, were, or would have been visible."""
@@ -357,6 +367,12 @@ class StarvationMeter:
             if not track.connected and (track.seen or (self._game.seen and track.unit.exit is not None))
         )
 
+    def connected(self) -> Iterator[tuple[Unit, bool | None]]:
+        """Yield each player with whether it has connected; None where that cannot be seen."""
+        missing = self.missing()
+        for track in self._players:
+            yield track.unit, True if track.connected else False if track.unit in missing else None
+
     def read(self) -> StarvationRecord | None:
         """Return the measurements of play; None if there was no play, or it could not be observed or judged."""
         if self._began is None or not self._paced:
@@ -364,12 +380,13 @@ class StarvationMeter:
         until = _written(self._game.unit)
         if until - self._began > 2 * self._tick and not self._first < until:
             return None  # no tick of it was observed: this process may itself have been starved
-        worst = max(self._players, key=lambda player: player.worst(until))
-        share = worst.worst(until)
+        worst = max(self._players, key=lambda player: player.worst(until)[0])
+        share, slots = worst.worst(until)
         return StarvationRecord(
             starved=share >= STARVED_SHARE,
             waited_share=round(share, 4),
             threshold=STARVED_SHARE,
+            caused_by=slots if share >= STARVED_SHARE else (),
             source="scheduler statistics of the units' threads (/proc/<pid>/task/<tid>/schedstat)",
             unit=worst.unit.name if share else None,
             tick_seconds=round(self._tick, 4),

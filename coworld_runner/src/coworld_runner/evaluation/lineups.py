@@ -10,6 +10,7 @@ from coworld_core.episode.record import SeatRow
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import Lineup, block_seed
 from coworld_core.manifest.gameconfig import validate_game_config
+from coworld_core.manifest.results import score_bounds
 
 from ..package.resolving import Package
 from ..plan import EpisodePlan, Seat, plan_episode
@@ -61,6 +62,7 @@ class Entrants:
     def common(self) -> dict[str, Any]:
         """Return the fields that the plans of all evaluations share."""
         game, rules = self.package.manifest.game, self._rules
+        lowest, highest = score_bounds(game.results_schema, self.seats, pointer=rules.metric or "/scores")
         return {
             "coworld": game.name,
             "version": game.version,
@@ -72,6 +74,8 @@ class Entrants:
             "metric": rules.metric,
             "max_blocks": rules.max_blocks,
             "forfeit": rules.forfeit,
+            "lowest": lowest,
+            "highest": highest,
             "starved": rules.starved,
             "same_commands": self._same_commands(),
         }

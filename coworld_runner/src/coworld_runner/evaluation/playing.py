@@ -46,8 +46,9 @@ __all__ = [
     "tell_start",
 ]
 
-_MAY_DIFFER = ("max_blocks", "before", "rating")
-"""Fields of a plan that may change when a run resumes, as they do not affect episodes already played."""
+_MAY_DIFFER = ("max_blocks", "before", "rating", "lowest", "highest")
+"""Fields of a plan that may change when a run resumes, as they do not affect episodes already played. Plans of older
+versions do not have the lowest and the highest score."""
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
 _Report = TypeVar("_Report", bound=ShownReport)
@@ -247,7 +248,7 @@ async def play_blocks(
         evaluation.add(measure_row(row, plan, many.run.layout.workspace))
         if ledger.judged > judged:
             many.run.bus.publish(evaluation.progress())
-        if row.starved and not plan.starved and not evaluation.stopped:
+        if row.starved and not row.starved_by and not plan.starved and not evaluation.stopped:
             hint = " Fewer at a time may help (--parallel)." if parallel != 1 else ""
             many.run.bus.publish(
                 Notice(

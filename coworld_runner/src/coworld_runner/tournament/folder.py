@@ -40,8 +40,9 @@ __all__ = ["EPISODES", "TournamentFolder", "TournamentRows", "entrants_of", "rea
 
 EPISODES = "episodes"
 """Name of the directory of the episodes' evidence."""
-_CHANGEABLE = {"pairing", "rounds", "blocks", "max_blocks", "told_apart", "rating"}
-"""Rules that may change during a tournament, as they do not affect episodes already played."""
+_CHANGEABLE = {"pairing", "rounds", "blocks", "max_blocks", "told_apart", "rating", "lowest", "highest"}
+"""Rules that may change during a tournament, as they do not affect episodes already played. Logs of older versions do
+not have the lowest and the highest score."""
 
 
 def read_tournament(directory: str | os.PathLike[str], *, rating: str = "") -> PlayedEvaluation:
