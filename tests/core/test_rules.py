@@ -17,7 +17,10 @@ from pydantic import BaseModel
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.rules import (
     ActionRefused,
+    Delayed,
     Frame,
+    Hidden,
+    Open,
     Play,
     ReplayHeader,
     ReplayWriter,
@@ -118,6 +121,92 @@ def test_a_board_is_drawn_once_for_all_who_see_it() -> None:
     play.step({})
     assert play.text(0) == play.text(1) == play.frame().drawing
     assert drawn == [0, 1]
+
+
+class Sealed(Guess):
+    """Each seat has a letter of its own."""
+
+    picture = False
+
+    def start(self) -> None:
+        super().start()
+        self.asked: list[int | None] = []
+
+    def draw(self, seat: int | None = None) -> str:
+        self.asked.append(seat)
+        seen = "AB" if seat is None else "AB"[seat]
+        return f"<svg>{seen}</svg>" if self.picture else seen
+
+
+def rules_of(play: Play) -> Any:
+    return play._rules  # pyright: ignore[reportPrivateUsage]
+
+
+def test_each_seat_is_drawn_once_a_tick_when_it_is_looked_at() -> None:
+    play = Play(Sealed)
+    assert (play.drawing(0), play.drawing(1), play.frame().drawing, play.text(1)) == ("A", "B", "AB", "B")
+    assert (rules_of(play).asked, play.drawings) == ([0, 1, None], {0: "A", 1: "B"})
+    play.step({})
+    assert (play.drawings, play.drawing(0), rules_of(play).asked) == ({}, "A", [0, 1, None, 0])
+
+
+def test_pictures_of_seats_are_not_drawn_for_their_text() -> None:
+    play = Play(type("Pictured", (Sealed,), {"picture": True}))
+    play.frame()
+    assert [play.text(seat) for seat in (0, 1)] == [None, None]
+    assert rules_of(play).asked == [None]
+
+
+def scaled(self: Guess, scale: int = 2) -> str:
+    return "x" * scale
+
+
+def required(self: Guess, seat: int | None) -> str:
+    return f"for {seat}"
+
+
+@pytest.mark.parametrize(("draw", "own"), [(scaled, "xx"), (required, "for 1"), (lambda self, of=None: f"{of}", "1")])
+def test_a_seat_is_passed_only_to_games_that_draw_seats(draw: Callable[..., str], own: str) -> None:
+    assert Play(changed(draw=draw)).drawing(1) == own
+
+
+@pytest.mark.parametrize(("spectators", "seen"), [(Open(), "drawn: []"), (Delayed(ticks=1), ""), (Hidden(), "")])
+def test_seats_get_the_spectators_drawing_only_if_it_is_open(spectators: object, seen: str) -> None:
+    play = Play(changed(spectators=spectators))
+    assert (play.drawing(0), play.text(0), rules_of(play).text(0)) == (seen, seen or None, seen or None)
+    assert play.frame().drawing == "drawn: []"
+
+
+@pytest.mark.parametrize("named", [Hidden, "hidden", None, 5])
+def test_what_spectators_may_see_is_checked_when_the_class_is_made(named: object) -> None:
+    with pytest.raises(UsageError, match=r"Changed.spectators is .*, not Open\(\), Delayed\(ticks=…\) or Hidden\(\)\."):
+        changed(spectators=named)
+
+
+@pytest.mark.parametrize("ticks", [0, -1, 1.5, True, "2"])
+def test_a_delay_is_a_number_of_ticks(ticks: Any) -> None:
+    with pytest.raises(ValueError, match="ticks must be a whole number of at least 1"):
+        Delayed(ticks=ticks)
+
+
+def test_a_replay_keeps_what_seats_saw_and_is_compared_with_it() -> None:
+    def played(**attributes: Any) -> tuple[type[Rules], bytes]:
+        rules = cast("type[Rules]", type("Sealed", (Sealed,), attributes))
+        play = Play(rules, seed=1)
+        writer = ReplayWriter(
+            ReplayHeader(rules="Sealed", version="7", config={}, seed=1, seats=2, names=["a", "b"], draws_seats=True)
+        )
+        play.drawing(1)
+        writer.add(play.frame(), drawings=play.drawings)
+        return rules, writer.finish(reason="stopped")
+
+    rules, data = played()
+    replay = read_replay(data)
+    assert (replay.header.draws_seats, replay.ticks[0].drawings) == (True, {1: "B"})
+    play_again(rules, replay)
+    other, _ = played(draw=lambda self, seat=None: "AB" if seat is None else "?")
+    with pytest.raises(RulesError, match="tick 0, seat 1: the drawing was 'B', and is now '\\?'"):
+        play_again(other, replay)
 
 
 def test_an_action_is_known_however_it_is_written() -> None:
@@ -418,6 +507,10 @@ COUNT = iter(range(10**9))
         (changed(observe=lambda *_: next(COUNT)), "rules_not_deterministic"),
         (changed(step=lambda self, _: self.drawn.append(self.rng.random() * 0)), "rules_ignore_seed"),
         (changed(observe=lambda self, _: self.rng.random()), "rules_change_when_asked"),
+        (
+            changed(draw=lambda self, seat=None: "" if seat is None else f"{self.rng.random()}"),
+            "rules_change_when_asked",
+        ),
         (changed(step=boom), "rules_failed"),
     ],
 )

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import Pages
+from support.browser import DESK, Pages
 from support.game_process import program
-from support.served_game import TOKENS
+from support.served_game import TOKENS, Cards
+
+from coworld_core.rules import Play, ReplayHeader, ReplayWriter
 
 pytestmark = pytest.mark.browser
 
@@ -93,11 +95,79 @@ def test_words_are_sent_with_enter(pages: Pages, tmp_path: Path) -> None:
     assert said == ["Two lines,\nboth mine", "42", "", ""]
 
 
+def test_each_seat_has_its_picture_and_its_text_and_spectators_are_told_to_wait(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.served_game:SealedCards") as game:
+        base = f"http://127.0.0.1:{game.port}/client"
+        first, second = (
+            pages(f"{base}/player?slot={slot}&token={TOKENS[slot]}", size=size, dark=slot == 1)
+            for slot, size in enumerate((DESK, NARROW))
+        )
+        viewer = pages(f"{base}/global", size=NARROW)
+        expect(viewer.locator("#views")).to_have_text("The game is shown when it is over.")
+        expect(viewer.locator("#board")).to_have_text("")
+        for page, own, other in ((first, "hearts", "spades"), (second, "spades", "hearts")):
+            expect(page.get_by_role("img", name=f"4 sticks, {own}-")).to_be_visible()
+            expect(page.get_by_role("group", name="In words")).to_contain_text(f"You hold {own}-")
+            assert other not in page.content()
+            fits(page)
+        box = "node => node.getBoundingClientRect().toJSON()"
+        left, right = (first.locator(place).evaluate(box) for place in ("#board", "#words"))
+        above, below = (second.locator(place).evaluate(box) for place in ("#board", "#words"))
+        assert right["left"] >= left["right"], "side by side on a desk"
+        assert below["top"] >= above["bottom"], "one under the other on a telephone"
+        has_turn(first)
+        first.keyboard.press("1")
+        has_turn(second)
+        expect(second.get_by_role("img", name="3 sticks, spades-")).to_be_visible()
+        expect(viewer.locator("#status")).to_have_text("Tick 1")
+        second.keyboard.press("3")
+        expect(viewer.get_by_role("img", name="0 sticks, hearts-")).to_be_visible()
+        expect(viewer.locator("#views")).to_be_hidden()
+        assert game.process.wait(20) == 0
+    with program(tmp_path, COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()) as show:
+        page = pages(f"http://127.0.0.1:{show.port}/client/replay#tick=1", size=NARROW)
+        expect(page.get_by_role("img", name="3 sticks, hearts-")).to_be_visible()
+        page.get_by_label("Seen by").select_option("Seat 1")
+        expect(page.get_by_role("img", name="3 sticks, spades-")).to_be_visible()
+        page.get_by_role("button", name="Step").click()
+        expect(page.get_by_role("img", name="0 sticks, spades-")).to_be_visible()
+        fits(page)
+
+
+def test_a_page_that_watches_a_delayed_game_says_so(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.served_game:LateCards") as game:
+        viewer = pages(f"http://127.0.0.1:{game.port}/client/global")
+        expect(viewer.locator("#views")).to_have_text("The game is shown 2 ticks late.")
+
+
+def test_a_replay_says_which_views_it_does_not_have(pages: Pages, tmp_path: Path) -> None:
+    play = Play(Cards, seed=1)
+    writer = ReplayWriter(
+        ReplayHeader(rules="Cards", version="0", config={}, seed=1, seats=2, names=["Ada", "Bob"], draws_seats=True)
+    )
+    writer.add(play.frame())
+    play.step({0: play.read(0, {"take": 1})})
+    play.drawing(0)
+    writer.add(play.frame(), drawings=play.drawings)
+    (tmp_path / "replay").write_bytes(writer.finish(reason="stopped"))
+    with program(tmp_path, COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()) as show:
+        page = pages(f"http://127.0.0.1:{show.port}/client/replay#tick=1")
+        eyes = page.get_by_label("Seen by")
+        expect(eyes.locator("option")).to_have_text(["Spectators", "Ada", "Bob (not recorded)"])
+        expect(page.locator("#views")).to_have_text("What a seat saw is recorded only while a page shows it.")
+        eyes.select_option("Ada")
+        expect(page.get_by_role("img", name="5 sticks, hearts-")).to_be_visible()
+        page.get_by_role("button", name="Back").click()
+        expect(page.locator("#views")).to_have_text("What Ada saw at this tick was not recorded.")
+        expect(page.locator("#board")).to_have_text("")
+
+
 def replay_is_played_back(pages: Pages, played: Path) -> None:
     """Show what was just played: it plays by itself, steps, seeks and starts where a link says."""
     with program(played, COGAME_LOAD_REPLAY_URI=(played / "replay").as_uri()) as show:
         base = f"http://127.0.0.1:{show.port}/client/replay"
         page = pages(base, size=NARROW, alone=True)
+        expect(page.get_by_label("Seen by")).to_be_hidden()
         expect(page.locator("#status")).to_have_text("The game is over")
         page.get_by_role("button", name="Back").click()
         expect(page.locator("#board pre")).to_have_text("|")

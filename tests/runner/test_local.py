@@ -13,11 +13,13 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import httpx2
 import pytest
-from support.served_game import TOKENS, Table, hear, serving, sit, tell
+from support.served_game import TOKENS, Cards, Sticks, Table, hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from coworld_core.errors import EpisodeError, UsageError
+from coworld_core.rules import Rules
+from coworld_core.rules.wire import PICTURE
 from coworld_runner.local import open_dev, open_served, socket_address
 from coworld_runner.local.files import changes
 from coworld_runner.local.page import Desk, open_page_server
@@ -40,8 +42,8 @@ class Led:
 
 
 @asynccontextmanager
-async def led() -> AsyncGenerator[Led]:
-    async with serving() as table:
+async def led(rules: type[Rules] = Sticks) -> AsyncGenerator[Led]:
+    async with serving(rules) as table:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             desk, relay = Desk(f"127.0.0.1:{listener.getsockname()[1]}", KEY), Relay()
             async with open_page_server(desk, relay, lambda _: None, listener=listener):
@@ -74,6 +76,18 @@ async def test_who_looks_sees_what_a_seat_is_told_and_says_nothing() -> None:
                 assert (await until(seat, tick=1))["observation"] == {"left": 5}
 
 
+async def test_who_looks_sees_the_picture_of_a_seat_that_a_program_plays() -> None:
+    async with led(Cards) as game, sit(game.table, 1), game.at(WATCH, 0) as looker, game.at(SIT, 0) as player:
+        assert "picture" not in await until(player, your_turn=True)
+        assert (await hear(looker))["type"] == "hello"
+        await looker.send(PICTURE)
+        seen = await until(looker, type="picture")
+        assert "hearts-" in seen["picture"]
+        assert await until(player, type="picture") == seen
+        await tell(player, 0, {"take": 1})
+        assert "5 sticks, hearts-" in (await until(looker, tick=1, type="observe"))["picture"]
+
+
 async def test_a_seat_is_muted_late_and_cut_off() -> None:
     async with led() as game, sit(game.table, 1) as other:
         async with game.at(SIT, 0) as player:
@@ -99,7 +113,7 @@ async def test_a_seat_is_muted_late_and_cut_off() -> None:
 
 async def test_nobody_gets_in_without_the_secrets() -> None:
     async with led() as game:
-        for path in (SIT, WATCH, "/seat/global"):
+        for path in (SIT, WATCH):
             with pytest.raises(InvalidStatus, match="404"):
                 await game.at(path, 0, "wrong")
         with pytest.raises(InvalidStatus, match="404"):

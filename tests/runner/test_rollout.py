@@ -120,7 +120,7 @@ def test_files_play_with_their_own_helpers_in_every_process(tmp_path: Path) -> N
     from coworld_core.rules import load_player, load_rules
 
     game = """
-from support.served import Sticks
+from support.served_game import Sticks
 import helper
 class Game(Sticks):
     def results(self):
@@ -170,7 +170,7 @@ def test_a_script_finds_its_own_command_line_in_every_process(tmp_path: Path) ->
     script = tmp_path / "script.py"
     script.write_text(
         f"import argparse, sys\nsys.path[:0] = [{str(Path(__file__).parents[1])!r}]\n"
-        "from support.served import Sticks\nfrom coworld_runner.rollout import rollouts\n"
+        "from support.served_game import Sticks\nfrom coworld_runner.rollout import rollouts\n"
         "parser = argparse.ArgumentParser()\nparser.add_argument('--take', type=int)\ntake = parser.parse_args().take\n"
         "def act(observation, legal, rng):\n    return legal[min(take, len(legal)) - 1]\n"
         "if __name__ == '__main__':\n"

@@ -18,18 +18,31 @@ import pytest
 from pydantic import BaseModel, field_validator
 from support.game_process import program
 from support.games import Gather
-from support.served_game import TOKENS, Sticks, Table, hear, serving, sit, tell
+from support.served_game import TOKENS, Cards, LateCards, SealedCards, Sticks, Table, hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 from websockets.http11 import Request, Response
 
 from coworld_core.episode.conduct import read_conduct
-from coworld_core.rules import RulesError, Ticks, Turns, read_config, read_replay, trajectory
+from coworld_core.rules import (
+    Delayed,
+    Frame,
+    Hidden,
+    RulesError,
+    Ticks,
+    Turns,
+    play_again,
+    read_config,
+    read_replay,
+    trajectory,
+)
+from coworld_core.rules.wire import PICTURE
 from coworld_runner import random_player
 from coworld_runner.serving.match import Match
 from coworld_runner.serving.outbox import MAX_NOTICES, Outbox
 from coworld_runner.serving.server import open_server
+from coworld_runner.serving.spectators import Spectators
 
 
 async def turn(seat: ClientConnection) -> dict[str, Any]:
@@ -355,6 +368,146 @@ def test_a_countdown_that_makes_no_sense_is_refused(text: str, tmp_path: Path) -
     with program(tmp_path, COWORLD_COUNTDOWN_SECONDS=text) as game:
         assert game.process.wait(30) != 0
         assert f"COWORLD_COUNTDOWN_SECONDS is '{text}'" in game.said()
+
+
+# --- what is hidden ---------------------------------------------------------------------------------------------------
+
+
+class Listener:
+    """Every frame that a connection gets, to search it for secrets."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        self.frames: list[str] = []
+
+    async def next(self, **fields: Any) -> dict[str, Any]:
+        """The next message with these fields."""
+        while True:
+            frame = str(await self._connection.recv())
+            self.frames.append(frame)
+            message = json.loads(frame)
+            if fields.items() <= message.items():
+                return message
+
+
+def rules_of(table: Table) -> Any:
+    return table.match._play._rules  # pyright: ignore[reportPrivateUsage]
+
+
+async def spectate(table: Table) -> ClientConnection:
+    return await connect(f"ws://127.0.0.1:{table.port}/global", proxy=None)
+
+
+@pytest.mark.parametrize("rules", [Cards, LateCards, SealedCards])
+async def test_a_secret_reaches_only_its_seat(rules: type[Cards]) -> None:
+    """Two pages and a spectator; at the end of a game of two ticks, a spectator who sees late may see all."""
+    async with serving(rules, sticks=2) as table, sit(table, 0) as page, await spectate(table) as watching:
+        first, viewer = Listener(page), Listener(watching)
+        await page.send(PICTURE)
+        assert "<svg" in (await first.next(type="picture"))["picture"]
+        assert (await viewer.next(type="hello"))["spectators"] == rules.spectators.describe()
+        await viewer.next(type="state")
+        async with sit(table, 1) as other:
+            second = Listener(other)
+            await other.send(PICTURE)
+            await second.next(type="picture")
+            assert "<svg" in (await first.next(your_turn=True))["picture"]
+            await tell(page, 0, {"take": 1})
+            assert "<svg" in (await second.next(your_turn=True))["picture"]
+            await tell(other, 1, {"take": 1})
+            over = await first.next(type="over")
+            await second.next(type="over")
+        await viewer.next(type="over")
+    cards = rules_of(table).cards
+    for own, seat in zip(cards, (first, second), strict=True):
+        assert [card for card in cards if any(card in frame for frame in seat.frames)] == [own]
+    *during, end, _ = viewer.frames
+    assert not any(card in frame for card in cards for frame in during)
+    assert [card in end for card in cards] == [rules is not Cards] * 2
+    replay = read_replay(table.match.replay(reason="over", results=over["results"]))
+    assert [set(tick.drawings) for tick in replay.ticks] == [{0, 1}] * 3
+    play_again(rules, replay)
+
+
+def test_spectators_of_a_delayed_game_see_it_as_it_was() -> None:
+    def seen(outbox: Outbox) -> list[tuple[Any, ...]]:
+        states = [json.loads(message) for message in outbox.pending()]
+        return [tuple(state.values())[1:] for state in states if state["type"] == "state"]
+
+    def frame(tick: int) -> Frame:
+        return Frame(tick=tick, to_act=(tick,), drawing=str(tick))
+
+    spectators = Spectators({}, may_see=Delayed(ticks=2), close_reason="over")
+    early = spectators.join(frame(0), starts_in=3.0)
+    assert seen(early) == [(0, [], "", 3.0)]
+    shown: list[tuple[Any, ...]] = []
+    for tick in range(5):
+        for _ in range(2):
+            spectators.show(frame(tick), waiting_for=[tick], waited=9.0)
+        shown += seen(early)
+    assert shown == [(0, [], ""), (0, [], ""), (0, [0], "0"), (1, [1], "1"), (2, [2], "2")]
+    assert seen(spectators.join(frame(4))) == [(2, [2], "2")]
+    spectators.finish(frame(4), '{"type": "over"}')
+    assert seen(early) == seen(spectators.join(frame(4))) == [(4, [4], "4")]
+
+
+def test_spectators_of_a_hidden_game_see_only_how_far_it_is() -> None:
+    spectators = Spectators({"game": "Cards"}, may_see=Hidden(), close_reason="over")
+    moment = Frame(tick=7, to_act=(1,), drawing="secret")
+    outbox = spectators.join(moment)
+    spectators.show(moment, waiting_for=[1], waited=9.0)
+    assert [json.loads(message) for message in outbox.pending()] == [
+        {"type": "hello", "game": "Cards", "spectators": {"kind": "hidden"}},
+        {"type": "state", "tick": 7, "to_act": [], "drawing": ""},
+    ]
+    spectators.finish(moment, '{"type": "over"}')
+    assert '"secret"' in outbox.pending()[0]
+
+
+async def test_seats_are_drawn_only_for_pages() -> None:
+    async with serving(Cards, sticks=3) as table, sit(table, 0) as first, sit(table, 1) as second:
+        seats = (first, second)
+        for tick in range(2):
+            assert "picture" not in await turn(seats[tick])
+            if tick == 1:
+                assert set(Cards.drawn) == {None}, "nobody looks yet"
+                await second.send(PICTURE)
+                assert await hear(second) == {"type": "picture", "tick": 1, "picture": Cards.draw(rules_of(table), 1)}
+            await tell(seats[tick], tick, {"take": 1})
+        assert "picture" not in await turn(first)
+        async with sit(table, 1) as program:
+            assert "picture" not in await hear(program), "the page is gone"
+            await tell(first, 2, {"take": 1})
+            over = await until_over(program)
+    replay = read_replay(table.match.replay(reason="over", results=over["results"]))
+    assert (replay.header.draws_seats, [set(tick.drawings) for tick in replay.ticks]) == (
+        True,
+        [set(), {1}, {1}, set()],
+    )
+
+
+async def test_a_page_of_a_game_that_does_not_draw_seats_gets_what_spectators_see() -> None:
+    async with serving(sticks=2) as table, sit(table, 0) as page:
+        await hear(page)
+        for _ in range(2):
+            await page.send(PICTURE)
+            assert await hear(page) == {"type": "picture", "tick": 0, "picture": "||"}
+        async with sit(table, 1):
+            assert (await turn(page))["picture"] == "||"
+    assert read_replay(table.match.replay(reason="stopped")).header.draws_seats is False
+
+
+class Smudged(Cards):
+    def draw(self, seat: int | None = None) -> str:
+        return "" if seat is None else str(1 // seat)
+
+
+async def test_a_drawing_of_a_seat_that_fails_fails_the_game() -> None:
+    async with serving(Smudged) as table, sit(table, 0) as page, sit(table, 1):
+        await page.send(PICTURE)
+        await table.over.wait()
+    assert str(table.failure).startswith("draw, tick 0, seat 0: ZeroDivisionError")
+    assert read_replay(table.match.replay(reason="failed")).ticks[0].drawings == {}
 
 
 # --- who pays -------------------------------------------------------------------------------------------------------

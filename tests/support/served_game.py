@@ -7,18 +7,31 @@ import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 import anyio
 from pydantic import BaseModel, Field
 from websockets.asyncio.client import ClientConnection, connect
 
-from coworld_core.rules import Rules, RulesConfig, RulesError, read_config
+from coworld_core.rules import Delayed, Hidden, Rules, RulesConfig, RulesError, read_config
 from coworld_runner.serving.match import Match
 from coworld_runner.serving.server import game_server, talked_out
 
-__all__ = ["TOKENS", "Broken", "Sticks", "Table", "Talk", "hear", "serving", "sit", "tell"]
+__all__ = [
+    "TOKENS",
+    "Broken",
+    "Cards",
+    "LateCards",
+    "SealedCards",
+    "Sticks",
+    "Table",
+    "Talk",
+    "hear",
+    "serving",
+    "sit",
+    "tell",
+]
 
 TOKENS = ("secret-of-seat-0", "secret-of-seat-1")
 
@@ -71,6 +84,51 @@ class Talk(Sticks):
 
     def text(self, seat: int) -> str:
         return f"Say something, {self.left} to go."
+
+
+class Cards(Sticks):
+    """The same game, in which each player also holds a card that only it sees; the replay shows all cards."""
+
+    drawn: ClassVar[list[int | None]] = []
+    """For whom the board was drawn."""
+    all_shown = False
+
+    def start(self) -> None:
+        super().start()
+        self.cards = [f"{suit}-{self.rng.getrandbits(32):08x}" for suit in ("hearts", "spades")]
+        self.drawn.clear()
+
+    def observe(self, seat: int) -> Any:
+        return {"left": self.left, "card": self.cards[seat]}
+
+    def text(self, seat: int) -> str:
+        return f"{self.left} to go.\nYou hold {self.cards[seat]}."
+
+    def draw(self, seat: int | None = None) -> str:
+        self.drawn.append(seat)
+        shown = [card for other, card in enumerate(self.cards) if other == seat or (seat is None and self.all_shown)]
+        sticks = "".join(
+            f'<rect x="{20 * n + 10}" y="10" width="8" height="60" fill="#c80"/>' for n in range(self.left)
+        )
+        cards = "".join(f'<text x="10" y="{100 + 24 * n}" fill="#888">{card}</text>' for n, card in enumerate(shown))
+        title = f"{self.left} sticks, {' and '.join(shown) or 'no cards'}"
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 240 140"><title>{title}</title>{sticks}{cards}</svg>'
+        )
+
+
+class LateCards(Cards):
+    """The game with cards, which spectators see two ticks late."""
+
+    spectators = Delayed(ticks=2)
+    all_shown = True
+
+
+class SealedCards(Cards):
+    """The game with cards, which spectators see when it is over."""
+
+    spectators = Hidden()
+    all_shown = True
 
 
 @dataclass

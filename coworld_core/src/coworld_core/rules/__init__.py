@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from .schemas import read_config as read_config
     from .schemas import results_schema as results_schema
     from .schemas import rules_config as rules_config
+    from .spectating import Delayed as Delayed
+    from .spectating import Hidden as Hidden
+    from .spectating import Open as Open
+    from .spectating import Spectating as Spectating
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -72,5 +76,6 @@ else:
                 "results_schema",
                 "rules_config",
             ),
+            ".spectating": ("Delayed", "Hidden", "Open", "Spectating"),
         },
     )

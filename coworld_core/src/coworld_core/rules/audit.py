@@ -160,6 +160,7 @@ def _view(play: Play) -> dict[str, object]:
     for seat in range(play.seats):
         view[f"the observation of seat {seat}"] = play.observe(seat)
         view[f"what is legal for seat {seat}"] = play.legal(seat)
+        view[f"the drawing for seat {seat}"] = play.drawing(seat)
     if play.over:
         view["the results"] = to_json(play.results())
     return view

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import abc
+import inspect
 import random
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from ..errors import UsageError
 from ..scopes import load_alone, load_file, load_module
 from .pace import Pace, Turns
+from .spectating import Delayed, Hidden, Open, Spectating
 
 __all__ = ["RESERVED", "Rules", "RulesConfig", "load_rules"]
 
@@ -64,6 +67,10 @@ class Rules(abc.ABC):
     pace: ClassVar[Pace] = Turns()
     """How the game advances."""
 
+    spectators: ClassVar[Spectating] = Open()
+    """What spectators may see before the game is over: `Open()`, `Delayed(ticks=…)` or `Hidden()`. The replay contains
+    everything that `draw()` returned."""
+
     max_ticks: ClassVar[int] = 100_000
     """Maximum number of ticks. A game that is not over by then counts as endless, which is an error in its rules."""
 
@@ -77,6 +84,16 @@ class Rules(abc.ABC):
     # Any, because each subclass has its own config type.
     config: Any
     rng: random.Random
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        named = cast("object", cls.spectators)
+        if not isinstance(named, Open | Delayed | Hidden):
+            raise UsageError(
+                f"{cls.__name__}.spectators is {named!r}, not Open(), Delayed(ticks=…) or Hidden().",
+                code="rules_unknown",
+                hint="Import one of them from coworld_core.rules.",
+            )
 
     def __init__(self, config: RulesConfig, *, seats: int, rng: random.Random) -> None:
         self.config = config
@@ -116,25 +133,59 @@ class Rules(abc.ABC):
         """The action of a seat that missed its turn."""
         return None
 
-    def draw(self) -> str:
-        """The board as text or as one `<svg>` element, for spectators and replays.
+    if TYPE_CHECKING:
+        # Type checkers accept an override with or without the seat.
+        def draw(self, *args: Any, **kwargs: Any) -> str: ...  # noqa: D102
 
-        Spectators need no token, so players can see whatever is drawn.
-        """
-        return ""
+    else:
+
+        def draw(self, seat: int | None = None) -> str:
+            """The board as text or as one `<svg>` element, as `seat` sees it.
+
+            A game in which everybody sees the same may define `draw(self)` instead. A seat is drawn only while a page
+            shows it.
+
+            Args:
+                seat: A seat; None for spectators and replays. Spectators need no token, so during the game players can
+                    see whatever `spectators` lets spectators see.
+            """
+            return ""
 
     def text(self, seat: int) -> str | None:
-        """What `seat` sees as text, for people and language models; by default the drawing, unless it is a picture."""
-        return drawing_as_text(self.draw())
+        """What `seat` sees as text, for people and language models; by default its drawing, unless it is a picture."""
+        return drawing_as_text(draw_for(self, seat))
 
     def results(self) -> dict[str, Any] | BaseModel | None:
         """Fields of the results besides scores and ticks."""
         return None
 
 
+@cache
+def draws_seats(rules: type[Rules]) -> bool:
+    """Whether a game draws what each seat sees, that is, whether its `draw` takes a seat."""
+    if rules.draw is Rules.draw:
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    taken = [one for one in inspect.signature(rules.draw).parameters.values() if one.kind in positional]
+    # Another optional parameter is the game's own.
+    return len(taken) > 1 and taken[1].default in (None, inspect.Parameter.empty)
+
+
+def draw_for(rules: Rules, seat: int) -> str:
+    """The drawing for a seat: its own, or else the spectators' if they may see the present state."""
+    if draws_seats(type(rules)):
+        return rules.draw(seat)
+    return rules.draw() if isinstance(rules.spectators, Open) else ""
+
+
+def is_picture(drawing: str) -> bool:
+    """Whether a drawing is an `<svg>` element."""
+    return drawing.lstrip().startswith("<svg")
+
+
 def drawing_as_text(drawing: str) -> str | None:
     """The text that seats get by default: the drawing, or None if it is a picture or empty."""
-    return None if not drawing or drawing.lstrip().startswith("<svg") else drawing
+    return None if not drawing or is_picture(drawing) else drawing
 
 
 def load_rules(name: str, *, directory: Path | None = None, alone: bool = False) -> type[Rules]:

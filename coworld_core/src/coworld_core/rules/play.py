@@ -14,8 +14,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ..errors import first_mistake
 from .errors import ActionRefused, RulesError
-from .game import Rules, RulesConfig, drawing_as_text
+from .game import Rules, RulesConfig, drawing_as_text, draws_seats, is_picture
 from .pace import Ticks
+from .spectating import Open
 
 __all__ = ["MAX_LEGAL_TOLD", "Frame", "Play", "to_json", "to_plain"]
 
@@ -25,12 +26,12 @@ MAX_LEGAL_TOLD: Final = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """What everyone may see at one moment.
+    """The spectators' view of one moment; `Rules.spectators` says when they may see it.
 
     Attributes:
         tick: Number of ticks played.
         to_act: The seats whose action is awaited; none once the game is over.
-        drawing: The board, as returned by `Rules.draw`.
+        drawing: The board, as returned by `Rules.draw` for spectators.
     """
 
     tick: int
@@ -73,6 +74,9 @@ class Play:
         self._legal: dict[int, dict[str, Any] | None] = {}
         self._held: dict[int, Any] = {}
         self._frame: Frame | None = None
+        self._draws_seats = draws_seats(rules)
+        self._drawings: dict[int, str] = {}
+        self._pictured = False
         self._turns: dict[int | tuple[int, ...], tuple[int, ...]] = {(): (), **{seat: (seat,) for seat in range(count)}}
         self._seed = seed
         try:
@@ -95,13 +99,33 @@ class Play:
     # views
 
     def frame(self) -> Frame:
-        """What everyone may see now."""
+        """The spectators' view of the present moment."""
         if self._frame is None:
-            drawing = self._ask("draw")
-            if not isinstance(drawing, str):
-                raise self._wrong("draw", f"a drawing is text, not {type(drawing).__name__}")
-            self._frame = Frame(tick=self.tick, to_act=self.to_act, drawing=drawing)
+            self._frame = Frame(tick=self.tick, to_act=self.to_act, drawing=self._drawn(None))
         return self._frame
+
+    def drawing(self, seat: int) -> str:
+        """The board as a seat sees it; empty if there is none.
+
+        A game that does not draw its seats shows them what spectators see, if those may see the present state.
+        """
+        if not self._draws_seats:
+            return self.frame().drawing if isinstance(self._class.spectators, Open) else ""
+        if seat not in self._drawings:
+            self._drawings[seat] = self._drawn(seat)
+        return self._drawings[seat]
+
+    @property
+    def drawings(self) -> dict[int, str]:
+        """The drawings that have been made for seats in this tick."""
+        return dict(self._drawings)
+
+    def _drawn(self, seat: int | None) -> str:
+        drawing = self._ask("draw", seat) if self._draws_seats else self._ask("draw")
+        if not isinstance(drawing, str):
+            raise self._wrong("draw", f"a drawing is text, not {type(drawing).__name__}", seat)
+        self._pictured = self._pictured or is_picture(drawing)
+        return drawing
 
     def observe(self, seat: int) -> str:
         """What a seat sees, as JSON text."""
@@ -118,8 +142,8 @@ class Play:
     def text(self, seat: int) -> str | None:
         """What a seat sees as text, if the rules provide it."""
         if self._class.text is Rules.text:
-            # The drawing, which is the same for all seats.
-            return drawing_as_text(self.frame().drawing)
+            # Pictures of seats are for pages only, and would be drawn here for nothing.
+            return None if self._pictured and self._draws_seats else drawing_as_text(self.drawing(seat))
         text = self._ask("text", seat)
         if text is not None and not isinstance(text, str):
             raise self._wrong("text", f"a text is a str or None, not {type(text).__name__}", seat)
@@ -260,13 +284,12 @@ class Play:
 
     # calling the rules and checking what they return
 
-    def _ask(self, name: str, argument: Any = None) -> Any:
+    def _ask(self, name: str, *seats: int | None) -> Any:
         method = getattr(self._rules, name)
-        seat = argument if isinstance(argument, int) else None
         try:
-            return method() if argument is None else method(argument)
+            return method(*seats)
         except Exception as error:
-            raise RulesError.raised(error, where=name, tick=self.tick, seat=seat) from error
+            raise RulesError.raised(error, where=name, tick=self.tick, seat=seats[0] if seats else None) from error
 
     def _wrong(self, where: str, problem: str, seat: int | None = None) -> RulesError:
         return RulesError(problem, where=where, tick=self.tick, seat=seat)
@@ -277,6 +300,8 @@ class Play:
             if self._legal:
                 self._legal = {}
         self._frame = None
+        if self._drawings:
+            self._drawings = {}
         try:
             named: Any = self._rules.to_act()
         except Exception as error:

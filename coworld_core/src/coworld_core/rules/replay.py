@@ -54,6 +54,7 @@ class ReplayHeader(BaseModel):
     seed: int = Field(description="The seed of all randomness.")
     seats: int = Field(ge=1)
     names: list[str] = Field(description="The name of each seat.")
+    draws_seats: bool = Field(default=False, description="Whether the game draws what each seat sees.")
 
 
 class ReplayTick(BaseModel):
@@ -66,7 +67,11 @@ class ReplayTick(BaseModel):
         description="The actions that led here: one for each seat that was to act, or null."
     )
     to_act: list[int] = Field(description="The seats whose action was awaited.")
-    drawing: str = ""
+    drawing: str = Field(default="", description="The board as spectators see it.")
+    drawings: dict[int, str] = Field(
+        default_factory=dict[int, str],
+        description="The board as seats saw it, for those that were drawn: a seat is drawn while a page shows it.",
+    )
     by: dict[int, str] = Field(
         default_factory=dict[int, str],
         description="Who decided for each seat, if its player said so: human (a person on a page), llm or recording.",
@@ -152,13 +157,27 @@ class ReplayWriter:
         self._add(header.model_dump(mode="json"))
 
     def add(
-        self, frame: Frame, actions: Mapping[int, Any] | None = None, *, by: Mapping[int, str] | None = None
+        self,
+        frame: Frame,
+        actions: Mapping[int, Any] | None = None,
+        *,
+        by: Mapping[int, str] | None = None,
+        drawings: Mapping[int, str] | None = None,
     ) -> None:
-        """Add a frame, the actions that led to it, and who decided them, if known."""
-        done = {str(seat): action for seat, action in (actions or {}).items()}
-        line = {"tick": frame.tick, "actions": done, "to_act": frame.to_act, "drawing": frame.drawing}
-        said = {str(seat): name for seat, name in (by or {}).items() if name}
-        self._add({**line, "by": said} if said else line)
+        """Add a tick.
+
+        Args:
+            frame: The spectators' view.
+            actions: The actions that led to it, by seat.
+            by: Who decided them, by seat, where that is known.
+            drawings: What seats saw, for those that were drawn.
+        """
+        line: dict[str, Any] = {"tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}
+        line["actions"] = {str(seat): action for seat, action in (actions or {}).items()}
+        for name, texts in (("by", by), ("drawings", drawings)):
+            if said := {str(seat): text for seat, text in (texts or {}).items() if text}:
+                line[name] = said
+        self._add(line)
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
         """Add the end and return the whole replay; nothing can be added afterwards."""
@@ -274,6 +293,11 @@ def _ticks_again(play: Play, replay: RulesReplay) -> Generator[ReplayTick]:
         then = Frame(tick=seen.tick, to_act=tuple(seen.to_act), drawing=seen.drawing)
         if frame != then:
             raise RulesError(f"it was {then}, and is now {frame}", where="play_again", tick=seen.tick)
+        for seat, drawing in seen.drawings.items():
+            if (now := play.drawing(seat)) != drawing:
+                raise RulesError(
+                    f"the drawing was {drawing!r}, and is now {now!r}", where="play_again", tick=seen.tick, seat=seat
+                )
 
 
 def _invalid(source: str, problem: str, *, line: int | None = None, code: str = "replay_invalid") -> ReplayFormatError:

@@ -285,12 +285,14 @@ Websocket `/player?slot=N&token=T`; text frames, one JSON object each, with its 
 | --- | --- |
 | `hello` | `protocol`, `game`, `version`, `seat`, `seats`, `names`, `config`, `pace`, `action_schema`: once, first |
 | `observe` | `tick`, `observation`, `your_turn`; where applicable, `legal` (actions), `text`, `time_left` (s) |
+| `picture` | `tick`, `picture`: the answer to `picture` |
 | `refused` | `tick`, `reason`, `legal`: an action was not accepted |
 | `over` | `scores`, `results`, `reason`: last; the game then closes the connection |
 
 | To the game | |
 | --- | --- |
 | `act` | `tick` of the observation that it answers, `action`; optionally `by`: who decided, for the replay |
+| `picture` | for pages: from now on each `observe` has `picture`, the seat's drawing (text or one `<svg>`) |
 
 An `act` counts only for its own tick, and only the first legal one; any other is answered with `refused`. A player
 that reconnects with the same slot and token gets `hello` and the current `observe`; the older connection is closed. A
@@ -300,9 +302,10 @@ CLOCK
 """
 
 _VIEWER_PROTOCOL: Final = """\
-Websocket `/global`; text frames, one JSON object each. `hello`: `game`, `names`, `config`. `state`, at once and after
-each tick: `tick`, `to_act` (seats), `drawing`; a slow reader skips to the newest. `over`: `scores`, `results`,
-`reason`.
+Websocket `/global`; text frames, one JSON object each. `hello`: `game`, `names`, `config`, `spectators`. `state`, at
+once and after each tick: `tick`, `to_act` (seats), `drawing`; a slow reader skips to the newest. `over`: `scores`,
+`results`, `reason`. If `spectators` is `{"kind": "delayed", "ticks": N}`, the state is that of N ticks before; if it is
+`{"kind": "hidden"}`, only `tick` is filled in. The last state before `over` is always that of the end.
 
 A server started with `COGAME_LOAD_REPLAY_URI` sends on `/replay` first `replay` (`header`, `count`, `results`,
 `reason`), then the whole game as `ticks` (`from`, `ticks`), in several frames if it is long.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_FRAME", "PROTOCOL"]
+__all__ = ["MAX_FRAME", "PICTURE", "PROTOCOL"]
 
 PROTOCOL: Final = "coworld.seat/1"
 """Name of the protocol in `hello`."""
+
+PICTURE: Final = '{"type":"picture"}'
+"""The message in which a page asks for its seat's drawing, now and in each `observe`."""
 
 MAX_FRAME: Final = 1024 * 1024
 """Maximum size in bytes of a frame from a player."""

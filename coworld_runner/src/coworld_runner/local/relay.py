@@ -14,18 +14,18 @@ from websockets.asyncio.connection import Connection, broadcast
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from coworld_core.rules.wire import PICTURE
+
 from ..episode.probes import seat_query
 from ..serving.server import seat_of
 from ..websocket import game_socket
 
-__all__ = ["GLOBAL", "LONGEST", "SIT", "WATCH", "Relay"]
+__all__ = ["LONGEST", "SIT", "WATCH", "Relay"]
 
 SIT: Final = "/seat/player"
 """Path of a seat's socket, with the query that the game expects."""
 WATCH: Final = "/watch/player"
 """Path of a socket that only watches what a seat receives."""
-GLOBAL: Final = ("/seat/global", "/watch/global")
-"""Paths at which a player's page finds the spectators' socket: beside its own."""
 
 LONGEST: Final = 16 * 1024 * 1024
 """Maximum bytes of a message of a game or a player."""
@@ -102,7 +102,7 @@ class Relay:
 
     def admits(self, url: SplitResult) -> bool:
         """Whether an address is that of a socket here, with a valid token."""
-        return url.path in (SIT, WATCH, *GLOBAL) and seat_of(url, self._tokens) is not None
+        return url.path in (SIT, WATCH) and seat_of(url, self._tokens) is not None
 
     async def serve(self, connection: ServerConnection, url: SplitResult) -> None:
         """Serve a socket whose address ``admits`` accepts."""
@@ -113,8 +113,6 @@ class Relay:
                 await self._show(connection, self.seat(slot))
             elif (game := await self._ready()) is None or slot is None:
                 connection.transport.abort()
-            elif url.path in GLOBAL:
-                await self._lead(connection, game.address, "/global", None)
             else:
                 query = seat_query(slot, game.tokens[slot])
                 await self._lead(connection, game.address, f"/player?{query}", self.seat(slot))
@@ -133,23 +131,24 @@ class Relay:
             broadcast([connection], message)
         seat.watchers.add(connection)
         try:
-            async for _ in connection:
-                pass
+            async for message in connection:
+                # A page that only watches a seat shows its picture, too; the seat's player ignores the answer.
+                if message == PICTURE and seat.pair is not None:
+                    broadcast([seat.pair[1]], message)
         except ConnectionClosed:
             pass
         finally:
             seat.watchers.discard(connection)
 
-    async def _lead(self, connection: Connection, address: str, target: str, seat: _Seat | None) -> None:
+    async def _lead(self, connection: Connection, address: str, target: str, seat: _Seat) -> None:
         try:
             game = await game_socket(address, target, max_size=LONGEST, ping_timeout=None)
         except (InvalidHandshake, OSError, EOFError):
             connection.transport.abort()
             return
         pair = (connection, game)
-        if seat is not None:
-            seat.pair, seat.first = pair, None
-            seat.recent.clear()
+        seat.pair, seat.first = pair, None
+        seat.recent.clear()
         try:
             late, to_send = anyio.create_memory_object_stream[tuple[float, str | bytes]](_WAITING)
             with late, to_send:
@@ -159,22 +158,21 @@ class Relay:
                     await _down(game, connection, seat)
                     tasks.cancel_scope.cancel()
         finally:
-            if seat is not None and seat.pair is pair:
+            if seat.pair is pair:
                 seat.pair = None
             with anyio.CancelScope(shield=True):
                 await _hang_up(game, connection)
 
 
-async def _down(game: ClientConnection, connection: Connection, seat: _Seat | None) -> None:
+async def _down(game: ClientConnection, connection: Connection, seat: _Seat) -> None:
     """Pass the game's messages on to the player and the watchers."""
     try:
         async for message in game:
-            if seat is not None:
-                if seat.first is None:
-                    seat.first = message
-                else:
-                    seat.recent.append(message)
-                broadcast(seat.watchers, message)
+            if seat.first is None:
+                seat.first = message
+            else:
+                seat.recent.append(message)
+            broadcast(seat.watchers, message)
             await connection.send(message)
     except ConnectionClosed:
         pass
@@ -183,14 +181,14 @@ async def _down(game: ClientConnection, connection: Connection, seat: _Seat | No
 async def _hear(
     connection: Connection,
     late: MemoryObjectSendStream[tuple[float, str | bytes]],
-    seat: _Seat | None,
+    seat: _Seat,
     game: ClientConnection,
 ) -> None:
     """Queue a player's messages, unless they are muted, with the times at which they are due."""
     try:
         async for message in connection:
-            if seat is None or not seat.muted:
-                await late.send((anyio.current_time() + (seat.delay if seat is not None else 0.0), message))
+            if not seat.muted:
+                await late.send((anyio.current_time() + seat.delay, message))
     except ConnectionClosed:
         game.transport.abort()
     else:

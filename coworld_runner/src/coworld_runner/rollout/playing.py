@@ -25,6 +25,7 @@ from coworld_core.rules import (
 )
 from coworld_core.rules.acting import is_session, open_player, seated
 from coworld_core.rules.errors import own_lines
+from coworld_core.rules.game import draws_seats
 from coworld_core.rules.play import to_plain
 from coworld_core.scopes import bare_names
 
@@ -233,6 +234,7 @@ class PolicyTable:
             config=self._config.model_dump(mode="json"),
             seed=seed,
             seats=self._seats,
+            draws_seats=draws_seats(self._rules),
             names=[f"Seat {seat}" for seat in range(self._seats)],
         )
 

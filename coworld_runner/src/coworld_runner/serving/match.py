@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import anyio
@@ -25,6 +25,7 @@ from coworld_core.rules import (
     RulesError,
     Ticks,
 )
+from coworld_core.rules.game import draws_seats
 from coworld_core.rules.schemas import action_schema, observation_schema
 from coworld_core.rules.wire import PROTOCOL
 
@@ -67,6 +68,8 @@ class _Seat:
     log: Callable[[str], None]
     outbox: Outbox | None = None
     seen: bool = False
+    pictures: bool = False
+    """Whether its connection is a page, which has asked for pictures."""
     action: Any = None
     by: str = ""
     """Who decided that action, if the player says it."""
@@ -93,6 +96,14 @@ class _Seat:
         if self.said < MAX_LINES:
             self.said += 1
             self.log(line)
+
+
+@dataclass(frozen=True)
+class _Led:
+    """What led to the present tick: the actions, and who decided them."""
+
+    done: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    by: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 class SeatEvents:
@@ -153,7 +164,7 @@ class Match:
         self._clock = None if isinstance(pace, Ticks) else pace
         per_move, bank = (self._clock.per_move, self._clock.bank) if self._clock else (math.inf, 0.0)
         self._seats = [_Seat(per_move, bank, log) for _ in config.tokens]
-        self._viewers = Spectators(_about(rules, config), close_reason=OVER)
+        self._viewers = Spectators(_about(rules, config), may_see=rules.spectators, close_reason=OVER)
         self._all_seen = anyio.Event()
         self._heard = anyio.Event()
         self._started = False
@@ -168,9 +179,10 @@ class Match:
                 seed=seed,
                 seats=config.seats,
                 names=list(config.names),
+                draws_seats=draws_seats(rules),
             )
         )
-        self._writer.add(self._frame)
+        self._led: _Led | None = _Led()
         self.events = SeatEvents(config.seats)
 
     @property
@@ -190,6 +202,7 @@ class Match:
         if seat.outbox is not None:
             seat.outbox.finish(None, reason=REPLACED)
         outbox = seat.outbox = Outbox()
+        seat.pictures = False
         seat.say(f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * seat.seen}connected")
         seat.seen = True
         outbox.notify(_hello(self._rules, self._config, slot, self._schemas))
@@ -205,7 +218,7 @@ class Match:
         """Record that the connection behind `outbox` is gone."""
         seat = self._seats[slot]
         if seat.outbox is outbox:
-            seat.outbox = None
+            seat.outbox, seat.pictures = None, False
             if self._end is None:
                 seat.say(f"seat {slot} disconnected")
 
@@ -242,7 +255,10 @@ class Match:
     def _hear(self, slot: int, message: str | bytes) -> str | None:
         seat = self._seats[slot]
         try:
-            tick, action, by = _read_act(message)
+            said = _read(message)
+            if said["type"] == "picture":
+                return self._picture(slot)
+            tick, action, by = _read_act(said)
         except ValueError as error:
             return self._refused(slot, str(error))
         if self._end is not None:
@@ -298,11 +314,15 @@ class Match:
             for slot in self._play.to_act:
                 if not self._seats[slot].acted:
                     self.events.add(self._play.tick, IDLE, slot)
+            self._record()
             done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
             self._frame = self._play.frame()
-            self._writer.add(self._frame, done, by={slot: self._seats[slot].by for slot in done})
+            self._led = _Led(done, {slot: self._seats[slot].by for slot in done})
         if self._failure is not None:
             raise self._failure
+        for slot, seat in enumerate(self._seats):
+            if seat.pictures:
+                self._play.drawing(slot)
         self._log(f"game over after {self._play.tick} ticks")
 
     def results(self) -> dict[str, Any]:
@@ -315,7 +335,14 @@ class Match:
 
     def replay(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
         """Return the replay of the whole game, which cannot continue afterwards."""
+        self._record()
         return self._writer.finish(reason=reason, results=results)
+
+    def _record(self) -> None:
+        """Add the present tick to the replay, once it has been shown to those who look."""
+        if self._led is not None:
+            self._writer.add(self._frame, self._led.done, by=self._led.by, drawings=self._play.drawings)
+            self._led = None
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> None:
         """Tell everyone that the game is over, and close every connection."""
@@ -405,11 +432,21 @@ class Match:
             parts.append(f'"legal":[{",".join(legal)}]')
         if (text := play.text(slot)) is not None:
             parts.append(f'"text":{compact(text)}')
+        if seat.pictures:
+            parts.append(f'"picture":{compact(play.drawing(slot))}')
         parts += [f'"{name}":{left}' for name, left in self._countdown.told().items()]
         if turn and self._clock is not None:
             left = max(seat.deadline - time.monotonic(), 0.0)
             parts.append(f'"time_left":{left:.3f}')
         return f"{{{','.join(parts)}}}"
+
+    def _picture(self, slot: int) -> str:
+        """Send a seat its drawing from now on, and return the present one.
+
+        The answer is not another observation, which a player at the same connection might answer again.
+        """
+        self._seats[slot].pictures = True
+        return compact({"type": "picture", "tick": self._play.tick, "picture": self._play.drawing(slot)})
 
     def _refused(self, slot: int, reason: str) -> str:
         if self._started and self._end is None:
@@ -429,11 +466,11 @@ async def _set_or_late(event: anyio.Event, when: float) -> None:
         timer.cancel()
 
 
-def _read_act(message: str | bytes) -> tuple[int, Any, str]:
-    """Return the tick and the action of a player's message, and who decided it, if it says so.
+def _read(message: str | bytes) -> dict[str, Any]:
+    """Return a player's message, whose `type` is one that players may send.
 
     Raises:
-        ValueError: The message is not valid; the text says why.
+        ValueError: It is not such a message; the text says why.
     """
     if has_too_many_values(message, _ACT_VALUES):
         raise ValueError(f"an act has at most {_ACT_VALUES} values")
@@ -442,9 +479,18 @@ def _read_act(message: str | bytes) -> tuple[int, Any, str]:
     # Deeply nested input exhausts the parser's stack, and Python refuses numbers with very many digits.
     except (ValueError, RecursionError):
         raise ValueError("the message is not JSON") from None
-    if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") != "act":
+    said = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if said.get("type") not in ("act", "picture"):
         raise ValueError('send {"type": "act", "tick": …, "action": …}')
-    said = cast("dict[str, Any]", value)
+    return said
+
+
+def _read_act(said: dict[str, Any]) -> tuple[int, Any, str]:
+    """Return the tick and the action of an `act`, and who decided it, if it says so.
+
+    Raises:
+        ValueError: The message is not valid; the text says why.
+    """
     tick = said.get("tick")
     if not isinstance(tick, int) or isinstance(tick, bool) or "action" not in said:
         raise ValueError("an act has a tick, which is a whole number, and an action")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from coworld_core.rules import Frame
+from coworld_core.rules import Delayed, Frame, Open, Spectating
 
 from .outbox import Outbox, compact
 
 __all__ = ["Spectators"]
+
+_PRESENT: Final = frozenset({"waiting_for", "waited"})
+"""Fields that tell of the present state, for spectators who may see it."""
 
 
 class Spectators:
@@ -17,11 +21,14 @@ class Spectators:
 
     Args:
         hello: The first message that each of them gets.
+        may_see: What they may see before the game is over.
         close_reason: The reason with which connections are closed when the game is over.
     """
 
-    def __init__(self, hello: Mapping[str, Any], *, close_reason: str) -> None:
-        self._hello = compact({"type": "hello", **hello})
+    def __init__(self, hello: Mapping[str, Any], *, may_see: Spectating, close_reason: str) -> None:
+        self._hello = compact({"type": "hello", **hello, "spectators": may_see.describe()})
+        self._may_see = may_see
+        self._past: deque[Frame] = deque(maxlen=may_see.ticks + 1 if isinstance(may_see, Delayed) else 1)
         self._close_reason = close_reason
         self._outboxes: set[Outbox] = set()
         self._end: str | None = None
@@ -30,10 +37,11 @@ class Spectators:
         """Add a spectator, who gets the current state at once; after the end, the last state and then the end."""
         outbox = Outbox()
         outbox.notify(self._hello)
-        (outbox.put if self._end is None else outbox.notify)(_state(frame, **more))
         if self._end is not None:
+            outbox.notify(_state(frame))
             outbox.finish(self._end, reason=self._close_reason)
         else:
+            outbox.put(self._visible(frame, more))
             self._outboxes.add(outbox)
         return outbox
 
@@ -42,10 +50,15 @@ class Spectators:
         self._outboxes.discard(outbox)
 
     def show(self, frame: Frame, **more: Any) -> None:
-        """Send the state, with further fields; it replaces a state that has not been sent yet."""
+        """Send the state, with further fields; it replaces a state that has not been sent yet.
+
+        Must be called in each tick, because spectators may be shown an earlier one.
+        """
+        if not self._past or self._past[-1].tick != frame.tick:
+            self._past.append(frame)
         if not self._outboxes:
             return
-        state = _state(frame, **more)
+        state = self._visible(frame, more)
         for outbox in self._outboxes:
             outbox.put(state)
 
@@ -55,6 +68,16 @@ class Spectators:
         for outbox in list(self._outboxes):
             outbox.notify(_state(frame))
             outbox.finish(end, reason=self._close_reason)
+
+    def _visible(self, frame: Frame, more: Mapping[str, Any]) -> str:
+        """The state as far as spectators may see it while the game is played."""
+        if isinstance(self._may_see, Open):
+            return _state(frame, **more)
+        more = {name: value for name, value in more.items() if name not in _PRESENT}
+        if isinstance(self._may_see, Delayed):
+            known = len(self._past) == self._past.maxlen
+            return _state(self._past[0] if known else Frame(tick=0, to_act=(), drawing=""), **more)
+        return _state(Frame(tick=frame.tick, to_act=(), drawing=""), **more)
 
 
 def _state(frame: Frame, **more: Any) -> str:

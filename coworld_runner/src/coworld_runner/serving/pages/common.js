@@ -11,11 +11,10 @@ function make(tag, attributes = {}, ...children) {
 
 // The value of `?address=`, or the page's own address with `/client/<page>` replaced by `/<page>`, which keeps a path
 // prefix, a suffix and the whole query.
-function socketUrl(page, socket = page) {
+function socketUrl(page) {
   const address = new URLSearchParams(location.search).get("address");
   const url = new URL(address || location.href, location.href);
-  if (!address) url.pathname = url.pathname.replace(new RegExp(`/clients?/${page}(?=/|$)`), `/${socket}`);
-  else if (socket !== page) url.pathname = url.pathname.replace(new RegExp(`/${page}$`), `/${socket}`);
+  if (!address) url.pathname = url.pathname.replace(new RegExp(`/clients?/${page}(?=/|$)`), `/${page}`);
   url.protocol = url.protocol.replace(/^http/, "ws");
   url.hash = "";
   return url;
@@ -24,6 +23,12 @@ function socketUrl(page, socket = page) {
 function setStatus(text, status = "") {
   if (el("status").textContent !== text) el("status").textContent = text;
   el("status").dataset.status = status;
+}
+
+// What is shown here, and what is not.
+function setViews(text) {
+  if (el("views").textContent !== text) el("views").textContent = text;
+  el("views").hidden = !text;
 }
 
 function setNotice(text) {
@@ -63,14 +68,14 @@ function showGame(about, page) {
   document.title = `${about.game || about.rules} · ${page}`;
 }
 
+function showText(place, text) {
+  const old = place.querySelector("pre");
+  if (!old) place.replaceChildren(make("pre", {}, text));
+  else if (old.textContent !== text) old.textContent = text;
+}
+
 function showBoard(drawing) {
-  const picture = drawing.trimStart().startsWith("<svg");
-  if (!picture) {
-    const old = el("board").querySelector("pre");
-    if (old) { if (old.textContent !== drawing) old.textContent = drawing; return; }
-    el("board").replaceChildren(make("pre", {}, drawing));
-    return;
-  }
+  if (!drawing.trimStart().startsWith("<svg")) { showText(el("board"), drawing); return; }
   const named = drawing.match(/<title>([^<]*)<\/title>/);
   const source = `data:image/svg+xml,${encodeURIComponent(drawing)}`;
   const image = el("board").querySelector("img") || make("img");

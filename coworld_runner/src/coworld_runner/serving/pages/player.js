@@ -1,5 +1,6 @@
 let about = null;
 let now = null;
+let picture = "";
 let ended = false;
 let send = () => {};
 let held = false; // whether one of the removed controls had the focus
@@ -49,16 +50,28 @@ function showChoices() {
   place(typed, button);
 }
 
+// The seat's picture and its text; what is the same in both is shown once, and what has neither as it is.
+function showViews() {
+  const text = now.text === undefined ? "" : now.text;
+  showBoard(picture || text || JSON.stringify(now.observation, null, 2));
+  const both = picture && text && text !== picture;
+  el("words").hidden = !both;
+  if (both) showText(el("words"), text);
+}
+
 function hear(message) {
   if (message.type === "hello") {
     about = message;
+    picture = "";
     showGame(message, message.names[message.seat]);
+    send({ type: "picture" });
+  } else if (message.type === "picture") {
+    picture = message.picture;
+    if (now) showViews();
   } else if (message.type === "observe") {
-    const board = message.text === undefined ? null : message.text;
-    if (!now && board === null) talk(socketUrl("player", "global"), (seen) => { if (seen.type === "state" && seen.drawing) showBoard(seen.drawing); }, () => true);
-    if (board !== null) showBoard(board);
-    else if (!el("board").querySelector("img")) showBoard(JSON.stringify(message.observation, null, 2));
     now = message;
+    if (message.picture !== undefined) picture = message.picture;
+    showViews();
     showSeats(about.names, message.your_turn ? [about.seat] : [], null, about.seat);
     setStatus(message.your_turn ? "Your turn" : countdown(message) || "Waiting", message.your_turn ? "turn" : "");
     showChoices();

@@ -12,14 +12,39 @@ const back = make("button", { type: "button" }, "Back");
 const on = make("button", { type: "button" }, "Step");
 const pace = make("select", { "aria-label": "Speed" }, ...[0.25, 0.5, 1, 2, 4, 8].map((value) => make("option", { value: String(value) }, `${value}×`)));
 const share = make("button", { type: "button" }, "Copy link");
+const eyes = make("select", { "aria-label": "Seen by" });
 pace.value = "1";
-el("controls").append(pause, back, on, slider, pace, share);
+el("controls").append(pause, back, on, slider, pace, eyes, share);
+
+// A seat is drawn only while a page shows it, so some views may be missing, and a game may have none at all.
+const recorded = new Set();
+const drawn = (seen, seat) => (seen.drawings || {})[seat];
+
+function offerEyes() {
+  eyes.hidden = !head.header.draws_seats;
+  const seats = head.header.names.map((name, seat) => {
+    const option = make("option", { value: String(seat) }, recorded.has(String(seat)) ? name : `${name} (not recorded)`);
+    option.disabled = !recorded.has(String(seat));
+    return option;
+  });
+  const chosen = eyes.value;
+  eyes.replaceChildren(make("option", { value: "" }, "Spectators"), ...seats);
+  eyes.value = recorded.has(chosen) ? chosen : "";
+}
+
+function showSeen(seen) {
+  const view = eyes.value === "" ? seen.drawing : drawn(seen, eyes.value);
+  showBoard(view || "");
+  const missing = recorded.size < head.header.names.length;
+  if (view === undefined) setViews(`What ${head.header.names[eyes.value]} saw at this tick was not recorded.`);
+  else setViews(head.header.draws_seats && missing ? "What a seat saw is recorded only while a page shows it." : "");
+}
 
 function show(tick) {
   at = Math.max(0, Math.min(tick, ticks.length - 1));
   const seen = ticks[at];
   const last = at === head.count - 1;
-  showBoard(seen.drawing);
+  showSeen(seen);
   showSeats(head.header.names, seen.to_act, last && head.results ? head.results.scores : null);
   slider.max = String(ticks.length - 1);
   slider.value = String(at);
@@ -47,6 +72,7 @@ back.addEventListener("click", () => hold(at - 1));
 on.addEventListener("click", () => hold(at + 1));
 slider.addEventListener("input", () => hold(Number(slider.value)));
 pace.addEventListener("change", () => { speed = Number(pace.value); go(); });
+eyes.addEventListener("change", () => show(at));
 share.addEventListener("click", () => {
   location.hash = `tick=${at}`;
   if (navigator.clipboard) navigator.clipboard.writeText(location.href).catch(() => {});
@@ -61,9 +87,11 @@ document.addEventListener("keydown", (event) => {
 
 let started = false;
 talk(socketUrl("replay"), (message) => {
-  if (message.type === "replay") { head = message; ticks.length = 0; showGame(message.header, "replay"); }
+  if (message.type === "replay") { head = message; ticks.length = 0; recorded.clear(); showGame(message.header, "replay"); }
   if (message.type !== "ticks") return;
   ticks.push(...message.ticks);
+  for (const seen of message.ticks) for (const seat of Object.keys(seen.drawings || {})) recorded.add(seat);
+  offerEyes();
   if (!started) {
     started = true;
     const asked = location.hash.match(/^#tick=(\d+)$/);

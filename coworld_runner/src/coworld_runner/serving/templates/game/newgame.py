@@ -55,5 +55,5 @@ class NewGame(Rules):
         return [float(seat != self.turn) for seat in range(self.seats)]
 
     def draw(self) -> str:
-        """Draw the board for spectators, as text or as one <svg>."""
+        """Draw the board, as text or as one <svg>, for everyone; with a parameter `seat=None`, for each seat."""
         return f"{self.total} of {self.config.target}"
