@@ -147,7 +147,8 @@ class Tree:
         path = str(PurePosixPath(path))
         if path in self.files:
             yield path
-        else:
+        elif f"{path}/__init__.py" not in self.files:
+            # A package is imported; another directory is read, or its programs are started.
             yield from self._below.get(path, ())
 
     def _data_beside(self, directory: str) -> Iterator[str]:
