@@ -218,7 +218,7 @@ GAMES = [
             name,
             *game("episode_timeout"),
             scores=True,
-            options={"timeout": DEADLINE, "linger": 2 * DEADLINE},
+            options={"timeout": DEADLINE, "linger": 100 * DEADLINE},
             **HANGS,
         )
         for name in ("rewrites-results", "rewrites-replay")
@@ -227,7 +227,7 @@ GAMES = [
         "current-results",
         *game("episode_timeout"),
         scores=True,
-        options={"timeout": DEADLINE, "linger": 2 * DEADLINE},
+        options={"timeout": DEADLINE, "linger": 100 * DEADLINE},
         **HANGS,
     ),
     # its contract

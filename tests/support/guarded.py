@@ -46,7 +46,7 @@ def members(tree: Tree) -> dict[str, set[str]]:
     """The test files of each group."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for name in tree.files:
-        if name.startswith("tests/") and PurePosixPath(name).name.startswith("test_"):
+        if name.startswith("tests/") and PurePosixPath(name).match("test_*.py"):
             for group in _MARK.findall((ROOT / name).read_text(encoding="utf-8")):
                 found[group].add(name)
     return found
