@@ -43,7 +43,6 @@ from .backend import Backend
 from .episode.running import EpisodeOptions, run_episode
 from .errors import unwrapped
 from .plan import EpisodePlan
-from .runs._contents import read_contents
 from .runs._locking import is_free
 from .runs._opening import OpenRun, open_run
 from .runs.events import Listener
@@ -292,6 +291,8 @@ class Many:
 
     async def _clear_up(self, backend: Backend) -> None:
         """Remove the leftovers of a killed runner for episodes that have no row."""
+        # It knows the plans of all evaluations, which a batch does not need.
+        from .runs._contents import read_contents
 
         def warn(directory: Path, why: str) -> None:
             message = f"Leftovers of {directory.name} from an earlier run may still exist: {why}"

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.record import ArtifactRecord
@@ -21,8 +21,10 @@ from coworld_core.errors import EnvironmentFault, WorkspaceError
 from coworld_core.wording import listed
 from coworld_core.writing import write_whole
 
-from ._contents import Contents, read_contents
 from ._locking import busy, is_free, lock, while_opening
+
+if TYPE_CHECKING:
+    from ._contents import Contents
 
 __all__ = [
     "Reserve",
@@ -152,6 +154,9 @@ def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents
     if not is_free(above):
         # An episode of a run of several
         raise busy(workspace.parent, above)
+    # It knows the plans of all evaluations, which an episode does not need.
+    from ._contents import read_contents
+
     found = read_contents(workspace)
     if found.foreign:
         shown = listed(
