@@ -17,6 +17,7 @@ __all__ = [
     "circles",
     "import_graph",
     "imports",
+    "imports_below",
     "nodes",
     "sources",
 ]
@@ -79,10 +80,14 @@ class Import:
     Attributes:
         name: The name, absolute: ``a.b.c`` for ``from a.b import c``.
         loaded: Whether it is imported when the module is, and not in a function or for type checkers only.
+        checked: Whether it is for type checkers only.
+        home: The module that it is taken from: ``a.b``; empty for ``import a.b``.
     """
 
     name: str
     loaded: bool
+    checked: bool
+    home: str
 
 
 @cache
@@ -94,28 +99,34 @@ def imports(name: str, path: Path) -> tuple[Import, ...]:
         path: Its source file.
     """
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    found: list[Import] = []
-    for node, loaded in _statements(nodes(path)[0], loaded=True):
-        home = ""
-        if isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            home = "".join(f"{part}." for part in [*above, *([node.module] if node.module else [])])
-        found += [Import(f"{home}{alias.name}", loaded) for alias in node.names]
-    return tuple(found)
+    return tuple(imports_below(nodes(path)[0], package))
 
 
-def _statements(node: ast.AST, *, loaded: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """The import statements below a node, and whether each is executed when the module is loaded."""
+def imports_below(node: ast.AST, package: str, *, loaded: bool = True, checked: bool = False) -> Iterator[Import]:
+    """What the statements below a node import.
+
+    Args:
+        node: The node.
+        package: The package that relative imports start from.
+        loaded: Whether the node is executed when its module is loaded.
+        checked: Whether it is for type checkers only.
+    """
     unloaded: list[ast.stmt] = []
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         loaded = False
     elif isinstance(node, ast.If) and "TYPE_CHECKING" in (getattr(node.test, "id", ""), getattr(node.test, "attr", "")):
         unloaded = node.body
     for child in ast.iter_child_nodes(node):
-        child_loaded = loaded and child not in unloaded
+        for_types = checked or child in unloaded
         if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child, child_loaded
-        yield from _statements(child, loaded=child_loaded)
+            home = ""
+            if isinstance(child, ast.ImportFrom):
+                above = package.split(".")[: len(package.split(".")) - child.level + 1] if child.level else []
+                home = ".".join([*above, *([child.module] if child.module else [])])
+            for alias in child.names:
+                full = f"{home}.{alias.name}" if home else alias.name
+                yield Import(full, loaded and not for_types, for_types, home)
+        yield from imports_below(child, package, loaded=loaded and not for_types, checked=for_types)
 
 
 def circles(graph: Graph) -> list[frozenset[str]]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+
+from .import_graph import imports_below
 
 __all__ = ["Tree"]
 
@@ -27,9 +28,6 @@ SOURCE_ROOTS = (
     "examples/paintarena/src",
     "tests",
 )
-
-
-_PATH_OR_MODULE = re.compile(r"(?!/)[\w.{}/ -]*\w[\w.{}/ -]*\Z")
 
 
 @dataclass(frozen=True)
@@ -59,6 +57,8 @@ class Tree:
         self._source_roots = tuple(source_roots)
         self._cache = cache
         self._parsed: dict[str, tuple[tuple[int, int], Module]] = {}
+        self._unkept = False
+        """Whether something was read that the cache does not have."""
         if cache is not None and cache.exists():
             kept = json.loads(cache.read_text(encoding="utf-8"))
             self._parsed = {name: (tuple(version), Module(**values)) for name, (version, values) in kept.items()}
@@ -103,9 +103,10 @@ class Tree:
             found.add(name)
             if name.endswith(".py"):
                 ahead.extend(self._referred(name))
-        if self._cache is not None:
+        if self._cache is not None and self._unkept:
             kept = {name: (version, asdict(module)) for name, (version, module) in self._parsed.items()}
             self._cache.write_text(json.dumps(kept), encoding="utf-8")
+            self._unkept = False
         return frozenset(found)
 
     def _referred(self, name: str) -> Iterator[str]:
@@ -175,6 +176,7 @@ class Tree:
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         read = _read(ast.parse(source.read_bytes()), package, conftest=path.name == "conftest.py")
         self._parsed[name] = (version, read)
+        self._unkept = True
         return read
 
 
@@ -184,36 +186,28 @@ def _module_name(path: str) -> str:
 
 
 def _read(tree: ast.Module, package: str, *, conftest: bool) -> Module:
-    checked: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            checked.update(inner for part in node.body for inner in ast.walk(part))
     if conftest:
         # What its fixtures need, the tests that use them import too.
         tree = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
     imports: list[tuple[str, list[str]]] = []
     strings: set[str] = set()
     lazy: dict[str, str] = {}
-    computed = defines = False
+    computed = defines = lazily = False
+    for one in imports_below(tree, package):
+        taken = one.name.removeprefix(f"{one.home}.") if one.home else ""
+        if not one.checked:
+            imports.append((one.home, [taken] if taken != "*" else []) if one.home else (one.name, []))
+            # A package that imports its names on first use has a table of them, which is followed name by name.
+            lazily |= taken == "lazy_names"
+        elif one.home:
+            lazy[taken] = one.home
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            home = ".".join([*above, *([node.module] if node.module else [])])
-            names = [alias.name for alias in node.names]
-            if node in checked:
-                lazy.update(dict.fromkeys(names, home))
-            else:
-                imports.append((home, [] if names == ["*"] else names))
-        elif isinstance(node, ast.Import) and node not in checked:
-            imports.extend((alias.name, []) for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) <= 200:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) <= 200:
             strings.add(node.value)
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module":
             computed |= not (node.args and isinstance(node.args[0], ast.Constant))
         elif isinstance(node, ast.FunctionDef) and node.name == "lazy_names":
             defines = True
-    # A package that imports its names on first use has a table of them, which is followed name by name.
-    lazily = any("lazy_names" in names for _, names in imports)
     return Module(
         imports=imports,
         strings=sorted(text for text in strings if text.strip("./") and "\n" not in text and not text.startswith("/")),
