@@ -16,13 +16,13 @@ MEMBERS = (DISTRIBUTIONS, *((member,) for member in EXAMPLES))
 ALLOWED = {
     "a client hands itself to its nouns, which reach each other by it; only for types, or when a noun is first used": {
         *("coworld_client.client", "coworld_client.uploads"),
-        *("coworld_client.watching", "coworld_client.resources"),
+        *("coworld_client.watch", "coworld_client.resources"),
     },
     "a server's handlers know, for types, the collector that has started it": {
-        *("coworld_runner.collector.serving", "coworld_runner.collector.start"),
+        *("coworld_runner.backends.collector.collector_server", "coworld_runner.backends.collector.collector_start"),
     },
     "a run and its pods know each other, for types": {
-        *("coworld_runner.backends.kubernetes._runs", "coworld_runner.backends.kubernetes._units"),
+        *("coworld_runner.backends.kubernetes._run_job", "coworld_runner.backends.kubernetes._kubernetes_unit"),
     },
 }
 """What goes in circles once imports of functions and for type checkers are counted: modules, or the packages they are

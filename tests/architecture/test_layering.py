@@ -39,9 +39,9 @@ SDKS = {"docker": "coworld_runner.backends.docker", "kubernetes_asyncio": "cowor
 EXITS = {"SystemExit", "sys.exit", "os._exit", "exit", "quit"}
 PROGRAMS = {
     "coworld_runner.backends.process._shim",
-    "coworld_runner.collector.start",
-    "coworld_runner.rollout.worker",
-    "coworld_runner.serving.program",
+    "coworld_runner.backends.collector.collector_start",
+    "coworld_runner.kit.rollout.rollout_worker",
+    "coworld_runner.kit.server.server_process",
     "coworld_runner.testing.subject",
 }
 """Modules of libraries that are processes of their own, as every ``__main__`` is: they may end themselves, and may
@@ -157,14 +157,22 @@ def _top(name: str) -> str:
 
 BREACHES: Mapping[Rule, tuple[tuple[str, str, str], ...]] = {
     arrows_between_distributions: (
-        ("coworld_core.planted", "from coworld_runner.plan import plan", "imports coworld_runner.plan.plan"),
+        (
+            "coworld_core.planted",
+            "from coworld_runner.package.plan import plan",
+            "imports coworld_runner.package.plan.plan",
+        ),
         ("coworld_runner.planted", "import coworld_client", "imports coworld_client"),
-        ("coworld_client.planted", "def late():\n    import coworld_runner.plan", "imports coworld_runner.plan"),
+        (
+            "coworld_client.planted",
+            "def late():\n    import coworld_runner.package.plan",
+            "imports coworld_runner.package.plan",
+        ),
         ("coworld_client.planted", "if TYPE_CHECKING:\n    import coworld_cli", "imports coworld_cli"),
         ("coworld_cli.planted", "from observatory.store import tables", "imports observatory.store.tables"),
     ),
     private_names_stay_in_their_distribution: (
-        ("coworld_cli.planted", "import coworld_runner._http", "imports coworld_runner._http"),
+        ("coworld_cli.planted", "import coworld_runner.web.http_requests", "imports coworld_runner.web.http_requests"),
         ("coworld_cli.planted", "from coworld_core.ids import _checked", "imports coworld_core.ids._checked"),
     ),
     core_stands_on_few_libraries: (
@@ -226,7 +234,7 @@ OBSERVED: Mapping[Rule, tuple[tuple[str, str], ...]] = {
         )
     ),
     tasks_and_threads_are_structured: (
-        ("coworld_runner.collector.start", "threading.Thread(target=one, daemon=True)"),
+        ("coworld_runner.backends.collector.collector_start", "threading.Thread(target=one, daemon=True)"),
     ),
     libraries_never_exit: (
         ("coworld_cli.planted", "sys.exit(1)"),

@@ -138,7 +138,7 @@ for package in packages:
     assert all(getattr(module, name) is not None for name in {*module.__all__, *dir(module)})
 
 from coworld_core.rules import Play, Rules, RulesError, audit_rules
-from coworld_runner.rollout import PolicyError, rollout
+from coworld_runner.kit.rollout import PolicyError, rollout
 
 class Count(Rules):
     def start(self): self.left = 2

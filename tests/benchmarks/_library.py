@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 from _measure import peak_mib
 
-from coworld_runner.batch import run_batch
-from coworld_runner.episode.running import run_episode
-from coworld_runner.package.resolving import resolve_package
-from coworld_runner.plan import plan_episode
-from coworld_runner.selection import make_backend
+from coworld_runner.episode.backend_choice import make_backend
+from coworld_runner.episode.batch import run_batch
+from coworld_runner.episode.single import run_episode
+from coworld_runner.package.plan import plan_episode
+from coworld_runner.package.resolver import resolve_package
 
 
 async def main(package: str, backend: str, output: Path, episodes: int, parallel: int) -> None:

@@ -38,9 +38,11 @@ from support.simulated import (
 from coworld_core.episode.record import SeatRow
 from coworld_core.evaluation.designs import episode_key, round_robin
 from coworld_core.evaluation.estimates import mean_interval, running_interval, sign_evidence
+from coworld_core.evaluation.evaluation_files import open_evaluation
 from coworld_core.evaluation.ratings import pairings, rate
-from coworld_core.evaluation.reading import open_evaluation
-from coworld_core.tournament.log import (
+from coworld_core.tournament.pairings import free_play
+from coworld_core.tournament.standings import Tournament
+from coworld_core.tournament.tournament_log import (
     LOG_NAME,
     Configured,
     EntrantAdded,
@@ -51,8 +53,6 @@ from coworld_core.tournament.log import (
     encode_event,
     read_log,
 )
-from coworld_core.tournament.pairings import free_play
-from coworld_core.tournament.standings import Tournament
 
 LABELS = ["0", "1", "2", "3"]
 STRENGTHS = [-0.9, -0.2, 0.2, 0.9]

@@ -34,11 +34,11 @@ from support.misfit_kit import ensure_image, misfit_plan
 
 from coworld_core.episode.outcome import Exit
 from coworld_core.ids import new_run_id
-from coworld_runner.backends.kubernetes._api import Cluster
-from coworld_runner.backends.kubernetes._state import exit_of
+from coworld_runner.backends.kubernetes._cluster import Cluster
+from coworld_runner.backends.kubernetes._pod_state import exit_of
 from coworld_runner.backends.kubernetes._watch import follow
-from coworld_runner.batch import run_batch
-from coworld_runner.episode.running import EpisodeOptions, run_episode
+from coworld_runner.episode.batch import run_batch
+from coworld_runner.episode.single import EpisodeOptions, run_episode
 
 PLAY_SECONDS = 1.0
 IDLE = {

@@ -23,8 +23,8 @@ from nim import Nim
 from support.games import Gather
 
 from coworld_core.rules import Rules
-from coworld_runner.rollout import as_aec_env, rollouts
-from coworld_runner.wrapping.openspiel import OpenSpiel, OpenSpielConfig
+from coworld_runner.kit.rollout import as_aec_env, rollouts
+from coworld_runner.kit.wrappers.openspiel import OpenSpiel, OpenSpielConfig
 
 
 def act(observation: Any, legal: Any, rng: random.Random) -> Any:

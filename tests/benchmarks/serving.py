@@ -27,7 +27,7 @@ from _measure import HERE, finish, interleaved, machine, median, python, show
 from websockets.asyncio.client import connect
 
 from coworld_core.rules import load_rules
-from coworld_runner.rollout import rollouts
+from coworld_runner.kit.rollout import rollouts
 
 COGS = HERE.parents[1] / "examples" / "cogs"
 
@@ -56,7 +56,7 @@ def game(place: Path, rules: str, seats: int, *, path: Path = HERE, **config: An
         "COGAME_CONFIG_URI": "config.json",
     }
     uris = {variable: (place / name).as_uri() for variable, name in names.items()}
-    with program("-m", "coworld_runner.serving", rules, path=path, **uris) as (process, port):
+    with program("-m", "coworld_runner.kit.server", rules, path=path, **uris) as (process, port):
         yield process, [f"ws://127.0.0.1:{port}/player?slot={seat}&token={token}" for seat, token in enumerate(tokens)]
 
 

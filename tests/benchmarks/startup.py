@@ -17,7 +17,7 @@ PROGRAMS = {
     "coworld --help": ["-m", "coworld_cli", "--help"],
     "coworld run-episode --help": ["-m", "coworld_cli", "run-episode", "--help"],
     "import coworld_core": ["-c", "import coworld_core"],
-    "import coworld_runner.episode.running": ["-c", "import coworld_runner.episode.running"],
+    "import coworld_runner.episode.single": ["-c", "import coworld_runner.episode.single"],
     "python -c pass": ["-c", "pass"],
 }
 
@@ -25,7 +25,7 @@ _LOADING = """
 import json, statistics, sys, time
 from pathlib import Path
 begun = time.perf_counter()
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 imported = time.perf_counter()
 load_manifest(Path(sys.argv[1]), template=True)
 first = time.perf_counter()

@@ -29,13 +29,13 @@ from _measure import HERE, finish, machine, python, show
 sys.path.insert(0, str(HERE.parent))
 from support.images import ensure_python_image
 
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import Manifest, Runnable
 from coworld_runner.backend import Backend
-from coworld_runner.backends.docker.backend import DockerBackend
-from coworld_runner.backends.process.backend import ProcessBackend
-from coworld_runner.episode.running import EpisodeOptions, run_episode
-from coworld_runner.plan import EpisodePlan, Seat
+from coworld_runner.backends.docker.docker_backend import DockerBackend
+from coworld_runner.backends.process.process_backend import ProcessBackend
+from coworld_runner.episode.single import EpisodeOptions, run_episode
+from coworld_runner.package.plan import EpisodePlan, Seat
 
 GAME = HERE / "keepup"
 IMAGE = "keepup:latest"

@@ -22,8 +22,8 @@ import anyio
 from anyio import to_thread
 
 from coworld_core.errors import CoworldError
-from coworld_runner.wrapping import list_wrappable, wrap_game
-from coworld_runner.wrapping.wrappable import Wrappable
+from coworld_runner.kit.wrappers import list_wrappable, wrap_game
+from coworld_runner.kit.wrappers.wrappable import Wrappable
 
 PATIENCE = 600.0
 """Time limit in seconds for a certification; the episode alone may take five minutes."""

@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 from support.small_world import world
 
-from coworld_runner.many import run_many
-from coworld_runner.plan import plan_episode
+from coworld_runner.episode.many import run_many
+from coworld_runner.package.plan import plan_episode
 
 
 async def main(orders: dict[str, Any]) -> None:

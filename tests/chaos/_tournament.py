@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 from support.contest import contest, held, played_on
 
-from coworld_runner.tournament import add_entrant
+from coworld_runner.evaluation.tournament import add_entrant
 
 PLAYERS = ("first", "second", "third")
 

@@ -16,11 +16,11 @@ import anyio
 from support.arena import make_backend
 from support.misfit_kit import misfit_plan, with_seats
 
-from coworld_runner.build.building import build_coworld
+from coworld_runner.build.manifest_build import build_coworld
 from coworld_runner.certification.certifier import certify
-from coworld_runner.episode.running import EpisodeOptions, run_episode
-from coworld_runner.plan import Seat, plan_for_people
-from coworld_runner.replay.showing import open_replay
+from coworld_runner.episode.single import EpisodeOptions, run_episode
+from coworld_runner.package.plan import Seat, plan_for_people
+from coworld_runner.replay.replay_session import open_replay
 
 
 async def main(orders: dict[str, Any]) -> None:

@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner
 from support.cli_kit import command, coworld, environment, heavy
 
-from coworld_cli import _group, exitcodes, failures, running
+from coworld_cli import _group, event_loop, exitcodes, failures
 from coworld_cli.examples import examples_of
 from coworld_cli.main import cli
-from coworld_cli.options.declaring import takes
-from coworld_cli.options.playing import PlayOptions
+from coworld_cli.options.declarations import takes
+from coworld_cli.options.play_options import PlayOptions
 from coworld_core.errors import (
     BackendUnavailable,
     CapabilityError,
@@ -37,7 +37,7 @@ from coworld_core.errors import (
 )
 from coworld_core.issues import Issue, Report
 from coworld_runner.certification import CertifyOptions
-from coworld_runner.episode.options import EpisodeOptions
+from coworld_runner.episode.episode_options import EpisodeOptions
 
 COMMANDS = [
     *("demo", "run-episode", "play", "replay"),
@@ -403,7 +403,7 @@ def test_what_is_asked_for_by_name_is_required(args: str, required: set[str]) ->
 
 
 def test_required_capabilities_exist() -> None:
-    from coworld_cli.options.playing import REQUIREMENTS
+    from coworld_cli.options.play_options import REQUIREMENTS
     from coworld_runner.backend import Capabilities
 
     names = {name for fields in REQUIREMENTS.values() for name in fields}
@@ -460,7 +460,7 @@ ERRORS: list[tuple[BaseException, int, str]] = [
     (KeyError("slot"), 5, "internal"),
     (ExceptionGroup("g", [ExceptionGroup("h", [ImageError("No.")])]), 3, "image_unreachable"),
     (ExceptionGroup("g", [ImageError("No."), KeyError("x")]), 5, "internal"),
-    (running.Interrupted("Interrupted."), 130, "interrupted"),
+    (event_loop.Interrupted("Interrupted."), 130, "interrupted"),
     (KeyboardInterrupt(), 130, "interrupted"),
     (click.Abort(), 130, "interrupted"),
     (click.UsageError("No"), 2, "usage"),

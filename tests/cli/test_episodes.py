@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from support.cli_kit import coworld
 
-from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import read_record, read_rows, read_summary
 from coworld_core.episode.request import build_request
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from support.launcher import Done
 from support.simulated import comparison_plan, pair_rows, ranking_plan
 
 from coworld_cli.commands.evaluations import passes
-from coworld_cli.render.evaluations import evaluation_result
+from coworld_cli.render.evaluation_text import evaluation_result
 from coworld_core.episode.record import SeatRow, read_rows
 from coworld_core.evaluation import compare_rows, rank_rows
 

@@ -16,7 +16,7 @@ from support.cli_kit import Started, Terminal, coworld, write_world
 from websockets.sync.client import connect
 
 from coworld_cli import browser
-from coworld_runner.serving.starting import new_game
+from coworld_runner.kit.server.scaffolds import new_game
 
 pytestmark = pytest.mark.slow
 

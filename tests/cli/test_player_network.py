@@ -10,14 +10,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from coworld_cli.options.playing import PlayOptions
+from coworld_cli.options.play_options import PlayOptions
 from coworld_cli.options.values import HttpsHosts
 from coworld_cli.output import Output
-from coworld_cli.preparing import tell_network, tell_players
-from coworld_runner.backends.docker.backend import DockerBackend
-from coworld_runner.backends.process.backend import ProcessBackend
-from coworld_runner.own_players.player import OwnPlayer
-from coworld_runner.package.resolving import resolve_package
+from coworld_cli.run_preparation import tell_network, tell_players
+from coworld_runner.backends.docker.docker_backend import DockerBackend
+from coworld_runner.backends.process.process_backend import ProcessBackend
+from coworld_runner.package.own_players.own_player import OwnPlayer
+from coworld_runner.package.resolver import resolve_package
 
 BEDROCK = {"USE_BEDROCK": "true", "AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1"}
 OPENAI = {"OPENAI_API_KEY": "sk"}

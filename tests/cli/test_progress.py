@@ -14,9 +14,9 @@ import anyio
 import pytest
 from support.cli_kit import Terminal, coworld
 
+from coworld_cli.event_loop import Running
 from coworld_cli.output import Output
 from coworld_cli.render.progress import Progress
-from coworld_cli.running import Running
 from coworld_core.episode.events import (
     BaseEvent,
     BatchProgressed,

@@ -14,8 +14,8 @@ import pytest
 from support.cli_kit import Done, Started, command, coworld, environment
 from support.waiting import wait_until
 
+from coworld_cli.event_loop import Running
 from coworld_cli.output import Output
-from coworld_cli.running import Running
 from coworld_runner.runs.scratch import scratch_root
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from support.formats import LATER, files, with_added_fields, with_later_values
 from coworld_cli.output import Output, to_json
 from coworld_cli.render import results, text
 from coworld_cli.render.certification import verdict_text
-from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault
 from coworld_core.episode.record import (
     BatchSummary,

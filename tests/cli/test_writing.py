@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.cli_kit import Started, coworld
 
-from coworld_runner.serving.starting import new_game
+from coworld_runner.kit.server.scaffolds import new_game
 
 Start = Callable[..., Started]
 

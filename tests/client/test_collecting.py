@@ -12,7 +12,7 @@ from support.flaky_transport import FlakyTransport
 
 from coworld_client import Backoff, Change, CoworldClient, NotFound
 from coworld_client.checkpoints import Checkpoint
-from coworld_client.transfers.collecting import (
+from coworld_client.transfers.collection import (
     INDEX_NAME,
     collect_bundles,
     collect_evidence,

@@ -21,7 +21,7 @@ from coworld_client.seat.llm import MOST_TRIES, LlmPlayer
 from coworld_core.errors import UsageError
 from coworld_core.rules import Frame, ReplayHeader, ReplayWriter, read_replay
 from coworld_runner.errors import unwrapped
-from coworld_runner.own_players.reading import read_own_player
+from coworld_runner.package.own_players.named_player import read_own_player
 
 TAKES = [{"take": 1}, {"take": 2}]
 KEY = "sk-of-this-test"

@@ -21,7 +21,7 @@ from coworld_client import Backoff
 from coworld_client.errors import ApiConnectionError
 from coworld_client.uploads._hash_cache import HashCache
 from coworld_client.uploads.docker_images import client_hash, read_export
-from coworld_client.uploads.image_packing import PackedImage, pack_image
+from coworld_client.uploads.packed_image import PackedImage, pack_image
 from coworld_client.uploads.registry import RegistryError, RegistryTarget, push_image
 from coworld_core.errors import ImageError
 

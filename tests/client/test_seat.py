@@ -185,7 +185,7 @@ async def test_who_is_late_answers_once_for_the_present_tick() -> None:
 
 
 async def test_a_game_that_ends_while_its_player_thinks_has_been_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coworld_client.seat.connecting.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("coworld_client.seat.connection.CONNECT_SECONDS", 0.2)
     closed = anyio.Event()
 
     async def says_it_all(connection: ServerConnection) -> None:
@@ -283,6 +283,6 @@ async def test_the_program_ends_with_the_right_status(tmp_path: Path, bot: str, 
 
 
 def test_a_player_loads_no_more_than_it_needs() -> None:
-    code = "import coworld_client.seat.playing, sys; print(*sys.modules)"
+    code = "import coworld_client.seat.seat_session, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"anyio", "pydantic", "httpx2", "yaml", "coworld_core.rules.game"} & set(done.stdout.split())

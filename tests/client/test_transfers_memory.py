@@ -55,7 +55,7 @@ _PUSH = (
 import hashlib, io, random, tarfile
 from pathlib import Path
 from coworld_client.uploads.docker_images import read_export
-from coworld_client.uploads.image_packing import pack_image
+from coworld_client.uploads.packed_image import pack_image
 from coworld_client.uploads.registry import RegistryTarget, push_image
 
 MIB = 1 << 20

@@ -42,7 +42,7 @@ from coworld_client.transport._connection import Connection, path
 from coworld_client.transport._redact import redact
 from coworld_client.transport._retry import worth_retrying
 from coworld_core.errors import CoworldError, UsageError
-from coworld_core.urls import shown_url
+from coworld_core.text.urls import shown_url
 
 AT_ONCE = Backoff(base=0.0, cap=0.0)
 TOKEN = "user-token-0123456789"

@@ -31,7 +31,7 @@ from coworld_client.uploads.docker_engine import connect_docker
 from coworld_client.uploads.docker_images import client_hash
 from coworld_core.docker_engine import Engine, resolve_address
 from coworld_core.errors import BackendUnavailable, CoworldError, ImageError, ManifestError, UsageError
-from coworld_core.manifest.loading import load_manifest, manifest_sha256
+from coworld_core.manifest.manifest_file import load_manifest, manifest_sha256
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from support.fake_platform import NOW
 from support.fake_server import Ask, Say, json_say, serve
 from support.flaky_transport import Fault, FlakyTransport
 
-import coworld_client.watching as watching
+import coworld_client.watch as watching
 from coworld_client import (
     ApiConnectionError,
     ApiShapeError,

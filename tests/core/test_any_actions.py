@@ -25,7 +25,7 @@ from coworld_core.rules import (
     trajectory,
 )
 from coworld_core.rules.play import to_json
-from coworld_runner.random_player import choose
+from coworld_runner.package.random_player import choose
 
 pytestmark = pytest.mark.slow
 

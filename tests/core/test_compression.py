@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coworld_core.compression import Compression, Unpacker, detect_compression, sniff_compression
 from coworld_core.errors import RemoteError
+from coworld_core.files.compression import Compression, Unpacker, detect_compression, sniff_compression
 
 
 def unpack(data: bytes, compression: Compression, limit: int = 1 << 20) -> bytes:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from support.simulated import diagnosis_plan, played, strengths
 
-from coworld_core.episode.conduct import SeatConduct, quantile_seconds, read_conduct
 from coworld_core.episode.record import EpisodeRow, SeatRow
+from coworld_core.episode.seat_behaviour import SeatBehaviour, quantile_seconds, read_behaviour
 from coworld_core.evaluation import DiagnosisReport, report_rows
 from coworld_core.evaluation.battery import BASELINE, BOT, STRONG, EarlierDiagnosis, EarlierNumber
 from coworld_core.evaluation.diagnosis import Diagnosis
 from coworld_core.evaluation.estimates import Interval, difference_interval, share_interval
-from coworld_core.evaluation.reports import IntervalRecord
+from coworld_core.evaluation.report_base import IntervalRecord
 
 OTHERS: dict[str, Any] = {"baseline": SeatRow(name="Weak"), "strong": SeatRow(name="Strong")}
 
@@ -95,7 +95,7 @@ def test_what_spoils_episodes_comes_before_what_loses_points() -> None:
     plan = diagnosis_plan(max_blocks=30, baseline=SeatRow(name="Weak"))
     rows: list[EpisodeRow] = []
     for at, row in enumerate(played(plan, strengths({BASELINE: 9.0}, seat=50.0))):
-        conduct = SeatConduct(acted=9, idle=1, refused=2, seconds=((0.01, 8), (2.0, 1)))
+        conduct = SeatBehaviour(acted=9, idle=1, refused=2, seconds=((0.01, 8), (2.0, 1)))
         changed: dict[str, Any] = {"conduct": (conduct, conduct), "replay": str(at)}
         if row.key.startswith(("block-0004.1-1", "block-0005.1-2")):
             kind = "player_timeout" if row.key.endswith("1-1") else "player_error"
@@ -199,9 +199,9 @@ EVENTS: list[Any] = [
 def test_turns_as_a_game_tells_them(lines: bool, tmp_path: Path) -> None:
     path = tmp_path / "events.json"
     path.write_text("".join(f"{json.dumps(one)}\n" for one in EVENTS) if lines else json.dumps(EVENTS))
-    assert read_conduct(path, 2) == (
-        SeatConduct(acted=3, seconds=((0.012, 2),)),
-        SeatConduct(idle=1, refused=1),
+    assert read_behaviour(path, 2) == (
+        SeatBehaviour(acted=3, seconds=((0.012, 2),)),
+        SeatBehaviour(idle=1, refused=1),
     )
 
 
@@ -209,8 +209,8 @@ def test_turns_as_a_game_tells_them(lines: bool, tmp_path: Path) -> None:
 def test_events_that_say_nothing_of_turns(text: str, tmp_path: Path) -> None:
     path = tmp_path / "events.json"
     path.write_text(text)
-    assert read_conduct(path, 2) == ()
-    assert read_conduct(tmp_path / "none", 2) == ()
+    assert read_behaviour(path, 2) == ()
+    assert read_behaviour(tmp_path / "none", 2) == ()
 
 
 def test_how_long_turns_take() -> None:

@@ -19,6 +19,7 @@ from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_ro
 from coworld_cli.options.values import RATINGS
 from coworld_core.episode.record import EpisodeRow, PlayerFault, SeatRow
 from coworld_core.errors import EnvironmentFault
+from coworld_core.evaluation.block_ledger import BlockLedger, JudgedBlock
 from coworld_core.evaluation.comparison import Comparison, ComparisonReport, compare_rows
 from coworld_core.evaluation.designs import (
     block_seed,
@@ -29,7 +30,6 @@ from coworld_core.evaluation.designs import (
     round_robin,
 )
 from coworld_core.evaluation.estimates import Sample, mean_interval, running_interval, sign_evidence, student_quantile
-from coworld_core.evaluation.judging import BlockLedger, JudgedBlock
 from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.ranking import Ranking, RankingReport, not_apart
 from coworld_core.evaluation.ratings import RatingName, pairings, rate

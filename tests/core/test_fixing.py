@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from coworld_core import check_manifest, load_manifest
+from coworld_core.documents.json_edit import Edit, edited
 from coworld_core.errors import ManifestError
-from coworld_core.jsonedit import Edit, edited
-from coworld_core.manifest.fixing import FixedManifest, fixed_manifest
+from coworld_core.manifest.manifest_fixes import FixedManifest, fixed_manifest
 
 TEXT = """{
   "a": [1, 2],   "b": {"c": 1, "d": {}},

@@ -21,7 +21,7 @@ from coworld_core import (
     with_tokens,
 )
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.manifest.gameconfig import with_input_controls
+from coworld_core.manifest.game_config import with_input_controls
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def test_the_import_alone_is_empty() -> None:
 def test_every_name_without_a_network_library() -> None:
     loaded = modules_after("import coworld_core\nfor name in coworld_core.__all__: getattr(coworld_core, name)")
     assert not loaded & NETWORK
-    assert "coworld_core.manifest.loading" in loaded
+    assert "coworld_core.manifest.manifest_file" in loaded
     # A manifest's models are used in many places where no schema is checked.
     assert not {name for name in loaded if name.startswith("jsonschema")}
 

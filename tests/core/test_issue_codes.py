@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from coworld_core import Report, check_manifest, check_request, check_results, hydrate, load_manifest
-from coworld_core.codes import ISSUE_CODES
 from coworld_core.errors import ManifestError
+from coworld_core.issue_codes import ISSUE_CODES
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -1010,7 +1010,7 @@ HEAVY: list[dict[str, Any]] = [
 @pytest.fixture
 def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of the steps, for what takes seconds to spend them; the keywords' test below spends them all."""
-    monkeypatch.setattr("coworld_core.json_schema._validator._MAX_STEPS", 100_000)
+    monkeypatch.setattr("coworld_core.documents.json_schema._validator._MAX_STEPS", 100_000)
 
 
 @pytest.mark.slow

@@ -50,8 +50,8 @@ from coworld_core.evaluation.designs import (
     rotation,
     shares,
 )
-from coworld_core.evaluation.reading import open_evaluation
-from coworld_core.evaluation.reports import EvaluationPlan
+from coworld_core.evaluation.evaluation_files import open_evaluation
+from coworld_core.evaluation.report_base import EvaluationPlan
 
 # --- designs ------------------------------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ def test_failing_as_soon_as_one_is_losing_does_not_make_one_better(
 def test_where_such_failures_counted_by_their_results_they_paid(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The games in which the rule is tried are such as can be played by failing."""
     nobody: dict[str, PlayerFault] = {}
-    monkeypatch.setattr("coworld_core.evaluation.judging._guilty", lambda lineup, episode: nobody)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr("coworld_core.evaluation.block_ledger._guilty", lambda lineup, episode: nobody)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     assert [deserted(NEW, steps, True, seed).verdict for seed in range(3)] == ["better"] * 3
 
 

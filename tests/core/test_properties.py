@@ -26,11 +26,11 @@ from coworld_core import (
     parse_extra_ports,
     parse_json,
 )
-from coworld_core.codes import ISSUE_CODES
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.ids import id_problem
 from coworld_core.images import ImageRef, image_problem
-from coworld_core.manifest.loading import Mode
+from coworld_core.issue_codes import ISSUE_CODES
+from coworld_core.manifest.manifest_file import Mode
 from coworld_core.ports import extra_ports_problems
 
 MANIFESTS = int(os.environ.get("COWORLD_TEST_MANIFESTS", "500" if FULL or os.environ.get("CI") == "true" else "150"))

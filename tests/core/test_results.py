@@ -9,7 +9,7 @@ import pytest
 
 from coworld_core import check_manifest, check_results, load_manifest, read_results
 from coworld_core.errors import ManifestError
-from coworld_core.manifest.results import score_bounds
+from coworld_core.manifest.game_results import score_bounds
 
 SCHEMA = {"type": "object", "required": ["scores"], "properties": {"scores": {"type": "array"}}}
 

@@ -13,9 +13,15 @@ from coworld_core.episode.record import EpisodeRow, SeatRow
 from coworld_core.evaluation.designs import episode_key
 from coworld_core.tournament import Field, PairingRule, Tournament, TournamentMatch
 from coworld_core.tournament.elimination import single_elimination
-from coworld_core.tournament.log import EntrantAdded, EntrantWithdrawn, EpisodeEnded, LogEvent, TournamentRules
 from coworld_core.tournament.pairings import free_play, ladder, round_robin, swiss
 from coworld_core.tournament.standings import TournamentState
+from coworld_core.tournament.tournament_log import (
+    EntrantAdded,
+    EntrantWithdrawn,
+    EpisodeEnded,
+    LogEvent,
+    TournamentRules,
+)
 
 
 def rules_of(seats: int, rating: Any = "bradley-terry") -> TournamentRules:

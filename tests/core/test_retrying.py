@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coworld_core.retrying import Backoff, Tries, retry_after, says_later
+from coworld_core.retries import Backoff, Tries, retry_after, says_later
 
 NOW = datetime(2001, 1, 1, tzinfo=UTC)
 YEAR = 366 * 86400.0

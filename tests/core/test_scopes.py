@@ -17,8 +17,8 @@ from typing import Any, cast
 import pytest
 
 from coworld_core.rules import RulesError, load_player, load_rules
-from coworld_core.rules.acting import open_player
-from coworld_core.rules.errors import own_lines
+from coworld_core.rules.player_loader import open_player
+from coworld_core.rules.rules_errors import own_lines
 from coworld_core.scopes import close_scope, load_file
 
 SCOPES = "coworld_core.scopes."

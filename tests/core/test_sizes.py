@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coworld_core.sizes import shown_size
+from coworld_core.text.size_text import shown_size
 
 
 @pytest.mark.parametrize(

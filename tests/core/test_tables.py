@@ -7,7 +7,7 @@ from typing import Any
 
 from coworld_core.episode.outcome import Exit, Fault
 from coworld_core.episode.record import BatchSummary, EpisodeRecord, EpisodeRow, ImageRecord, SeatRow, SlotRecord
-from coworld_core.tables import html_table
+from coworld_core.text.tables import html_table
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 HOSTILE = '<img src=x onerror="alert(1)">\n\x1b[2J'

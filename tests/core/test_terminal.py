@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coworld_core.terminal import strip_controls
+from coworld_core.text.terminal import strip_controls
 
 
 @pytest.mark.parametrize(

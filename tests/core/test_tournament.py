@@ -20,7 +20,8 @@ from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import Lineup, episode_key
 from coworld_core.tournament import Field, PairingRule, PlayedMatch, Tournament, TournamentReport, read_log
 from coworld_core.tournament.elimination import double_elimination, single_elimination
-from coworld_core.tournament.log import (
+from coworld_core.tournament.pairings import free_play, ladder, round_robin, swiss
+from coworld_core.tournament.tournament_log import (
     Configured,
     EntrantAdded,
     EntrantWithdrawn,
@@ -31,7 +32,6 @@ from coworld_core.tournament.log import (
     ScheduledBlock,
     encode_event,
 )
-from coworld_core.tournament.pairings import free_play, ladder, round_robin, swiss
 
 
 def strongest_first(

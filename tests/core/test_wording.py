@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coworld_core.wording import closest, listed, plural
+from coworld_core.text.phrases import closest, listed, plural
 
 
 def test_names_as_an_enumeration() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from coworld_cli.exitcodes import for_kind
 from coworld_client.errors import ApiConnectionError, ApiShapeError, ApiTimeoutError, NotLoggedIn, error_for_status
-from coworld_core.api.ids import ID_PREFIXES
+from coworld_core.api.platform_ids import ID_PREFIXES
 from coworld_core.errors import CoworldError
 from observatory.app import document
 

@@ -13,7 +13,7 @@ from playwright.sync_api import FrameLocator, Page, expect
 from support.browser import Pages
 from support.cli_kit import Started
 
-from coworld_runner.serving.starting import new_game
+from coworld_runner.kit.server.scaffolds import new_game
 
 pytestmark = pytest.mark.browser
 

@@ -14,7 +14,7 @@ from support.simulated import leave, mixture_plan, pickup_plan, played, ranking_
 
 from coworld_core.episode.record import SeatRow
 from coworld_runner.evaluation import read_evaluation, report_page
-from coworld_runner.evaluation.page import different_games
+from coworld_runner.evaluation.evaluation_page import different_games
 
 pytestmark = pytest.mark.browser
 

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from support.browser import Pages, counted_down, note_statuses
 from support.cli_kit import Started
 
-from coworld_runner.serving.starting import new_game
+from coworld_runner.kit.server.scaffolds import new_game
 
 pytestmark = pytest.mark.browser
 

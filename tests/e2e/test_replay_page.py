@@ -13,7 +13,7 @@ from support.browser import Pages
 from support.cli_kit import coworld
 
 from coworld_runner import ReplayPage
-from coworld_runner.serving.starting import new_game
+from coworld_runner.kit.server.scaffolds import new_game
 
 pytestmark = pytest.mark.browser
 

@@ -10,8 +10,8 @@ from playwright.sync_api import Page, expect
 from support.browser import Pages
 from support.cli_kit import Done, Started, coworld
 
-from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.events import RunStarted, parse_event
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import read_record, read_summary
 
 pytestmark = pytest.mark.slow

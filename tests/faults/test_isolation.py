@@ -15,7 +15,7 @@ from support.misfit_kit import Evidence
 
 from coworld_core.errors import CapabilityError, UsageError
 from coworld_runner.backend import Limits
-from coworld_runner.episode.running import EpisodeOptions
+from coworld_runner.episode.single import EpisodeOptions
 
 pytestmark = pytest.mark.slow
 

@@ -24,12 +24,12 @@ from support.full import FULL
 from support.misfit_kit import NOTHING_MORE, Evidence
 from support.waiting import until
 
-from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Fault
 from coworld_runner.backend import Limits
-from coworld_runner.episode import collecting
-from coworld_runner.episode.links import PlayLinks
-from coworld_runner.episode.options import EpisodeOptions
+from coworld_runner.episode import artifact_collector
+from coworld_runner.episode.episode_options import EpisodeOptions
+from coworld_runner.episode.play_links import PlayLinks
 
 pytestmark = pytest.mark.slow
 
@@ -426,7 +426,7 @@ CASES = [
 @pytest.mark.parametrize(("backend_name", "case"), CASES)
 async def test_blame(arena: Arena, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     # what the contract allows is 200 MiB, which would only take time
-    monkeypatch.setattr(collecting, "ARTIFACT_LIMIT", 2 * MIB)
+    monkeypatch.setattr(artifact_collector, "ARTIFACT_LIMIT", 2 * MIB)
     found = await play(arena, case, EpisodeOptions(timeout=600))
     judge(case, found)
 

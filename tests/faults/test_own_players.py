@@ -11,9 +11,9 @@ from support.images import docker_client, drop_image
 from support.misfit_kit import MARK, PACKAGE, with_seats
 
 from coworld_core.manifest.models import Runnable
-from coworld_runner.own_players.player import PLAYER_LABEL, OwnPlayer
-from coworld_runner.own_players.reading import read_own_player
-from coworld_runner.plan import EpisodePlan, Seat
+from coworld_runner.package.own_players.named_player import read_own_player
+from coworld_runner.package.own_players.own_player import PLAYER_LABEL, OwnPlayer
+from coworld_runner.package.plan import EpisodePlan, Seat
 
 pytestmark = pytest.mark.slow
 

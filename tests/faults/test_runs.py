@@ -32,12 +32,12 @@ from coworld_core.episode.record import EpisodeRecord, read_summary
 from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
 from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitSpec
 from coworld_runner.backends.base import BaseUnit
-from coworld_runner.backends.process.backend import ProcessBackend
-from coworld_runner.batch import run_batch
-from coworld_runner.episode import missing, probes
-from coworld_runner.episode.options import EpisodeOptions
-from coworld_runner.episode.running import run_episode
-from coworld_runner.plan import Seat
+from coworld_runner.backends.process.process_backend import ProcessBackend
+from coworld_runner.episode import contract_probes, missing_players
+from coworld_runner.episode.batch import run_batch
+from coworld_runner.episode.episode_options import EpisodeOptions
+from coworld_runner.episode.single import run_episode
+from coworld_runner.package.plan import Seat
 from coworld_runner.testing import FakeBackend
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
 async def test_a_player_that_does_not_connect_is_named_and_then_blamed(
     arena: Arena, player: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(missing, "_SILENT", 0.5)
+    monkeypatch.setattr(missing_players, "_SILENT", 0.5)
     found = await arena.play(
         arena.plan("well", "well", player, connect_timeout=180), EpisodeOptions(timeout=60, connect_timeout=3)
     )
@@ -95,13 +95,13 @@ async def test_the_contract_is_checked_again_only_where_the_way_may_have_failed(
     arena: Arena, backend: type[ProcessBackend], game: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    real = probes.probe_contract
+    real = contract_probes.probe_contract
 
-    async def counting(address: str, tokens: Sequence[str]) -> list[probes.ProbeResult]:
+    async def counting(address: str, tokens: Sequence[str]) -> list[contract_probes.ProbeResult]:
         asked.append(address)
         return await real(address, tokens)
 
-    monkeypatch.setattr(probes, "probe_contract", counting)
+    monkeypatch.setattr(contract_probes, "probe_contract", counting)
     async with backend(default_context=PACKAGE) as arena.backend:
         options = EpisodeOptions(timeout=90, viewer_timeout=1)
         found = await arena.play(arena.plan(game, "well", play_seconds=60.0 if game != "well" else 2.0), options)
@@ -633,9 +633,9 @@ async def test_a_check_that_came_too_late_says_nothing_about_the_game(
     """On a busy machine a short game is over before a viewer has been let in, and its end is seen later still."""
     told = anyio.Event()
     arena.backend = backend = SeenLate(told)
-    ask = probes.first_message
+    ask = contract_probes.first_message
 
-    async def late(*args: Any, **more: Any) -> probes.ProbeResult:
+    async def late(*args: Any, **more: Any) -> contract_probes.ProbeResult:
         await backend.ended.wait()
         return await ask(*args, **more)
 
@@ -643,7 +643,7 @@ async def test_a_check_that_came_too_late_says_nothing_about_the_game(
         if event.kind == "probe_finished" and event.probe == "global_message":
             told.set()
 
-    monkeypatch.setattr(probes, "first_message", late)
+    monkeypatch.setattr(contract_probes, "first_message", late)
     found = await arena.play(arena.plan(), listeners=(listen,))
     assert found.record.ok
     seen = {event.probe: (event.ok, event.counts) for event in found.of_kind("probe_finished")}

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from support.arena import Arena
 
-from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.events import read_events
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import read_record, read_summary
 from coworld_core.errors import EnvironmentFault, WorkspaceError
 from coworld_runner.backend import Limits
-from coworld_runner.batch import run_batch
-from coworld_runner.episode.running import EpisodeOptions, run_episode
+from coworld_runner.episode.batch import run_batch
+from coworld_runner.episode.single import EpisodeOptions, run_episode
 from coworld_runner.runs.scratch import Scratch, scratch_root
 
 pytestmark = pytest.mark.slow
@@ -100,8 +100,8 @@ from pathlib import Path
 import anyio, anyio.to_thread
 from support.misfit_kit import PACKAGE, PLACEHOLDER, misfit_plan
 from coworld_core.errors import WorkspaceError
-from coworld_runner.backends.process.backend import ProcessBackend
-from coworld_runner.episode.running import run_episode
+from coworld_runner.backends.process.process_backend import ProcessBackend
+from coworld_runner.episode.single import run_episode
 
 async def main():
     async with ProcessBackend(contexts={PLACEHOLDER: PACKAGE}) as backend:

@@ -15,7 +15,7 @@ from support.arena import Arena
 from support.kube import cluster_process, labelled
 
 from coworld_core.episode.events import BaseEvent, PhaseStarted
-from coworld_runner.episode.running import EpisodeOptions
+from coworld_runner.episode.single import EpisodeOptions
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.guarded("alone"), pytest.mark.timeout(900)]
 

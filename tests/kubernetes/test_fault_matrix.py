@@ -9,8 +9,8 @@ import pytest
 from faults.test_matrix import GAMES, MIB, PLAYERS, Case, judge, play
 from support.arena import Arena
 
-from coworld_runner.episode import collecting
-from coworld_runner.episode.options import EpisodeOptions
+from coworld_runner.episode import artifact_collector
+from coworld_runner.episode.episode_options import EpisodeOptions
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.guarded("cluster"), pytest.mark.timeout(1200)]
 
@@ -31,7 +31,7 @@ def on_cluster(case: Case) -> Case:
 
 
 async def test_blame(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "ARTIFACT_LIMIT", 2 * MIB)
+    monkeypatch.setattr(artifact_collector, "ARTIFACT_LIMIT", 2 * MIB)
     wrong: dict[str, str] = {}
     limit = anyio.CapacityLimiter(AT_ONCE)
 

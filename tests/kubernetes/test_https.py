@@ -9,7 +9,7 @@ from support.arena import Arena
 from support.kube import backend_for
 
 from coworld_core.errors import CapabilityError
-from coworld_runner.episode.running import EpisodeOptions
+from coworld_runner.episode.single import EpisodeOptions
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 

@@ -15,9 +15,9 @@ from support.waiting import wait_until
 
 from coworld_core.episode.events import BaseEvent, ProbeFinished, UnitStarted
 from coworld_core.ids import new_run_id
-from coworld_runner.episode.running import EpisodeOptions
+from coworld_runner.episode.single import EpisodeOptions
 from coworld_runner.runs.scratch import remove_run, scratch_root
-from coworld_runner.testing._conformance_kit import locked
+from coworld_runner.testing._conformance_arena import locked
 from coworld_runner.testing.conformance import subject_environment
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.guarded("alone"), pytest.mark.timeout(600)]

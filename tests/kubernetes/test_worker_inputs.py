@@ -16,7 +16,7 @@ from support.cluster_workers import Desk, misfit_request, published_job
 from support.kube import on_cluster
 from support.misfit_kit import ensure_image
 
-from coworld_runner.backends.kubernetes._api import Cluster
+from coworld_runner.backends.kubernetes._cluster import Cluster
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.guarded("cluster"), pytest.mark.timeout(600)]
 

@@ -12,7 +12,7 @@ import pytest
 from support.observatory import Inside, inside, new_services
 from support.uploads import upload_image
 
-from coworld_runner.backends.kubernetes.backend import KubernetesBackend
+from coworld_runner.backends.kubernetes.kubernetes_backend import KubernetesBackend
 from observatory.cli import main
 from observatory.identity.worker_login import pull_secret, worker_login
 from observatory.runtime import _make  # pyright: ignore[reportPrivateUsage]

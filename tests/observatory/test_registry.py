@@ -17,7 +17,7 @@ from support.observatory import Inside, inside, running_observatory
 from support.registry import image_archive
 from support.uploads import MANIFEST_TYPE, image_parts, manifest_for, push, upload_image
 
-from coworld_runner.backends.docker.backend import DockerBackend
+from coworld_runner.backends.docker.docker_backend import DockerBackend
 from observatory.identity.worker_login import worker_login
 from observatory.store.blobs import BlobStore
 

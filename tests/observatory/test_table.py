@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from support.league_play import contestants, league_of, play, play_rounds, strengths_of
 from support.observatory_kit import open_platform, seed
 
-from coworld_core.tournament.log import TournamentRules
-from coworld_runner.tournament.pairings import find_pairing
+from coworld_core.tournament.tournament_log import TournamentRules
+from coworld_runner.evaluation.tournament.pairing_plugins import find_pairing
 from observatory.store.models import Coworld, EpisodeRequest, Round
 from observatory.work.rounds import advance
 from observatory.work.setups import GameSetup

@@ -31,9 +31,9 @@ from support.observatory_kit import (
 from support.waiting import until
 
 from coworld_core.episode.record import EpisodeRecord
-from coworld_runner.backends.process.backend import ProcessBackend
-from coworld_runner.episode.running import EpisodeOptions, run_episode
-from coworld_runner.plan import EpisodePlan
+from coworld_runner.backends.process.process_backend import ProcessBackend
+from coworld_runner.episode.single import EpisodeOptions, run_episode
+from coworld_runner.package.plan import EpisodePlan
 from observatory.evidence.access import player_faults
 from observatory.services import Services
 from observatory.settings import Settings

@@ -37,7 +37,7 @@ class Sick:
 """
 
 SICK = """
-from coworld_runner.backends.process.backend import ProcessBackend
+from coworld_runner.backends.process.process_backend import ProcessBackend
 
 class Sick(ProcessBackend):
     name = "sick"

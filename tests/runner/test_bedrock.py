@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coworld_core.errors import EnvironmentFault
-from coworld_runner.bedrock import bedrock_environment
+from coworld_runner.episode.bedrock import bedrock_environment
 
 SECRET = "do-not-show"
 KEYS = {"AccessKeyId": "AK", "SecretAccessKey": SECRET}

@@ -13,21 +13,21 @@ from support.full import FULL
 
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, ImageError, StartError, TransferError, UsageError
-from coworld_runner.episode.blame import TABLE, Known, Row, Seen, rule
+from coworld_runner.episode.blame import TABLE, Circumstances, Observation, Row, rule
 
 OK = Exit(reason="exited", code=0)
 BAD = Exit(reason="exited", code=3)
 STOPPED = Exit(reason="stopped")
 LOST = Exit(reason="lost")
-BLAMED = Known(blamed=frozenset({1}))
+BLAMED = Circumstances(blamed=frozenset({1}))
 
 
-def of_game(what: Any, **more: Any) -> Seen:
-    return Seen(what=what, component="game", words="WORDS", **more)
+def of_game(what: Any, **more: Any) -> Observation:
+    return Observation(what=what, component="game", words="WORDS", **more)
 
 
-def of_player(what: Any, slot: int = 1, **more: Any) -> Seen:
-    return Seen(what=what, component="player", slot=slot, words="WORDS", **more)
+def of_player(what: Any, slot: int = 1, **more: Any) -> Observation:
+    return Observation(what=what, component="player", slot=slot, words="WORDS", **more)
 
 
 def started(code: str) -> StartError:
@@ -35,35 +35,35 @@ def started(code: str) -> StartError:
 
 
 # What each row is there for, in the table's own order; the sentence must be the row's.
-EXAMPLES: list[tuple[str, Seen, Known]] = [
-    ("a port that the game must have is taken", of_game("not_started", error=started("port_taken")), Known()),
-    ("the game cannot be started", of_game("not_started", error=started("program_missing")), Known()),
-    ("a player cannot be started", of_player("not_started", error=started("port_taken")), Known()),
-    ("the host removes or loses the game before", of_game("not_ready", exit=LOST), Known()),
-    ("the game ends, or stays silent, before", of_game("not_ready", exit=None), Known()),
-    ("a page is missing", of_game("violation"), Known()),
-    ("the game ends with 0", of_game("ended", exit=STOPPED), Known()),
-    ("the host removes or loses the game", of_game("ended", exit=LOST), Known()),
-    ("the game ends other than with 0", of_game("ended", exit=BAD), Known()),
+EXAMPLES: list[tuple[str, Observation, Circumstances]] = [
+    ("a port that the game must have is taken", of_game("not_started", error=started("port_taken")), Circumstances()),
+    ("the game cannot be started", of_game("not_started", error=started("program_missing")), Circumstances()),
+    ("a player cannot be started", of_player("not_started", error=started("port_taken")), Circumstances()),
+    ("the host removes or loses the game before", of_game("not_ready", exit=LOST), Circumstances()),
+    ("the game ends, or stays silent, before", of_game("not_ready", exit=None), Circumstances()),
+    ("a page is missing", of_game("violation"), Circumstances()),
+    ("the game ends with 0", of_game("ended", exit=STOPPED), Circumstances()),
+    ("the host removes or loses the game", of_game("ended", exit=LOST), Circumstances()),
+    ("the game ends other than with 0", of_game("ended", exit=BAD), Circumstances()),
     ("a player ends that is blamed", of_player("ended", exit=BAD), BLAMED),
-    ("a player ends with 0, or is stopped", of_player("ended", exit=OK), Known(game_failed=True)),
-    ("a player ends badly after something went wrong", of_player("ended", exit=BAD), Known(game_failed=True)),
-    ("a player ends badly when the game", of_player("ended", exit=BAD, ended=4.0), Known(stopped_at=4.0)),
-    ("a player ends badly after the seat", of_player("ended", exit=BAD, ended=4.0), Known(disturbed_at=4.0)),
-    ("the host removes or loses a player", of_player("ended", exit=LOST), Known()),
-    ("a player ends other than with 0", of_player("ended", exit=BAD, ended=3.9), Known(stopped_at=4.0)),
+    ("a player ends with 0, or is stopped", of_player("ended", exit=OK), Circumstances(game_failed=True)),
+    ("a player ends badly after something went wrong", of_player("ended", exit=BAD), Circumstances(game_failed=True)),
+    ("a player ends badly when the game", of_player("ended", exit=BAD, ended=4.0), Circumstances(stopped_at=4.0)),
+    ("a player ends badly after the seat", of_player("ended", exit=BAD, ended=4.0), Circumstances(disturbed_at=4.0)),
+    ("the host removes or loses a player", of_player("ended", exit=LOST), Circumstances()),
+    ("a player ends other than with 0", of_player("ended", exit=BAD, ended=3.9), Circumstances(stopped_at=4.0)),
     ("a player has not connected that is blamed", of_player("never_connected"), BLAMED),
-    ("a player has not connected when its time", of_player("never_connected"), Known()),
+    ("a player has not connected when its time", of_player("never_connected"), Circumstances()),
     ("a player has left early that is blamed", of_player("left_early"), BLAMED),
-    ("a player ends with 0 long before", of_player("left_early"), Known()),
+    ("a player ends with 0 long before", of_player("left_early"), Circumstances()),
     ("a player has left that is blamed", of_player("abandoned"), BLAMED),
-    ("every player has ended with 0", of_player("abandoned"), Known()),
-    ("a player that is blamed already, or whose", of_player("still_running"), Known(game_failed=True)),
-    ("a player still runs too long", of_player("still_running"), Known()),
-    ("nothing can be seen at the deadline", of_game("deadline"), Known(trouble="it is off", stage="prepare")),
-    ("images, or starting what runs", of_game("deadline"), Known(stage="prepare")),
-    ("the game is not ready at the deadline", of_game("deadline"), Known(stage="ready")),
-    ("the game is not over at the deadline", of_game("deadline"), Known(stage="play")),
+    ("every player has ended with 0", of_player("abandoned"), Circumstances()),
+    ("a player that is blamed already, or whose", of_player("still_running"), Circumstances(game_failed=True)),
+    ("a player still runs too long", of_player("still_running"), Circumstances()),
+    ("nothing can be seen at the deadline", of_game("deadline"), Circumstances(trouble="it is off", stage="prepare")),
+    ("images, or starting what runs", of_game("deadline"), Circumstances(stage="prepare")),
+    ("the game is not ready at the deadline", of_game("deadline"), Circumstances(stage="ready")),
+    ("the game is not over at the deadline", of_game("deadline"), Circumstances(stage="play")),
     (
         "a game that was stopped for a player's failure",
         of_game("results_malformed"),
@@ -75,24 +75,32 @@ EXAMPLES: list[tuple[str, Seen, Known]] = [
     (
         "the platform or this machine cannot bring",
         of_player("not_collected", error=TransferError("Full.", code="disk_full")),
-        Known(),
+        Circumstances(),
     ),
     (
         "what a player wants to keep",
         of_player("not_collected", error=TransferError("A link.", code="not_regular")),
-        Known(),
+        Circumstances(),
     ),
-    ("what a game may leave besides", of_game("not_kept", error=TransferError("A link.", code="not_regular")), Known()),
+    (
+        "what a game may leave besides",
+        of_game("not_kept", error=TransferError("A link.", code="not_regular")),
+        Circumstances(),
+    ),
     (
         "results or replay are no regular file",
         of_game("not_collected", error=TransferError("A link.", code="not_regular")),
-        Known(),
+        Circumstances(),
     ),
-    ("an image is not available", Seen(what="failed", words="No.", error=ImageError("No.")), Known()),
-    ("the config, the options or the manifest", Seen(what="failed", words="No.", error=UsageError("No.")), Known()),
-    ("the engine fails", Seen(what="failed", words="No.", error=BackendError("No.")), Known()),
-    ("you interrupt it", Seen(what="interrupted"), Known()),
-    ("the runner itself fails", Seen(what="crashed"), Known()),
+    ("an image is not available", Observation(what="failed", words="No.", error=ImageError("No.")), Circumstances()),
+    (
+        "the config, the options or the manifest",
+        Observation(what="failed", words="No.", error=UsageError("No.")),
+        Circumstances(),
+    ),
+    ("the engine fails", Observation(what="failed", words="No.", error=BackendError("No.")), Circumstances()),
+    ("you interrupt it", Observation(what="interrupted"), Circumstances()),
+    ("the runner itself fails", Observation(what="crashed"), Circumstances()),
 ]
 
 
@@ -104,7 +112,7 @@ def test_every_row_has_its_example() -> None:
 @pytest.mark.parametrize(
     ("row", "example"), list(zip(TABLE, EXAMPLES, strict=True)), ids=[row.seen.replace(" ", "-") for row in TABLE]
 )
-def test_a_row(row: Row, example: tuple[str, Seen, Known]) -> None:
+def test_a_row(row: Row, example: tuple[str, Observation, Circumstances]) -> None:
     sentence, seen, known = example
     assert row.seen.startswith(sentence)
     ruling = rule(seen, known, who="WHO", log="logs/it.log")
@@ -131,7 +139,7 @@ def test_the_page_has_the_table() -> None:
 
 
 def test_who_sees_it_may_know_better_what_to_do() -> None:
-    assert rule(of_player("still_running", hint="Do {this}."), Known()).hint == "Do {this}."
+    assert rule(of_player("still_running", hint="Do {this}."), Circumstances()).hint == "Do {this}."
 
 
 # --- whatever is seen, in whatever order ----------------------------------------------------------------------------
@@ -152,7 +160,7 @@ OF_GAMES = ("not_ready", "violation", "deadline", "results_malformed", "results_
 
 
 @st.composite
-def sights(draw: st.DrawFn) -> Seen:
+def sights(draw: st.DrawFn) -> Observation:
     what = draw(st.sampled_from((*OF_UNITS, *OF_PLAYERS, *OF_GAMES, "failed", "interrupted", "crashed")))
     if what in OF_UNITS:
         component, slot = draw(UNITS)
@@ -160,7 +168,7 @@ def sights(draw: st.DrawFn) -> Seen:
         component, slot = "player", draw(st.integers(0, 2))
     else:
         component, slot = ("game" if what in OF_GAMES else None), None
-    return Seen(
+    return Observation(
         what=what,  # type: ignore[arg-type]
         component=component,  # type: ignore[arg-type]
         slot=slot,
@@ -181,7 +189,7 @@ def sights(draw: st.DrawFn) -> Seen:
     trouble=st.sampled_from(["", "it is off"]),
 )
 def test_whatever_is_seen(
-    seen: list[Seen],
+    seen: list[Observation],
     game_exit: Exit | None,
     stopped_at: float | None,
     disturbed_at: float | None,
@@ -192,7 +200,7 @@ def test_whatever_is_seen(
     blamed: list[int] = []
     failed = False
     for sight in seen:
-        known = Known(
+        known = Circumstances(
             stage=stage,
             trouble=trouble,
             game_exit=game_exit,

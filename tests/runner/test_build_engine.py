@@ -25,9 +25,9 @@ from support.waiting import until
 from coworld_core.docker_engine import Engine, EngineRefused, resolve_address
 from coworld_core.episode.events import BaseEvent, ImageProgressed, ImageReady, Notice
 from coworld_core.errors import CoworldError, ImageError
-from coworld_core.manifest.loading import dump_manifest, load_manifest
-from coworld_runner.build.building import BuildError, BuildResult, build_coworld
-from coworld_runner.package.resolving import resolve_package
+from coworld_core.manifest.manifest_file import dump_manifest, load_manifest
+from coworld_runner.build.manifest_build import BuildError, BuildResult, build_coworld
+from coworld_runner.package.resolver import resolve_package
 
 pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]
 

@@ -9,7 +9,7 @@ import pytest
 from support.small_world import MANIFEST
 
 from coworld_core import Manifest, load_manifest
-from coworld_runner.build._pinning import pinned
+from coworld_runner.build._pinned_sources import pinned
 
 REPO = "https://github.com/Someone/Duel"
 

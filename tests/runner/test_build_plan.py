@@ -20,7 +20,7 @@ from coworld_core.errors import (
     UsageError,
     WorkspaceError,
 )
-from coworld_runner.build.building import BuildError, BuildPlan, build_coworld, plan_build
+from coworld_runner.build.manifest_build import BuildError, BuildPlan, build_coworld, plan_build
 
 Document = dict[str, Any]
 MANIFEST_NAME = "coworld_manifest.json"

@@ -12,9 +12,9 @@ from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
 from coworld_core.episode.record import read_record
 from coworld_core.manifest.models import Manifest
 from coworld_runner.certification import Certification, CertifyOptions, SourceOptions, certify
-from coworld_runner.episode.running import EpisodeOptions
-from coworld_runner.package.resolving import Package, resolve_package
-from coworld_runner.selection import make_backend
+from coworld_runner.episode.backend_choice import make_backend
+from coworld_runner.episode.single import EpisodeOptions
+from coworld_runner.package.resolver import Package, resolve_package
 
 pytestmark = pytest.mark.slow
 

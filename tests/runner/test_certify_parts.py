@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from support.small_world import MANIFEST, package_of
 
-from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault
 from coworld_core.episode.record import EpisodeRecord, ImageRecord, SlotRecord
-from coworld_runner.certification.answers import StepAnswer, missing, skipped
-from coworld_runner.certification.attendance import check_attendance
-from coworld_runner.certification.contract import SeatState, wrong_callers
-from coworld_runner.certification.leaks import slots_leaked
-from coworld_runner.certification.ledger import StepLedger
-from coworld_runner.certification.steps import STEPS, Candidate, CertifyOptions, blamed_in, carry_out
+from coworld_runner.certification.certification_steps import STEPS, Candidate, CertifyOptions, blamed_in, carry_out
+from coworld_runner.certification.contract_checks import SeatState, wrong_callers
+from coworld_runner.certification.player_presence import check_attendance
+from coworld_runner.certification.secret_leaks import slots_leaked
+from coworld_runner.certification.step_answers import StepAnswer, missing, skipped
+from coworld_runner.certification.step_ledger import StepLedger
 from coworld_runner.certification.transcript import TRANSCRIPT
-from coworld_runner.testing.fake import FakeBackend
+from coworld_runner.testing.fake_backend import FakeBackend
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 DONE = Exit(reason="exited", code=0)

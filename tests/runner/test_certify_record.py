@@ -24,12 +24,12 @@ from coworld_core.episode.events import (
     read_events,
 )
 from coworld_core.errors import BackendUnavailable, CertificationError, ManifestError, RecordError, WorkspaceError
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.backend import Publish, Unit, UnitSpec
 from coworld_runner.certification import TRANSCRIPT, Certification, certify, certify_refused, read_certification
-from coworld_runner.certification import record as record_module
-from coworld_runner.documents import document_schema
-from coworld_runner.testing.fake import FakeBackend
+from coworld_runner.certification import certification_record as record_module
+from coworld_runner.certification.document_schemas import document_schema
+from coworld_runner.testing.fake_backend import FakeBackend
 
 STEPS = [
     "matriculate",

@@ -11,9 +11,9 @@ from support.fake_server import Say, nobody_there, site_in_thread
 from support.small_world import MANIFEST, package_of
 
 from coworld_core.manifest.models import Manifest
-from coworld_core.retrying import Backoff
-from coworld_runner.certification.record import SourceRecord
-from coworld_runner.certification.sources import SourceOptions, check_sources
+from coworld_core.retries import Backoff
+from coworld_runner.certification.certification_record import SourceRecord
+from coworld_runner.certification.source_references import SourceOptions, check_sources
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from support.fake_server import serve_site
 from support.small_world import LONG, MANIFEST, fast, package_of, world
 
 from coworld_core.errors import ImageError
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import Manifest
 from coworld_core.versions import Generation
 from coworld_runner.backend import Capabilities, ImageInfo, Publish
 from coworld_runner.certification import Certification, Evidence, SourceOptions
-from coworld_runner.package.resolving import Package
-from coworld_runner.replay.showing import ReplayOptions
-from coworld_runner.testing.fake import FakeBackend
+from coworld_runner.package.resolver import Package
+from coworld_runner.replay.replay_session import ReplayOptions
+from coworld_runner.testing.fake_backend import FakeBackend
 
 pytestmark = pytest.mark.slow
 

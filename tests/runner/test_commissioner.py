@@ -18,11 +18,11 @@ from coworld_core.commissioner.messages import state_bytes
 from coworld_core.episode.events import EvaluationProgressed
 from coworld_core.errors import CommissionerError, UsageError
 from coworld_core.tournament import TournamentReport, read_log
-from coworld_core.tournament.commissioning import STATE_BYTES
+from coworld_core.tournament.commissions import STATE_BYTES
 from coworld_core.tournament.league import CommissionedReport
-from coworld_runner.commissioner import CommissionerOptions, find_commissioner
-from coworld_runner.testing.fake import FakeContext
-from coworld_runner.tournament import read_tournament
+from coworld_runner.evaluation.commissioner import CommissionerOptions, find_commissioner
+from coworld_runner.evaluation.tournament import read_tournament
+from coworld_runner.testing.fake_backend import FakeContext
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from coworld_runner import _connections
-from coworld_runner._connections import Connections, listening_sockets
+from coworld_runner.backends import _kernel_connections
+from coworld_runner.backends._kernel_connections import Connections, listening_sockets
 
 
 def inode(listener: socket.socket) -> int:
@@ -25,9 +25,9 @@ def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         raise PermissionError("a sandbox")
 
     if request.param == "read":
-        monkeypatch.setattr(_connections, "_asked_for", refuse)
+        monkeypatch.setattr(_kernel_connections, "_asked_for", refuse)
     else:
-        monkeypatch.setattr(_connections, "_read", refuse)
+        monkeypatch.setattr(_kernel_connections, "_read", refuse)
 
 
 @pytest.mark.usefixtures("told")

@@ -12,9 +12,9 @@ from coworld_core.errors import CapabilityError
 from coworld_core.manifest.models import Resources, Runnable
 from coworld_runner import resolve_package, run_episode
 from coworld_runner.backend import Limits, UnitSpec
-from coworld_runner.backends.docker._container import container_body
-from coworld_runner.episode.specs import declared_limits, wants_gpu
-from coworld_runner.plan import plan_episode
+from coworld_runner.backends.docker._container_spec import container_body
+from coworld_runner.episode.unit_specs import declared_limits, wants_gpu
+from coworld_runner.package.plan import plan_episode
 
 HOSTED = Path(__file__).parents[1] / "support" / "packages" / "hosted"
 GIB = 1 << 30

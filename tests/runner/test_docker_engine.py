@@ -24,7 +24,7 @@ from coworld_core import docker_engine
 from coworld_core.docker_engine import Address, Engine, EngineGone, EngineRefused, resolve_address
 from coworld_core.errors import BackendUnavailable, TransferError, UsageError
 from coworld_runner.backends import DockerBackend
-from coworld_runner.backends.docker._files import fetch_archived
+from coworld_runner.backends.docker._container_files import fetch_archived
 
 _NOBODY = 65534
 

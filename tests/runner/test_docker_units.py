@@ -34,8 +34,8 @@ from coworld_core.errors import BackendError, NotReadyError, StartError, Transfe
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend, Found, HttpProbe, Limits, Placement, Port, UnitSpec
 from coworld_runner.backends import DockerBackend
-from coworld_runner.backends.docker import _inspect
-from coworld_runner.backends.docker._networks import drop_network, make_network
+from coworld_runner.backends.docker import _inspection
+from coworld_runner.backends.docker._run_networks import drop_network, make_network
 from coworld_runner.backends.engine import run_labels
 from coworld_runner.runs.scratch import make_scratch, open_scratch, scratch_root
 from coworld_runner.testing import Arena, BackendConformance
@@ -124,7 +124,7 @@ async def test_entries_count_too(arena: Arena) -> None:
 
 
 async def test_what_is_reserved_at_once_is_seen_at_once(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_inspect, "_DISK_SECONDS", 600.0)
+    monkeypatch.setattr(_inspection, "_DISK_SECONDS", 600.0)
     code = (
         "import os, signal\nfor i in range(8):\n"
         "    os.posix_fallocate(os.open(f'/tmp/{i}', os.O_WRONLY | os.O_CREAT), 0, 64 << 20)\nsignal.pause()"

@@ -11,7 +11,7 @@ import pytest
 from coworld_core.ids import new_run_id
 from coworld_core.issues import Issue
 from coworld_runner.backend import Found
-from coworld_runner.backends.process.backend import ProcessBackend
+from coworld_runner.backends.process.process_backend import ProcessBackend
 from coworld_runner.doctor import Check, Machine, check_machine, leftovers, machine_versions
 from coworld_runner.runs.scratch import scratch_root
 from coworld_runner.testing import private_scratch

@@ -10,7 +10,7 @@ import pytest
 
 from coworld_core.episode.events import Notice, UnitExited
 from coworld_core.episode.outcome import Exit
-from coworld_runner.documents import DOCUMENT_NAMES, DocumentName, document_schema
+from coworld_runner.certification.document_schemas import DOCUMENT_NAMES, DocumentName, document_schema
 
 
 @pytest.mark.parametrize("name", DOCUMENT_NAMES)

@@ -18,8 +18,8 @@ from support.served_game import Sticks
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, RulesError
-from coworld_runner.rollout import as_aec_env, as_parallel_env
-from coworld_runner.rollout.spaces import NoSpaceError, codec, every_value, like
+from coworld_runner.kit.rollout import as_aec_env, as_parallel_env
+from coworld_runner.kit.rollout.spaces import NoSpaceError, codec, every_value, like
 
 # An observation that is no array, which is told so, is what these games have.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -179,10 +179,10 @@ def test_without_the_libraries_it_says_what_to_install() -> None:
     code = """
 import sys
 sys.modules["gymnasium"] = None
-from coworld_runner.rollout import rollout
+from coworld_runner.kit.rollout import rollout
 from coworld_core.errors import UsageError
 try:
-    from coworld_runner.rollout import as_aec_env
+    from coworld_runner.kit.rollout import as_aec_env
 except UsageError as error:
     print(error)
 """

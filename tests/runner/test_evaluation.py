@@ -16,10 +16,10 @@ from coworld_core.episode.events import EvaluationProgressed, Notice
 from coworld_core.episode.record import EpisodeRow, StarvationRecord, read_rows
 from coworld_core.errors import UsageError
 from coworld_core.evaluation import ComparisonPlan, RankingPlan, block_seed, compare_rows, rank_rows
-from coworld_runner.episode.running import EpisodeOptions
+from coworld_runner.episode.single import EpisodeOptions
 from coworld_runner.episode.starvation import StarvationMeter
 from coworld_runner.evaluation import EvaluationRules, diagnose, mix, pickup, rank, read_evaluation, scrimmage
-from coworld_runner.testing.fake import FakeBackend
+from coworld_runner.testing.fake_backend import FakeBackend
 
 pytestmark = pytest.mark.slow
 

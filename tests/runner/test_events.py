@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from coworld_core.episode.events import BaseEvent, Notice, PhaseStarted, read_events
-from coworld_runner.runs.events import EventBus, EventLog
+from coworld_runner.runs.event_bus import EventBus, EventLog
 
 
 def notice(text: str) -> Notice:
@@ -104,7 +104,7 @@ def test_what_had_no_room_is_not_half_there(tmp_path: Path) -> None:
         import resource, signal, sys
         from pathlib import Path
         from coworld_core.episode.events import Notice
-        from coworld_runner.runs.events import EventBus, EventLog
+        from coworld_runner.runs.event_bus import EventBus, EventLog
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         with EventLog(Path(sys.argv[1])) as log:

@@ -16,12 +16,12 @@ from support.images import BASE_IMAGE
 from coworld_core.errors import UsageError
 from coworld_runner import certify, resolve_package, run_episode
 from coworld_runner.backend import Backend
-from coworld_runner.build.building import build_coworld
-from coworld_runner.episode.running import EpisodeOptions
-from coworld_runner.own_players.hosted import read_hosted
-from coworld_runner.package.resolving import Package
-from coworld_runner.plan import plan_episode
-from coworld_runner.worker.preparing import read_plan
+from coworld_runner.build.manifest_build import build_coworld
+from coworld_runner.episode.single import EpisodeOptions
+from coworld_runner.package.own_players.game_run_player import read_hosted
+from coworld_runner.package.plan import plan_episode
+from coworld_runner.package.resolver import Package
+from coworld_runner.worker.episode_setup import read_plan
 
 pytestmark = pytest.mark.slow
 

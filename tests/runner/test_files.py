@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from coworld_core.errors import TransferError
-from coworld_runner.runs import _files
-from coworld_runner.runs._files import CappedLog, fetch_file, list_files, log_tail, watch_directory
+from coworld_runner.runs import _unit_files
+from coworld_runner.runs._unit_files import CappedLog, fetch_file, list_files, log_tail, watch_directory
 
 DEADLINE = 20
 
@@ -33,7 +33,7 @@ def watcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         return None
 
     if request.param == "poll":
-        monkeypatch.setattr(_files, "_inotify_open", none)
+        monkeypatch.setattr(_unit_files, "_inotify_open", none)
     elif not hasattr(os, "eventfd"):
         pytest.skip("inotify is Linux only")
     return str(request.param)
@@ -87,12 +87,12 @@ async def test_the_stream_ends_when_told_with_what_was_written_last(tmp_path: Pa
 
 
 async def test_an_overflow_of_the_kernels_queue_loses_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    descriptor = _files._inotify_open(tmp_path)  # pyright: ignore[reportPrivateUsage]
+    descriptor = _unit_files._inotify_open(tmp_path)  # pyright: ignore[reportPrivateUsage]
     if descriptor is None:
         pytest.skip("inotify is Linux only")
     os.close(descriptor)
-    real = _files._inotify_read  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(_files, "_inotify_read", lambda fd: ([], bool(real(fd)[0])))  # pyright: ignore
+    real = _unit_files._inotify_read  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(_unit_files, "_inotify_read", lambda fd: ([], bool(real(fd)[0])))  # pyright: ignore
     with anyio.fail_after(DEADLINE):
         async with watch_directory(tmp_path) as names:
             (tmp_path / "a").write_text("1")
@@ -226,7 +226,7 @@ async def test_a_copy_that_cannot_be_written_is_not_the_writers_doing(tmp_path: 
 
 async def test_a_cancelled_fetch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "f").write_bytes(b"x" * 1000)
-    monkeypatch.setattr(_files, "_CHUNK", 1)
+    monkeypatch.setattr(_unit_files, "_CHUNK", 1)
     real = os.read
     copying = anyio.Event()
 

@@ -17,12 +17,12 @@ import pytest
 from anyio.abc import ByteStream, SocketAttribute
 
 from coworld_core.episode.events import BaseEvent, GameProgressed, Notice
-from coworld_runner import _sockets
-from coworld_runner._sockets import PacedClient
-from coworld_runner.episode import probes
-from coworld_runner.episode.probes import first_message, get_status, watch_global
-from coworld_runner.episode.watching import Watch
-from coworld_runner.websocket import game_socket, hear
+from coworld_runner.episode import contract_probes
+from coworld_runner.episode.contract_probes import first_message, get_status, watch_global
+from coworld_runner.episode.episode_watch import Watch
+from coworld_runner.web import paced_websockets
+from coworld_runner.web.game_socket import game_socket, hear
+from coworld_runner.web.paced_websockets import PacedClient
 
 MIB = 1 << 20
 MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -114,9 +114,9 @@ async def test_a_long_state_is_not_parsed_and_told_once() -> None:
 )
 async def test_a_stream_that_is_too_much_is_left(sent: list[bytes], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # so small that the busiest machine reads that much in a second
-    monkeypatch.setattr(probes, "_STREAM_BYTES", MIB)
-    monkeypatch.setattr(probes, "_STREAM_MESSAGES", 100)
-    monkeypatch.setattr(_sockets, "_CONTROL_FRAMES", 100)
+    monkeypatch.setattr(contract_probes, "_STREAM_BYTES", MIB)
+    monkeypatch.setattr(contract_probes, "_STREAM_MESSAGES", 100)
+    monkeypatch.setattr(paced_websockets, "_CONTROL_FRAMES", 100)
     async with sending(*sent) as address:
         _, excess = await watched(address, lambda _, excess: told in excess)
     assert excess[-1] == told

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from support.fake_server import serve_bytes
 
-from coworld_runner._http import NotHttpError, exchange
+from coworld_runner.web.http_requests import NotHttpError, exchange
 
 
 @pytest.fixture

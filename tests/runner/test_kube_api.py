@@ -12,10 +12,10 @@ import anyio
 import pytest
 from support.fake_server import Ask, Say, Site, serve_site
 
-from coworld_core.retrying import Backoff
-from coworld_runner.backends.kubernetes import _server as _kube_server
+from coworld_core.retries import Backoff
+from coworld_runner.backends.kubernetes import _api_server as _kube_server
 from coworld_runner.backends.kubernetes import _watch as _kube_watch
-from coworld_runner.backends.kubernetes._api import Cluster, ClusterGone, ClusterRefused
+from coworld_runner.backends.kubernetes._cluster import Cluster, ClusterGone, ClusterRefused
 from coworld_runner.backends.kubernetes._watch import follow
 
 

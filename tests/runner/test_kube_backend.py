@@ -39,9 +39,9 @@ from coworld_core.ids import new_run_id
 from coworld_runner.backend import HttpProbe, Limits, Port, UnitSpec
 from coworld_runner.backends import KubernetesBackend
 from coworld_runner.backends.base import wait_until_ready
-from coworld_runner.backends.kubernetes import _units as units_module
-from coworld_runner.backends.kubernetes._api import Cluster
-from coworld_runner.backends.kubernetes._pod import object_name
+from coworld_runner.backends.kubernetes import _kubernetes_unit as units_module
+from coworld_runner.backends.kubernetes._cluster import Cluster
+from coworld_runner.backends.kubernetes._pod_objects import object_name
 from coworld_runner.runs.scratch import make_scratch, remove_run, scratch_root
 from coworld_runner.testing.conformance import subject_environment
 

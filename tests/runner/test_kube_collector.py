@@ -20,12 +20,12 @@ import pytest
 from support.clock import skip
 
 from coworld_core.errors import TransferError
-from coworld_core.retrying import Tries
-from coworld_runner.backends.kubernetes import _collector as _kube_collector
-from coworld_runner.backends.kubernetes import _pod as kube
-from coworld_runner.backends.kubernetes._api import ClusterGone
-from coworld_runner.backends.kubernetes._collector import Collector, CollectorGone
-from coworld_runner.collector import start
+from coworld_core.retries import Tries
+from coworld_runner.backends.collector import collector_start
+from coworld_runner.backends.kubernetes import _collector_client as _kube_collector
+from coworld_runner.backends.kubernetes import _pod_objects as kube
+from coworld_runner.backends.kubernetes._cluster import ClusterGone
+from coworld_runner.backends.kubernetes._collector_client import Collector, CollectorGone
 
 TOKEN = "the pod's own"
 
@@ -84,7 +84,9 @@ class Pod:
 
     def awaits(self) -> subprocess.Popen[bytes]:
         """What the pod starts to know when the unit may begin."""
-        return subprocess.Popen([sys.executable, "-m", "coworld_runner.collector.waiting", str(self.port)])
+        return subprocess.Popen(
+            [sys.executable, "-m", "coworld_runner.backends.collector.start_permit", str(self.port)]
+        )
 
 
 @asynccontextmanager
@@ -109,7 +111,7 @@ async def started(tmp_path: Path, *, hold: bool = False, given: dict[str, bytes]
     places = {"DIRECTORY": directory, "INPUTS": inputs, "GIVEN": brought}
     settings = {"PORT": port, **places, "HOLD": int(hold), "TOKEN": TOKEN}
     environment = {**os.environ, **{f"COWORLD_COLLECTOR_{name}": str(value) for name, value in settings.items()}}
-    program = [sys.executable, "-c", "from coworld_runner.collector.start import main; main()"]
+    program = [sys.executable, "-c", "from coworld_runner.backends.collector.collector_start import main; main()"]
     near = Near()
     with subprocess.Popen(program, env=environment) as process:  # noqa: ASYNC220
         client = Collector(near, "pod", port, TOKEN)  # type: ignore[arg-type]
@@ -419,4 +421,4 @@ def test_nothing_is_signalled_outside_of_a_pod() -> None:
         (),
         {"directory": "/nonexistent", "signals": False, "disk": None, "hold": False, "inputs": "", "given": ""},
     )
-    assert start.Collector(settings).signal("KILL") == 0
+    assert collector_start.Collector(settings).signal("KILL") == 0

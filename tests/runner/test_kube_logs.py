@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coworld_runner.backends.kubernetes._logs import LogReader, follow_log
+from coworld_runner.backends.kubernetes._pod_logs import LogReader, follow_log
 
 PIECE = 16 * 1024
 

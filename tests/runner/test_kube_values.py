@@ -14,9 +14,9 @@ import pytest
 
 from coworld_core.errors import StartError
 from coworld_runner.backend import Limits, Placement, Port, UnitSpec
-from coworld_runner.backends.kubernetes import _pod as kube
-from coworld_runner.backends.kubernetes import _state as state
-from coworld_runner.backends.kubernetes._room import Need, Room, need_of
+from coworld_runner.backends.kubernetes import _pod_objects as kube
+from coworld_runner.backends.kubernetes import _pod_state as state
+from coworld_runner.backends.kubernetes._cluster_capacity import ClusterCapacity, Need, need_of
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "coworld-0", "uid": "1-2-3"}
 OPTIONS = kube.PodOptions(collector_image="python:3.12-slim")
@@ -378,7 +378,7 @@ class Cluster:
 
 
 async def test_runs_queue_for_room_in_order() -> None:
-    room = Room(Cluster(pods=10), patience=60)  # type: ignore[arg-type]
+    room = ClusterCapacity(Cluster(pods=10), patience=60)  # type: ignore[arg-type]
     need = Need(Decimal(1), Decimal(1), Decimal(4))
     inside: list[str] = []
     notes: list[str] = []
@@ -404,7 +404,7 @@ async def test_runs_queue_for_room_in_order() -> None:
 
 
 async def test_one_run_is_let_in_whatever_it_needs_and_the_next_says_why_not() -> None:
-    room = Room(Cluster(pods=3), patience=0.2)  # type: ignore[arg-type]
+    room = ClusterCapacity(Cluster(pods=3), patience=0.2)  # type: ignore[arg-type]
     need = Need(Decimal(1), Decimal(1), Decimal(4))
     await room.enter("first", "a", need, lambda _: None)
     await room.enter("first", "b", need, lambda _: None)

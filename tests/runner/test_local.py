@@ -19,12 +19,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from coworld_core.errors import EpisodeError, UsageError
 from coworld_core.rules import Rules
-from coworld_core.rules.wire import PICTURE
-from coworld_runner.local import open_dev, open_served, socket_address
-from coworld_runner.local.files import changes
-from coworld_runner.local.page import Desk, open_page_server
-from coworld_runner.local.relay import SIT, WATCH, Relay
-from coworld_runner.serving.starting import new_game
+from coworld_core.rules.seat_wire import PICTURE
+from coworld_runner.kit.dev import open_dev, open_served, socket_address
+from coworld_runner.kit.dev.dev_page import DevControls, open_page_server
+from coworld_runner.kit.dev.file_watch import changes
+from coworld_runner.kit.dev.relay import SIT, WATCH, Relay
+from coworld_runner.kit.server.scaffolds import new_game
 
 KEY = "key-of-the-page"
 
@@ -32,7 +32,7 @@ KEY = "key-of-the-page"
 class Led:
     """A game that is led to by a relay."""
 
-    def __init__(self, table: Table, relay: Relay, desk: Desk) -> None:
+    def __init__(self, table: Table, relay: Relay, desk: DevControls) -> None:
         self.table = table
         self.relay = relay
         self.desk = desk
@@ -45,7 +45,7 @@ class Led:
 async def led(rules: type[Rules] = Sticks) -> AsyncGenerator[Led]:
     async with serving(rules) as table:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            desk, relay = Desk(f"127.0.0.1:{listener.getsockname()[1]}", KEY), Relay()
+            desk, relay = DevControls(f"127.0.0.1:{listener.getsockname()[1]}", KEY), Relay()
             async with open_page_server(desk, relay, lambda _: None, listener=listener):
                 relay.expect(TOKENS)
                 relay.lead(f"127.0.0.1:{table.port}")

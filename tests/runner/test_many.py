@@ -16,9 +16,9 @@ from support.small_world import World, world
 from coworld_core.episode.events import BatchProgressed, RunFinished, RunStarted, read_events
 from coworld_core.episode.record import EpisodeRow, read_record, read_rows
 from coworld_core.errors import EnvironmentFault, ImageError, UsageError, WorkspaceError
-from coworld_runner.batch import run_batch
-from coworld_runner.many import run_many
-from coworld_runner.plan import EpisodePlan, plan_episode
+from coworld_runner.episode.batch import run_batch
+from coworld_runner.episode.many import run_many
+from coworld_runner.package.plan import EpisodePlan, plan_episode
 
 
 def plan(small: World, *players: str, **config: Any) -> EpisodePlan:
@@ -246,7 +246,7 @@ import anyio
 from support.misfit_kit import PACKAGE, misfit_plan
 from coworld_core.episode.events import Notice
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.many import run_many
+from coworld_runner.episode.many import run_many
 
 PLAYER = ("python3", "-c", "import player, resource as r; print(r.getrlimit(r.RLIMIT_NOFILE)[0]); player.play()")
 

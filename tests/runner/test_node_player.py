@@ -15,7 +15,7 @@ import pytest
 from support.served_game import serving, sit
 from websockets.asyncio.server import ServerConnection, serve
 
-from coworld_runner.serving.starting import new_player
+from coworld_runner.kit.server.scaffolds import new_player
 
 pytestmark = pytest.mark.node
 

@@ -16,9 +16,9 @@ from support.fake_server import Say, Site, json_say, nobody_there, site_in_threa
 from support.manifests import duel
 
 from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageError
-from coworld_core.manifest.loading import manifest_sha256
-from coworld_core.retrying import Backoff
-from coworld_runner.package.resolving import (
+from coworld_core.manifest.manifest_file import manifest_sha256
+from coworld_core.retries import Backoff
+from coworld_runner.package.resolver import (
     MANIFEST_LIMIT,
     Package,
     coworld_id,
@@ -470,7 +470,7 @@ async def test_what_passes_is_tried_again(site: Site) -> None:
 async def test_a_server_that_asks_for_too_much_time_is_not_asked_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coworld_runner.package._sources._BACKOFF", Backoff(longest_wait=0.5))
+    monkeypatch.setattr("coworld_runner.package.locations._BACKOFF", Backoff(longest_wait=0.5))
 
     site.on("GET", "/m", Say(429, headers={"Retry-After": "1"}))
     assert (await failing(f"{site.url}/m")).context["status"] == 429

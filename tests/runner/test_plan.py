@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from coworld_core.documents.json_text import wrap_json
 from coworld_core.episode.request import LoadedRequest, build_request, load_request
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.jsontext import wrap_json
-from coworld_core.manifest.loading import load_manifest
-from coworld_runner.package.resolving import Package, resolve_package
-from coworld_runner.plan import EpisodePlan, Seat, plan_episode, plan_for_people
+from coworld_core.manifest.manifest_file import load_manifest
+from coworld_runner.package.plan import EpisodePlan, Seat, plan_episode, plan_for_people
+from coworld_runner.package.resolver import Package, resolve_package
 
 TEMPLATE = Path(__file__).parents[2] / "examples" / "paintarena" / "coworld_manifest_template.json"
 

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from coworld_core.errors import CapabilityError, CoworldError, UsageError
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.backend import Backend
-from coworld_runner.backends.docker.backend import DockerBackend
-from coworld_runner.backends.process.backend import ProcessBackend
-from coworld_runner.own_players.player import OwnPlayer
-from coworld_runner.own_players.reading import read_own_player
-from coworld_runner.own_players.requiring import require_own_player
-from coworld_runner.package.resolving import Package
-from coworld_runner.plan import EpisodePlan, plan_episode
-from coworld_runner.players import housing_words, read_players
+from coworld_runner.backends.docker.docker_backend import DockerBackend
+from coworld_runner.backends.process.process_backend import ProcessBackend
+from coworld_runner.package.own_players.named_player import read_own_player
+from coworld_runner.package.own_players.own_player import OwnPlayer
+from coworld_runner.package.own_players.player_requirements import require_own_player
+from coworld_runner.package.plan import EpisodePlan, plan_episode
+from coworld_runner.package.player_names import housing_words, read_players
+from coworld_runner.package.resolver import Package
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
 ACT = "def act(observation, legal, rng):\n    return legal[0]\n"

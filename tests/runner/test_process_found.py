@@ -14,7 +14,7 @@ import pytest
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Found, Reaped
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.backends.process import _found as _process_found
+from coworld_runner.backends.process import _labelled_processes as _process_found
 from coworld_runner.backends.process._cgroup import new_group, remove_group
 from coworld_runner.runs.scratch import make_scratch, scratch_root
 from coworld_runner.testing import private_scratch

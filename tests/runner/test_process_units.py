@@ -24,16 +24,16 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import ImageError, NotReadyError, StartError
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import HttpProbe, Limits, Placement, Port, Unit, UnitSpec
-from coworld_runner.backends import ProcessBackend, _ports
+from coworld_runner.backends import ProcessBackend, _port_reservations
 from coworld_runner.backends.base import choose_port
-from coworld_runner.backends.process import _units as _process_units
-from coworld_runner.runs import _files
+from coworld_runner.backends.process import _process_unit as _process_units
+from coworld_runner.runs import _unit_files
 from coworld_runner.runs.scratch import Scratch, make_scratch, scratch_root
 
 DEADLINE = 30
 
 
-class Stage:
+class RunContext:
     """One run, and units in it."""
 
     def __init__(self, scratch: Scratch, context: Path) -> None:
@@ -72,15 +72,15 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Generator[Stage, None, None]:
+def stage(tmp_path: Path) -> Generator[RunContext, None, None]:
     with make_scratch(new_run_id()) as scratch:
-        yield Stage(scratch, tmp_path)
+        yield RunContext(scratch, tmp_path)
 
 
 # --- what a unit finds ------------------------------------------------------------------------------------------
 
 
-async def test_the_environment_is_small_and_private(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_is_small_and_private(stage: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the caller's")
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     code = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -102,7 +102,7 @@ async def test_the_environment_is_small_and_private(stage: Stage, monkeypatch: p
     }
 
 
-async def test_home_and_temporary_files_are_writable_and_go_with_the_unit(stage: Stage) -> None:
+async def test_home_and_temporary_files_are_writable_and_go_with_the_unit(stage: RunContext) -> None:
     code = """
 import os, pathlib, tempfile
 (pathlib.Path.home() / "x").write_text("x")
@@ -113,14 +113,14 @@ print(tempfile.mkdtemp())
     assert sorted(path.name for path in stage.scratch.path.iterdir()) == ["owner.lock", "unit.log"]
 
 
-async def test_it_runs_in_the_context_of_its_image_with_our_interpreter(stage: Stage) -> None:
+async def test_it_runs_in_the_context_of_its_image_with_our_interpreter(stage: RunContext) -> None:
     code = "import os, sys; print(os.getcwd()); print(sys.executable); print(repr(sys.stdin.read()))"
     for name in ("python", "python3"):
         lines = (await stage.output(stage.spec(name, "-c", code))).splitlines()
         assert lines == [str(stage.context), sys.executable, "''"]
 
 
-async def test_programs_are_found_by_the_units_own_path(stage: Stage) -> None:
+async def test_programs_are_found_by_the_units_own_path(stage: RunContext) -> None:
     tool = stage.context / "bin" / "mytool"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\necho it is mine\n")
@@ -130,7 +130,7 @@ async def test_programs_are_found_by_the_units_own_path(stage: Stage) -> None:
     assert await stage.output(stage.spec("bin/mytool")) == "it is mine\n"
 
 
-async def test_signals_and_limits_are_as_a_shell_would_leave_them(stage: Stage) -> None:
+async def test_signals_and_limits_are_as_a_shell_would_leave_them(stage: RunContext) -> None:
     """Whatever whoever started us ignores: a shell has its jobs in the background ignore SIGINT and SIGQUIT."""
     code = """
 import resource
@@ -151,7 +151,7 @@ print(resource.getrlimit(resource.RLIMIT_CORE))
     assert (await stage.output(stage.python(code))).splitlines()[-1] == "(0, 0)"
 
 
-async def test_no_descriptor_of_ours_reaches_a_unit(stage: Stage) -> None:
+async def test_no_descriptor_of_ours_reaches_a_unit(stage: RunContext) -> None:
     with socket.socket() as ours:
         ours.set_inheritable(True)
         code = "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd')))"
@@ -160,12 +160,12 @@ async def test_no_descriptor_of_ours_reaches_a_unit(stage: Stage) -> None:
     assert descriptors[:-1] == [0, 1, 2]
 
 
-async def test_both_streams_keep_their_order_in_one_log(stage: Stage) -> None:
+async def test_both_streams_keep_their_order_in_one_log(stage: RunContext) -> None:
     code = "import os\nfor i in range(200): os.write(1 + i % 2, b'%d\\n' % i)"
     assert await stage.output(stage.python(code)) == "".join(f"{i}\n" for i in range(200))
 
 
-async def test_the_environment_and_the_command_survive_any_text(stage: Stage) -> None:
+async def test_the_environment_and_the_command_survive_any_text(stage: RunContext) -> None:
     odd = "a 'b' \"c\" $d `e` \\ \n\t é 日本 🎲"
     code = "import os, sys; sys.stdout.buffer.write((sys.argv[1] + os.environ['ODD']).encode())"
     spec = stage.spec("python", "-c", code, odd, environment=_given(ODD=odd))
@@ -175,7 +175,7 @@ async def test_the_environment_and_the_command_survive_any_text(stage: Stage) ->
 # --- what cannot be started -------------------------------------------------------------------------------------
 
 
-async def test_a_unit_without_a_command_is_refused(stage: Stage) -> None:
+async def test_a_unit_without_a_command_is_refused(stage: RunContext) -> None:
     with pytest.raises(StartError) as caught:
         async with stage.units(stage.spec()):
             pytest.fail("it was started")
@@ -184,7 +184,7 @@ async def test_a_unit_without_a_command_is_refused(stage: Stage) -> None:
     assert stage.events == []
 
 
-async def test_an_image_without_a_context_is_refused(stage: Stage, tmp_path: Path) -> None:
+async def test_an_image_without_a_context_is_refused(stage: RunContext, tmp_path: Path) -> None:
     with pytest.raises(ImageError) as caught:
         async with ProcessBackend() as backend:
             await backend.ensure_image("paintarena-game:latest")
@@ -202,7 +202,7 @@ async def test_an_image_without_a_context_is_refused(stage: Stage, tmp_path: Pat
     ("argv", "code"),
     [(("no-such-program",), "program_missing"), (("./text",), "command_failed"), (("python", "\0"), "start_failed")],
 )
-async def test_a_program_that_cannot_be_run_is_named(stage: Stage, argv: tuple[str, ...], code: str) -> None:
+async def test_a_program_that_cannot_be_run_is_named(stage: RunContext, argv: tuple[str, ...], code: str) -> None:
     (stage.context / "text").write_text("not a program")
     with pytest.raises(StartError) as caught:
         async with stage.units(stage.spec("sleep", "1000", name="other"), stage.spec(*argv)):
@@ -213,7 +213,7 @@ async def test_a_program_that_cannot_be_run_is_named(stage: Stage, argv: tuple[s
     assert [event.unit for event in stage.events if isinstance(event, UnitExited)] in ([], ["other"])
 
 
-async def test_a_context_that_vanishes_is_named(stage: Stage) -> None:
+async def test_a_context_that_vanishes_is_named(stage: RunContext) -> None:
     async with stage.units(stage.spec("true"), start=False) as (unit,):
         stage.context.rmdir()
         with pytest.raises(StartError, match=str(stage.context)):
@@ -225,14 +225,14 @@ async def test_a_context_that_vanishes_is_named(stage: Stage) -> None:
         assert (await unit.wait()).reason == "lost"
 
 
-async def test_a_stopped_unit_cannot_be_started_any_more(stage: Stage) -> None:
+async def test_a_stopped_unit_cannot_be_started_any_more(stage: RunContext) -> None:
     async with stage.units(stage.spec("true"), start=False) as (unit,):
         assert (await unit.stop()).reason == "stopped"
         with pytest.raises(StartError, match="before it was started"):
             await unit.start()
 
 
-async def test_an_environment_that_cannot_be_made_leaves_nothing(stage: Stage) -> None:
+async def test_an_environment_that_cannot_be_made_leaves_nothing(stage: RunContext) -> None:
     def broken(_: Placement) -> dict[str, str]:
         raise KeyError("no such port")
 
@@ -242,7 +242,7 @@ async def test_an_environment_that_cannot_be_made_leaves_nothing(stage: Stage) -
     assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
 
 
-async def test_a_run_without_a_directory_gets_one_for_the_time_being(stage: Stage, tmp_path: Path) -> None:
+async def test_a_run_without_a_directory_gets_one_for_the_time_being(stage: RunContext, tmp_path: Path) -> None:
     run_id = new_run_id()
     spec = UnitSpec(run_id=run_id, name="unit", component="game", image="image", argv=("sleep", "1000"))
     async with stage.units(spec):
@@ -277,7 +277,7 @@ def _listen(port: str = "http") -> Callable[[Placement], dict[str, str]]:
     return lambda placement: {"PORT": str(placement.listen[port])}
 
 
-async def test_a_port_is_chosen_where_no_outgoing_connection_takes_it(stage: Stage) -> None:
+async def test_a_port_is_chosen_where_no_outgoing_connection_takes_it(stage: RunContext) -> None:
     ports = (Port(name="http"), Port(name="more"))
     async with stage.units(stage.python(SERVER, ports=ports, environment=_listen())) as (unit,):
         await unit.wait_ready(HttpProbe())
@@ -288,7 +288,7 @@ async def test_a_port_is_chosen_where_no_outgoing_connection_takes_it(stage: Sta
         assert not any(first <= number <= last for number in numbers)
 
 
-async def test_a_fixed_port_is_used_as_it_is(stage: Stage) -> None:
+async def test_a_fixed_port_is_used_as_it_is(stage: RunContext) -> None:
     reservation = choose_port()
     number = reservation.number
     reservation.close()
@@ -302,7 +302,7 @@ async def test_a_fixed_port_is_used_as_it_is(stage: Stage) -> None:
         assert caught.value.code == "port_taken"
 
 
-async def test_a_taken_port_names_who_has_it(stage: Stage) -> None:
+async def test_a_taken_port_names_who_has_it(stage: RunContext) -> None:
     reservation = choose_port()
     reservation.close()
     with socket.create_server(("127.0.0.1", reservation.number)):
@@ -317,25 +317,25 @@ async def test_a_taken_port_names_who_has_it(stage: Stage) -> None:
             assert f"{psutil.Process().name()} (pid {os.getpid()})" in caught.value.message
 
 
-async def test_a_forbidden_port_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forbidden_port_says_so(stage: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_number: int) -> OSError:
         return PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     # as for anybody but root, who may be the one to run this
-    monkeypatch.setattr(_ports, "_bindable", refused)
+    monkeypatch.setattr(_port_reservations, "_bindable", refused)
     with pytest.raises(StartError, match="Permission denied") as caught:
         async with stage.units(stage.spec("true", ports=(Port(name="extra", number=81, fixed=True),))):
             pytest.fail("it was allowed")
     assert caught.value.code == "port_forbidden"
 
 
-async def test_a_listener_anywhere_in_the_tree_counts(stage: Stage) -> None:
+async def test_a_listener_anywhere_in_the_tree_counts(stage: RunContext) -> None:
     code = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {SERVER!r}])"
     async with stage.units(stage.python(code, ports=(Port(name="http"),), environment=_listen())) as (unit,):
         assert await unit.wait_ready(HttpProbe()) > 0
 
 
-async def test_a_listener_on_all_addresses_counts(stage: Stage) -> None:
+async def test_a_listener_on_all_addresses_counts(stage: RunContext) -> None:
     for address in ("0.0.0.0", "::"):
         family = ", family=socket.AF_INET6, dualstack_ipv6=True" if ":" in address else ""
         code = SERVER.replace(
@@ -346,7 +346,7 @@ async def test_a_listener_on_all_addresses_counts(stage: Stage) -> None:
 
 
 async def test_a_unit_that_ends_just_after_its_time_is_told_of_as_ended(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage.units(stage.spec("sleep", "1000", ports=(Port(name="http"),))) as (unit,):
         read = unit.log_tail
@@ -364,7 +364,7 @@ async def test_a_unit_that_ends_just_after_its_time_is_told_of_as_ended(
 
 
 @pytest.mark.slow
-async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
+async def test_what_was_seen_last_is_told_apart(stage: RunContext) -> None:
     wanted = {
         "import signal; signal.pause()": "connection refused",
         SERVER.replace("200 OK", "503 Busy"): "status 503",
@@ -396,12 +396,12 @@ async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
 # --- ends -------------------------------------------------------------------------------------------------------
 
 
-async def test_status_137_is_not_a_signal(stage: Stage) -> None:
+async def test_status_137_is_not_a_signal(stage: RunContext) -> None:
     exit = await stage.run(stage.spec("sh", "-c", "exit 137"))
     assert (exit.reason, exit.code, exit.signal) == ("exited", 137, None)
 
 
-async def test_limits_say_how_far_over(stage: Stage) -> None:
+async def test_limits_say_how_far_over(stage: RunContext) -> None:
     exit = await stage.run(
         stage.python("x = b'x' * (200 << 20)\nimport signal; signal.pause()", limits=Limits(memory_bytes=50 << 20))
     )
@@ -409,7 +409,7 @@ async def test_limits_say_how_far_over(stage: Stage) -> None:
     assert str(50 << 20) in exit.detail
 
 
-async def test_memory_that_children_share_is_counted_once(stage: Stage) -> None:
+async def test_memory_that_children_share_is_counted_once(stage: RunContext) -> None:
     code = """
 import os, time
 shared = b"x" * (60 << 20)
@@ -423,7 +423,7 @@ for _ in range(5):
     assert (await stage.run(stage.python(code, limits=Limits(memory_bytes=150 << 20)))).ok
 
 
-async def test_the_disk_limit_counts_temporary_files_too(stage: Stage) -> None:
+async def test_the_disk_limit_counts_temporary_files_too(stage: RunContext) -> None:
     directory = stage.scratch.directory("unit")
     code = """
 import os, signal, tempfile
@@ -452,7 +452,7 @@ for number in range(2000):
 
 
 @pytest.mark.parametrize("how", HIDES)
-async def test_what_is_hidden_from_the_disk_limit_is_found(stage: Stage, how: str) -> None:
+async def test_what_is_hidden_from_the_disk_limit_is_found(stage: RunContext, how: str) -> None:
     directory = stage.scratch.directory("unit")
     code = f"import os, signal\nplace, kept = {str(directory)!r}, []\n{HIDES[how]}\nsignal.pause()"
     limits = Limits(disk_bytes=1 << 21, disk_entries=1000) if how == "unlinked" else Limits(disk_entries=1000)
@@ -461,7 +461,7 @@ async def test_what_is_hidden_from_the_disk_limit_is_found(stage: Stage, how: st
     assert ("files and directories" in exit.detail) is (how == "many")
 
 
-async def test_one_large_file_is_stopped_as_it_grows(stage: Stage) -> None:
+async def test_one_large_file_is_stopped_as_it_grows(stage: RunContext) -> None:
     directory = stage.scratch.directory("unit")
     spec = stage.spec(
         "sh", "-c", f"exec cat /dev/zero > {directory}/big", limits=Limits(disk_bytes=1 << 20), directory=directory
@@ -471,7 +471,7 @@ async def test_one_large_file_is_stopped_as_it_grows(stage: Stage) -> None:
     assert (directory / "big").stat().st_size == (1 << 20) + 1
 
 
-async def test_threads_count_as_processes(stage: Stage) -> None:
+async def test_threads_count_as_processes(stage: RunContext) -> None:
     code = """
 import signal, threading
 for _ in range(30):
@@ -482,7 +482,7 @@ signal.pause()
     assert exit.reason == "pids"
 
 
-async def test_a_fork_bomb_is_ended(stage: Stage) -> None:
+async def test_a_fork_bomb_is_ended(stage: RunContext) -> None:
     # of a user who may have no more than this, so that the machine survives a backend that fails here
     code = """
 import os, resource
@@ -500,7 +500,7 @@ while True:
     assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
 
 
-async def test_a_bomb_that_leaves_its_session_each_time_is_ended(stage: Stage) -> None:
+async def test_a_bomb_that_leaves_its_session_each_time_is_ended(stage: RunContext) -> None:
     code = """
 import os
 for _ in range(7):
@@ -514,7 +514,7 @@ while True:
     assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
 
 
-async def test_when_the_shim_is_killed_the_unit_is_lost_and_so_is_its_tree(stage: Stage) -> None:
+async def test_when_the_shim_is_killed_the_unit_is_lost_and_so_is_its_tree(stage: RunContext) -> None:
     code = (
         "import os, signal\nif os.fork() == 0:\n  os.setsid()\n  os.fork() and os._exit(0)\nprint('up'); signal.pause()"
     )
@@ -544,7 +544,9 @@ os.read(read, 1)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans go to the first process elsewhere")
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGSTOP"])
-async def test_who_drops_its_labels_and_gets_rid_of_its_shim_is_found_all_the_same(stage: Stage, number: str) -> None:
+async def test_who_drops_its_labels_and_gets_rid_of_its_shim_is_found_all_the_same(
+    stage: RunContext, number: str
+) -> None:
     code = f"{_LEAVES_ALL_BEHIND}\nos.kill(shim, signal.{number})\nsignal.pause()"
     async with stage.units(stage.python(code)) as (unit,):
         await until(lambda: "daemon" in stage.log())
@@ -555,7 +557,7 @@ async def test_who_drops_its_labels_and_gets_rid_of_its_shim_is_found_all_the_sa
         assert not psutil.pid_exists(daemon)
 
 
-async def test_when_the_shim_is_asked_to_end_it_takes_the_tree_along(stage: Stage) -> None:
+async def test_when_the_shim_is_asked_to_end_it_takes_the_tree_along(stage: RunContext) -> None:
     code = "import os, signal\nsignal.signal(15, signal.SIG_IGN)\nos.fork(); print('up'); signal.pause()"
     async with stage.units(stage.python(code)) as (unit,):
         await until(lambda: stage.log().count("up") == 2)
@@ -564,7 +566,7 @@ async def test_when_the_shim_is_asked_to_end_it_takes_the_tree_along(stage: Stag
         assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
 
 
-async def test_a_unit_that_stops_its_shim_is_seen_to_end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_unit_that_stops_its_shim_is_seen_to_end(stage: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_process_units, "_AWAKE_SECONDS", 0.05)
     code = "import os, signal; os.kill(os.getppid(), signal.SIGSTOP); print('stopped')"
     exit = await stage.run(stage.python(code))
@@ -574,7 +576,7 @@ async def test_a_unit_that_stops_its_shim_is_seen_to_end(stage: Stage, monkeypat
 
 @pytest.mark.parametrize("grace", [0, 0.2])
 async def test_a_unit_that_stops_its_shim_again_and_again_is_ended(
-    stage: Stage, grace: float, monkeypatch: pytest.MonkeyPatch
+    stage: RunContext, grace: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_process_units, "_SHIM_SECONDS", 0.2)
     code = """
@@ -596,13 +598,13 @@ while True:
     assert [event for event in stage.events if isinstance(event, LeakFound)] == []
 
 
-async def test_a_unit_that_kills_its_own_group_does_not_take_the_shim_along(stage: Stage) -> None:
+async def test_a_unit_that_kills_its_own_group_does_not_take_the_shim_along(stage: RunContext) -> None:
     exit = await stage.run(stage.python("import os; os.kill(0, 9)"))
     assert (exit.reason, exit.signal) == ("signal", 9)
 
 
 async def test_what_cannot_be_removed_is_published_and_does_not_hide_the_bodys_error(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_process_units, "remove_tree", lambda path, **_: f"{path} is in use")  # pyright: ignore
     with pytest.raises(RuntimeError, match="the body's"):
@@ -615,9 +617,9 @@ async def test_what_cannot_be_removed_is_published_and_does_not_hide_the_bodys_e
 
 
 async def test_what_does_not_die_is_published_and_held_against_nobody(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from coworld_runner.backends.process import _units as _process_units
+    from coworld_runner.backends.process import _process_unit as _process_units
 
     monkeypatch.setattr(_process_units.ProcessUnit, "kill_seconds", 0.3)
     async with stage.units(stage.spec("sleep", "1000"), grace=0) as (unit,):
@@ -636,20 +638,20 @@ async def test_what_does_not_die_is_published_and_held_against_nobody(
 # --- logs -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_log_on_a_full_disk_is_told_and_ends_nobody(stage: Stage) -> None:
+async def test_a_log_on_a_full_disk_is_told_and_ends_nobody(stage: RunContext) -> None:
     exit = await stage.run(stage.python("print('x' * 1000000)", stdout=Path("/dev/full")))
     assert exit.ok
     notices = [event.message for event in stage.events if isinstance(event, Notice)]
     assert notices == [f"/dev/full is not complete: {os.strerror(errno.ENOSPC)}."]
 
 
-async def test_a_flood_reaches_its_end_in_a_small_log(stage: Stage) -> None:
+async def test_a_flood_reaches_its_end_in_a_small_log(stage: RunContext) -> None:
     code = "import os\nfor _ in range(2000): os.write(1, b'x' * 65536)"
     assert (await stage.run(stage.python(code, limits=Limits(log_bytes=1000)))).ok
     assert (stage.scratch.path / "unit.log").stat().st_size == 1000
 
 
-async def test_many_runs_of_units_leave_no_descriptor_and_no_thread(stage: Stage) -> None:
+async def test_many_runs_of_units_leave_no_descriptor_and_no_thread(stage: RunContext) -> None:
     import threading
 
     async def once() -> None:
@@ -666,12 +668,12 @@ async def test_many_runs_of_units_leave_no_descriptor_and_no_thread(stage: Stage
 
 
 async def test_polling_for_files_does_as_well_where_the_kernel_tells_nothing(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(_directory: Path) -> None:
         return None
 
-    monkeypatch.setattr(_files, "_inotify_open", none)
+    monkeypatch.setattr(_unit_files, "_inotify_open", none)
     directory = stage.scratch.directory("unit")
     code = "import os, sys; open(sys.argv[1] + '/results.json', 'w').write('{}')"
     spec = stage.spec("python", "-c", code, str(directory), directory=directory)

@@ -26,10 +26,10 @@ from coworld_core.ids import new_run_id
 from coworld_runner import Program, ProgramOptions, ProgramOutcome, open_program, run_program
 from coworld_runner.backend import Backend, HttpProbe, ImageInfo, Limits, Placement, Port, Publish
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.runs.events import EventBus
+from coworld_runner.runs.event_bus import EventBus
 from coworld_runner.testing import FakeBackend
 from coworld_runner.testing.conformance import SUBJECT, subject_environment
-from coworld_runner.testing.fake import FakeContext
+from coworld_runner.testing.fake_backend import FakeContext
 
 Code = Callable[[FakeContext], Awaitable[int | Exit]]
 

@@ -18,7 +18,7 @@ from coworld_core.errors import CapabilityError
 from coworld_runner import Program, ProgramOptions, run_program
 from coworld_runner.backend import Backend, HttpProbe, Limits, Placement, Port
 from coworld_runner.backends import DockerBackend
-from coworld_runner.program import open_program
+from coworld_runner.episode.program import open_program
 from coworld_runner.testing.conformance import subject_environment
 
 BACKENDS = (

@@ -10,7 +10,7 @@ import pytest
 from support.published_client import install
 
 from coworld_core.commissioner.hook_names import HOOKS
-from coworld_runner.tournament import add_entrant, create_tournament, play_tournament
+from coworld_runner.evaluation.tournament import add_entrant, create_tournament, play_tournament
 
 SUPPORT = Path(__file__).parents[1] / "support"
 

@@ -20,12 +20,12 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from coworld_core.errors import EpisodeError, UsageError
-from coworld_runner.package.viewer import ViewerBundle, read_bundle
-from coworld_runner.replay import alone, bundled
-from coworld_runner.replay.alone import record_page
-from coworld_runner.replay.bundled import bundled_page
-from coworld_runner.replay.finding import last_replay
-from coworld_runner.replay.showing import ReplayOptions, ReplaySession
+from coworld_runner.package.viewer_bundle import ViewerBundle, read_bundle
+from coworld_runner.replay import bundle_page, recorded_page
+from coworld_runner.replay.bundle_page import bundled_page
+from coworld_runner.replay.recorded_page import record_page
+from coworld_runner.replay.replay_file import last_replay
+from coworld_runner.replay.replay_session import ReplayOptions, ReplaySession
 
 PAGE = "<!doctype html><html><head lang='en'><title>A</title></head><body><script>new WebSocket('x')</script></body>"
 OPTIONS = ReplayOptions(message_timeout=5)
@@ -69,7 +69,7 @@ def recorded(page: str) -> list[Any]:
 
 @pytest.mark.parametrize("closes", [True, False])
 async def test_what_a_socket_says_is_in_the_page(closes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alone, "_QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(recorded_page, "_QUIET_SECONDS", 0.2)
     async with shown(PAGE, '{"a": "</script><b>"}', b"\0\xff", closes=closes) as session:
         page = await record_page(session, options=OPTIONS)
     assert recorded(page.html) == ['{"a": "</script><b>"}', {"base64": "AP8="}]
@@ -111,7 +111,7 @@ async def test_a_socket_that_says_nothing() -> None:
 
 
 async def test_a_socket_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alone, "_LIMIT", 1000)
+    monkeypatch.setattr(recorded_page, "_LIMIT", 1000)
     async with shown(PAGE, *["more"] * 300, closes=False) as session:
         with pytest.raises(EpisodeError) as raised:
             await record_page(session, options=OPTIONS)
@@ -133,7 +133,7 @@ def test_a_viewer_that_needs_more_than_its_bundle(page: str, named: str, tmp_pat
 
 
 def test_a_viewer_that_is_too_large_for_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundled, "_MOST_BYTES", 100)
+    monkeypatch.setattr(bundle_page, "_MOST_BYTES", 100)
     with pytest.raises(EpisodeError, match="too much for one page") as raised:
         bundled_page(bundle_of(tmp_path, "x" * 96), tmp_path / "replay")
     assert raised.value.code == "replay_endless"

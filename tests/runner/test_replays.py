@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from support.fake_server import Say, Site, site_in_thread
 
 from coworld_core.errors import EnvironmentFault, RemoteError, UsageError
-from coworld_runner.replay.finding import ReplayError, resolve_replay, sniff_compression
+from coworld_runner.replay.replay_file import ReplayError, resolve_replay, sniff_compression
 from coworld_runner.runs.scratch import scratch_root
 
 CONTENT = b'{"frames": [' + b"1, 2, 3, " * 5000 + b"0]}"
@@ -425,7 +425,7 @@ async def test_an_s3_object_with_an_awkward_key(site: Site) -> None:
 
 
 def test_s3_addresses() -> None:
-    from coworld_runner.package._sources import s3_address
+    from coworld_runner.package.locations import s3_address
 
     assert s3_address("s3://bucket/a/b c", None) == "https://bucket.s3.amazonaws.com/a/b%20c"
     # the wildcard certificate covers one label only

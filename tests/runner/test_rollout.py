@@ -18,8 +18,8 @@ from support.served_game import Sticks
 
 from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.rules import Rules, RulesError, play_again, read_replay
-from coworld_runner.random_player import choose, sample
-from coworld_runner.rollout import PolicyError, Rollout, rollout, rollouts
+from coworld_runner.kit.rollout import PolicyError, Rollout, rollout, rollouts
+from coworld_runner.package.random_player import choose, sample
 
 
 def last(observation: Any, legal: Any, rng: random.Random) -> Any:
@@ -170,7 +170,7 @@ def test_a_script_finds_its_own_command_line_in_every_process(tmp_path: Path) ->
     script = tmp_path / "script.py"
     script.write_text(
         f"import argparse, sys\nsys.path[:0] = [{str(Path(__file__).parents[1])!r}]\n"
-        "from support.served_game import Sticks\nfrom coworld_runner.rollout import rollouts\n"
+        "from support.served_game import Sticks\nfrom coworld_runner.kit.rollout import rollouts\n"
         "parser = argparse.ArgumentParser()\nparser.add_argument('--take', type=int)\ntake = parser.parse_args().take\n"
         "def act(observation, legal, rng):\n    return legal[min(take, len(legal)) - 1]\n"
         "if __name__ == '__main__':\n"
@@ -202,7 +202,7 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         f"import sys\nsys.path[:0] = [{str(Path(__file__).parents[1])!r}, {str(tmp_path)!r}]\n"
-        "from support.served_game import Sticks\nfrom coworld_runner.rollout import rollouts\n"
+        "from support.served_game import Sticks\nfrom coworld_runner.kit.rollout import rollouts\n"
         "def act(observation, legal, rng):\n    return legal[0]\n"
         "if __name__ == '__main__':\n"
         "    for done in rollouts(Sticks, act, episodes=10**9, processes=2):\n"

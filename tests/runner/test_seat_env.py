@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 from coworld_core.errors import CoworldError, EpisodeError, UsageError
-from coworld_runner.rollout import SeatEnv
+from coworld_runner.kit.rollout import SeatEnv
 
 pytestmark = pytest.mark.slow
 
@@ -135,7 +135,7 @@ def test_an_opponent_that_fails_is_told(tmp_path: Path) -> None:
 
 def test_the_end_of_the_program_is_the_end_of_all(opponent: str) -> None:
     script = (
-        "import psutil\nfrom coworld_runner.rollout import SeatEnv\n"
+        "import psutil\nfrom coworld_runner.kit.rollout import SeatEnv\n"
         f"env = SeatEnv({str(EXAMPLES / 'nim')!r}, 0, [{opponent!r}], backend='process')\n"
         "env.reset()\nprint(*(child.pid for child in psutil.Process().children(recursive=True)))\n"
     )

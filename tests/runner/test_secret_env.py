@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coworld_core.errors import UsageError
-from coworld_runner.secret_env import read_secret_env
+from coworld_runner.package.secret_env import read_secret_env
 
 SECRET = "do-not-show"
 ENVIRONMENT = {"KEY": SECRET, "OTHER": "o=p", "EMPTY": ""}

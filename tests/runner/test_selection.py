@@ -11,9 +11,9 @@ import pytest
 from support.small_world import MANIFEST
 
 from coworld_core.errors import UsageError
-from coworld_runner.build.again import build_again
-from coworld_runner.package.resolving import resolve_package
-from coworld_runner.selection import choose_backend
+from coworld_runner.build.rebuild import build_again
+from coworld_runner.episode.backend_choice import choose_backend
+from coworld_runner.package.resolver import resolve_package
 
 
 def built(root: Path, *, image: str = "counting:coworld-0123456789ab", run: bool = True) -> Path:

@@ -24,7 +24,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 from websockets.http11 import Request, Response
 
-from coworld_core.episode.conduct import read_conduct
+from coworld_core.episode.seat_behaviour import read_behaviour
 from coworld_core.rules import (
     Delayed,
     Frame,
@@ -37,12 +37,12 @@ from coworld_core.rules import (
     read_replay,
     trajectory,
 )
-from coworld_core.rules.wire import PICTURE
-from coworld_runner import random_player
-from coworld_runner.serving.match import Match
-from coworld_runner.serving.outbox import MAX_NOTICES, Outbox
-from coworld_runner.serving.server import open_server
-from coworld_runner.serving.spectators import Spectators
+from coworld_core.rules.seat_wire import PICTURE
+from coworld_runner.kit.server.game_server import open_server
+from coworld_runner.kit.server.match import Match
+from coworld_runner.kit.server.outbox import MAX_NOTICES, Outbox
+from coworld_runner.kit.server.spectators import Spectators
+from coworld_runner.package import random_player
 
 
 async def turn(seat: ClientConnection) -> dict[str, Any]:
@@ -271,7 +271,7 @@ async def test_what_each_seat_did_is_among_the_events(tmp_path: Path) -> None:
             await table.over.wait()
     path = tmp_path / "events.json"
     path.write_bytes(bytes(table.match.events))
-    acted, idle = read_conduct(path, 2)
+    acted, idle = read_behaviour(path, 2)
     assert (acted.acted, acted.idle, acted.refused) == (1, 0, 1)
     assert (idle.acted, idle.idle, idle.refused) == (0, 1, 1)
     assert sum(count for _, count in acted.seconds) == 1
@@ -354,7 +354,7 @@ async def test_the_last_seconds_before_the_start_are_told_to_everyone() -> None:
 
 
 async def test_spectators_learn_whose_move_the_game_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coworld_runner.serving.match.SLOW", 0.2)
+    monkeypatch.setattr("coworld_runner.kit.server.match.SLOW", 0.2)
     async with serving() as table, sit(table, 0), sit(table, 1):
         watching = connect(f"ws://127.0.0.1:{table.port}/global", proxy=None)
         async with watching as viewer:
@@ -636,7 +636,7 @@ class Endless(Sticks):
 @pytest.mark.slow
 async def test_a_long_game_takes_no_more_memory_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that read nothing are there as well; of what stays, events are limited and the replay is packed."""
-    monkeypatch.setattr("coworld_runner.serving.match.MAX_EVENTS", 200)
+    monkeypatch.setattr("coworld_runner.kit.server.match.MAX_EVENTS", 200)
     config = read_config(Endless, {"tokens": list(TOKENS), "sticks": 2500})
     match = Match(Endless, config, seed=1, log=lambda line: None)
     for slot in range(2):

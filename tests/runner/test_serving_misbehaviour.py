@@ -16,7 +16,7 @@ from support.served_game import TOKENS, Table, hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from coworld_core.rules.wire import MAX_FRAME
+from coworld_core.rules.seat_wire import MAX_FRAME
 
 Behave = Callable[[Table, ClientConnection], Awaitable[str]]
 """Misbehaves in seat 0, whose turn it is and whose `observe` has been heard; returns what the server did."""

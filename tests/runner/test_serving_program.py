@@ -113,7 +113,7 @@ def test_the_older_way_names_a_replay_by_request(played: Program, tmp_path: Path
 
 
 def test_a_game_loads_no_more_than_it_needs() -> None:
-    code = "import coworld_runner.serving.hosting, sys; print(*sys.modules)"
+    code = "import coworld_runner.kit.server.game_host, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"docker", "h11", "httpx2", "jinja2", "kubernetes_asyncio", "psutil", "yaml", "jsonschema", "rich"}
     assert not heavy & set(done.stdout.split())
@@ -126,7 +126,7 @@ def test_rules_see_only_their_file_in_the_command_line(tmp_path: Path) -> None:
         "class Game(Rules):\n    start = to_act = observe = step = scores = Rules.default\n"
     )
     for name in ("game.py:Game", "game:Game"):
-        command = [sys.executable, "-m", "coworld_runner.serving", name]
+        command = [sys.executable, "-m", "coworld_runner.kit.server", name]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.stderr.startswith("COGAME_CONFIG_URI is not set"), done.stderr
 
@@ -134,7 +134,7 @@ def test_rules_see_only_their_file_in_the_command_line(tmp_path: Path) -> None:
 def test_garbage_is_collected_once_a_game_waits() -> None:
     script = """
 import gc, sys
-from coworld_runner.serving.program import run_program
+from coworld_runner.kit.server.server_process import run_program
 
 async def serve():
     from anyio.lowlevel import checkpoint

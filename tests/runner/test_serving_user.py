@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 BECOMES = """
 import os, sys
-from coworld_runner.serving.user import leave_root
+from coworld_runner.kit.server.unprivileged_user import leave_root
 
 for directory in sys.argv[1:]:
     environment = {

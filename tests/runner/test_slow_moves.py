@@ -9,8 +9,8 @@ import pytest
 
 from coworld_core.episode.events import BaseEvent, Notice
 from coworld_runner import run_episode
-from coworld_runner.episode.running import EpisodeOptions
-from coworld_runner.serving.starting import new_game
+from coworld_runner.episode.single import EpisodeOptions
+from coworld_runner.kit.server.scaffolds import new_game
 
 pytestmark = pytest.mark.slow
 

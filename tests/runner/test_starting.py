@@ -12,8 +12,8 @@ import pytest
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, audit_rules, load_rules
-from coworld_runner.serving.manifest import brought_up_to_date, main
-from coworld_runner.serving.starting import new_game, new_player
+from coworld_runner.kit.server.manifest import brought_up_to_date, main
+from coworld_runner.kit.server.scaffolds import new_game, new_player
 
 
 @pytest.fixture

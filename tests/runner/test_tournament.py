@@ -16,10 +16,9 @@ from websockets.asyncio.client import connect
 
 from coworld_core.episode.events import EvaluationProgressed
 from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
-from coworld_core.evaluation.contents import ShownReport
+from coworld_core.evaluation.report_contents import ShownReport
 from coworld_core.tournament import read_log
-from coworld_runner._http import exchange
-from coworld_runner.tournament import (
+from coworld_runner.evaluation.tournament import (
     add_entrant,
     export_tournament,
     find_pairing,
@@ -28,6 +27,7 @@ from coworld_runner.tournament import (
     read_tournament,
     withdraw_entrant,
 )
+from coworld_runner.web.http_requests import exchange
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from support.kube import backend_for, namespace_for_tests, until_empty
 
 from coworld_core.tournament import TournamentReport
 from coworld_runner.backend import Backend
-from coworld_runner.backends.docker.backend import DockerBackend
-from coworld_runner.backends.process.backend import ProcessBackend
-from coworld_runner.tournament import add_entrant, create_tournament, play_tournament
+from coworld_runner.backends.docker.docker_backend import DockerBackend
+from coworld_runner.backends.process.process_backend import ProcessBackend
+from coworld_runner.evaluation.tournament import add_entrant, create_tournament, play_tournament
 
 
 @asynccontextmanager

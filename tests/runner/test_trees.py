@@ -11,7 +11,7 @@ import pytest
 from support.elsewhere import as_user
 from support.trees import dig
 
-from coworld_runner.runs._trees import remove_tree
+from coworld_runner.runs._tree_removal import remove_tree
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coworld_runner.collector.usage import FreeRoom, disk_usage, too_much
-from coworld_runner.runs._trees import remove_tree
+from coworld_runner.backends.collector.disk_usage import FreeRoom, disk_usage, too_much
+from coworld_runner.runs._tree_removal import remove_tree
 
 BLOCK = 4096
 

@@ -12,11 +12,11 @@ from coworld_core.episode.events import BaseEvent
 from coworld_core.episode.record import EpisodeRecord, read_record, read_summary
 from coworld_core.manifest.features import ReplayViewer
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.batch import run_batch
-from coworld_runner.episode.running import run_episode
-from coworld_runner.plan import EpisodePlan
-from coworld_runner.replay.showing import ReplayOptions
-from coworld_runner.replay.verification import verify_batch_replays, verify_episode_replay
+from coworld_runner.episode.batch import run_batch
+from coworld_runner.episode.single import run_episode
+from coworld_runner.package.plan import EpisodePlan
+from coworld_runner.replay.replay_session import ReplayOptions
+from coworld_runner.replay.replay_verification import verify_batch_replays, verify_episode_replay
 
 pytestmark = pytest.mark.slow
 

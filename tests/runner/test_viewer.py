@@ -17,13 +17,13 @@ from support.small_world import MANIFEST, package_of
 
 from coworld_core.episode.events import BaseEvent, ImageProgressed
 from coworld_core.errors import CoworldError, UsageError
-from coworld_runner.build._plan import plan_build
-from coworld_runner.build._viewer import ViewerPlan, build_viewer, plan_viewer
-from coworld_runner.certification.viewing import check_viewer
-from coworld_runner.images.build import BuildError
-from coworld_runner.package import viewer
-from coworld_runner.package.viewer import bundle_name, find_bundle, read_bundle
-from coworld_runner.replay.viewer import open_viewer
+from coworld_runner.build._build_plan import plan_build
+from coworld_runner.build._viewer_build import ViewerPlan, build_viewer, plan_viewer
+from coworld_runner.package import viewer_bundle
+from coworld_runner.package.images.image_build import BuildError
+from coworld_runner.package.viewer_bundle import bundle_name, find_bundle, read_bundle
+from coworld_runner.replay.viewer_check import check_viewer
+from coworld_runner.replay.viewer_server import open_viewer
 
 PAGE = "<!doctype html><title>viewer</title>"
 HOOK = """#!/bin/sh
@@ -61,18 +61,18 @@ def planned(root: Path) -> ViewerPlan | None:
 
 
 async def test_the_hook_makes_the_viewer_in_place_of_an_older_one(tmp_path: Path) -> None:
-    viewer = project(tmp_path) / "build" / "viewer"
-    viewer.mkdir(parents=True)
+    viewer_bundle = project(tmp_path) / "build" / "viewer"
+    viewer_bundle.mkdir(parents=True)
     for name in ("index.html", "older.js"):
-        (viewer / name).write_text("old")
+        (viewer_bundle / name).write_text("old")
     plan = planned(tmp_path)
     assert plan is not None
     events: list[BaseEvent] = []
     await build_viewer(plan, events.append)
-    assert [path.name for path in viewer.iterdir()] == ["index.html"]
-    assert (viewer / "index.html").read_text() == "<!doctype html>new"
+    assert [path.name for path in viewer_bundle.iterdir()] == ["index.html"]
+    assert (viewer_bundle / "index.html").read_text() == "<!doctype html>new"
     assert [event.status for event in events if isinstance(event, ImageProgressed)] == ["packing"]
-    assert [path.name for path in viewer.parent.iterdir()] == ["viewer"]
+    assert [path.name for path in viewer_bundle.parent.iterdir()] == ["viewer"]
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ async def test_the_hook_makes_the_viewer_in_place_of_an_older_one(tmp_path: Path
 async def test_a_hook_that_leaves_no_viewer_leaves_the_older_one(
     tmp_path: Path, hook: str, code: str, words: str
 ) -> None:
-    viewer = project(tmp_path, hook=hook) / "build" / "viewer"
-    viewer.mkdir(parents=True)
-    (viewer / "index.html").write_text("older")
+    viewer_bundle = project(tmp_path, hook=hook) / "build" / "viewer"
+    viewer_bundle.mkdir(parents=True)
+    (viewer_bundle / "index.html").write_text("older")
     compose = (tmp_path / "compose.yaml").read_text()
     plan = planned(tmp_path)
     assert plan is not None
@@ -99,9 +99,9 @@ async def test_a_hook_that_leaves_no_viewer_leaves_the_older_one(
         await build_viewer(plan, lambda _: None)
     assert (caught.value.code, bool(caught.value.hint)) == (code, True)
     assert ".viewer-" not in str(caught.value)
-    assert (viewer / "index.html").read_text() == "older"
+    assert (viewer_bundle / "index.html").read_text() == "older"
     assert (tmp_path / "compose.yaml").read_text() == compose
-    assert [path.name for path in viewer.parent.iterdir()] == ["viewer"]
+    assert [path.name for path in viewer_bundle.parent.iterdir()] == ["viewer"]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def large(directory: Path) -> None:
 def test_what_is_no_viewer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object], code: str
 ) -> None:
-    assert viewer.MOST_FILES == 4096, "as platforms have it; fewer are enough to show what becomes of more"
-    monkeypatch.setattr(viewer, "MOST_FILES", 10)
+    assert viewer_bundle.MOST_FILES == 4096, "as platforms have it; fewer are enough to show what becomes of more"
+    monkeypatch.setattr(viewer_bundle, "MOST_FILES", 10)
     directory = tmp_path / "viewer"
     (directory / "deep").mkdir(parents=True)
     (directory / "index.html").write_text(PAGE)

@@ -7,8 +7,8 @@ import pytest
 
 from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import UsageError
-from coworld_runner import width as _width
-from coworld_runner.width import Width, require_parallel
+from coworld_runner.episode import parallelism as _width
+from coworld_runner.episode.parallelism import Parallelism, require_parallel
 
 
 def row(*, starved: bool | None = False) -> EpisodeRow:
@@ -30,7 +30,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return share
 
 
-async def end(width: Width, *rows: EpisodeRow) -> int:
+async def end(width: Parallelism, *rows: EpisodeRow) -> int:
     for index, one in enumerate(rows):
         await width.take(index)
         width.give_back(index, one)
@@ -38,7 +38,7 @@ async def end(width: Width, *rows: EpisodeRow) -> int:
 
 
 async def test_auto_goes_up_while_processors_are_left_over_and_down_when_episodes_are_short(idle: list[float]) -> None:
-    width = Width("auto", remote=False)
+    width = Parallelism("auto", remote=False)
     assert width.now == 2
     idle[0] = 0.5
     assert await end(width, row()) == 2, "one tells nothing yet"
@@ -54,12 +54,12 @@ async def test_auto_goes_up_while_processors_are_left_over_and_down_when_episode
 
 async def test_a_number_stays_as_it_is(idle: list[float]) -> None:
     idle[0] = 1.0
-    assert await end(Width(3, remote=False), *[row()] * 20, row(starved=True)) == 3
-    assert await end(Width("auto", remote=True), *[row()] * 20, row(starved=True)) == 8
+    assert await end(Parallelism(3, remote=False), *[row()] * 20, row(starved=True)) == 3
+    assert await end(Parallelism("auto", remote=True), *[row()] * 20, row(starved=True)) == 8
 
 
 async def test_who_is_too_many_waits() -> None:
-    width = Width(1, remote=False)
+    width = Parallelism(1, remote=False)
     await width.take(1)
     with anyio.move_on_after(0) as scope:
         await width.take(2)

@@ -14,20 +14,20 @@ import pytest
 from support.fake_server import site_in_thread
 from support.put_server import PutServer
 
-from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.verdict import Verdict
-from coworld_core.retrying import Backoff
-from coworld_runner.worker import transfer
+from coworld_core.retries import Backoff
+from coworld_runner.package import transfers
+from coworld_runner.package.transfers import Transfers
 from coworld_runner.worker.delivery import Delivery
-from coworld_runner.worker.evidence import (
+from coworld_runner.worker.worker_evidence import (
     Stopwatch,
     error_info,
     pack_debug,
     pack_replay,
 )
-from coworld_runner.worker.inputs import Outputs
-from coworld_runner.worker.transfer import Transfers
+from coworld_runner.worker.worker_settings import Outputs
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 GOOD = Verdict(counts=True)
@@ -118,7 +118,7 @@ def test_packing(layout: EpisodeLayout, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "_BACKOFF", Backoff(base=0.01, cap=0.05))
+    monkeypatch.setattr(transfers, "_BACKOFF", Backoff(base=0.01, cap=0.05))
 
 
 @pytest.fixture

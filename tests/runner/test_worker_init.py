@@ -20,8 +20,8 @@ from support.put_server import PutServer
 from coworld_core.episode.request import JobSpec
 from coworld_core.errors import EnvironmentFault, ManifestError, UsageError
 from coworld_runner.worker import init_config
-from coworld_runner.worker.health import health_port
-from coworld_runner.worker.preparing import read_tokens
+from coworld_runner.worker.episode_setup import read_tokens
+from coworld_runner.worker.health_port import health_port
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coworld_core.errors import UsageError
-from coworld_runner.worker.inputs import read_outputs, read_secrets, read_settings
+from coworld_runner.worker.worker_settings import read_outputs, read_secrets, read_settings
 
 NEEDED = {
     "JOB_SPEC_URI": "https://store/spec.json?signature=abc",

@@ -15,15 +15,15 @@ from support.misfit_kit import misfit_plan
 
 from coworld_core.episode.request import JobSpec, load_request
 from coworld_core.errors import UsageError
-from coworld_runner.backends.kubernetes._objects import literal
-from coworld_runner.worker.inputs import PlayerPods, Settings
-from coworld_runner.worker.jobs import JobOptions, output_addresses, worker_job
-from coworld_runner.worker.pods import (
+from coworld_runner.backends.kubernetes._object_parts import literal
+from coworld_runner.worker.player_pods import (
     player_environment,
     player_pod,
     player_secret,
     service_body,
 )
+from coworld_runner.worker.worker_job import JobOptions, output_addresses, worker_job
+from coworld_runner.worker.worker_settings import PlayerPods, Settings
 
 
 def settings(**more: Any) -> Settings:

@@ -19,16 +19,15 @@ from support.logs import logged
 from support.put_server import PutServer
 
 from coworld_core.errors import RemoteError, TransferError, UsageError
-from coworld_core.retrying import Backoff, Tries
-from coworld_runner.package import _sources
-from coworld_runner.worker import transfer
-from coworld_runner.worker.transfer import Transfers, read_document
+from coworld_core.retries import Backoff, Tries
+from coworld_runner.package import locations, transfers
+from coworld_runner.package.transfers import Transfers, read_document
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pauses, shorter."""
-    for module in (transfer, _sources):
+    for module in (transfers, locations):
         monkeypatch.setattr(module, "_BACKOFF", Backoff(base=0.01, cap=0.05))
 
 
@@ -143,8 +142,8 @@ async def test_what_is_there_already_is_there(server: PutServer, status: int) ->
 
 
 async def test_time_is_up(server: PutServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "_BACKOFF", Backoff())
-    monkeypatch.setattr(transfer, "Tries", partial(Tries, clock=anyio.current_time))
+    monkeypatch.setattr(transfers, "_BACKOFF", Backoff())
+    monkeypatch.setattr(transfers, "Tries", partial(Tries, clock=anyio.current_time))
     server.faults["/note"] = [503] * 10_000
     with skipping(), pytest.raises(TransferError) as caught:
         await put(f"{server.url}/note?signature=s3cret", seconds=5)

@@ -10,9 +10,9 @@ from support.docker_subject import engine_call
 from support.images import BASE_IMAGE
 from support.observatory_kit import QUICK
 
-from coworld_core.manifest.loading import load_manifest
-from coworld_runner.backends.docker.backend import DockerBackend
-from coworld_runner.replay.showing import open_replay
+from coworld_core.manifest.manifest_file import load_manifest
+from coworld_runner.backends.docker.docker_backend import DockerBackend
+from coworld_runner.replay.replay_session import open_replay
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 

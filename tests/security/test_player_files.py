@@ -15,9 +15,9 @@ from support.uploads import manifest_for, upload_image
 
 from coworld_core.api import MOST_PLAYER_BYTES
 from coworld_core.errors import ImageError
-from coworld_core.manifest.loading import load_manifest
-from coworld_runner.own_players.reading import read_own_player
-from coworld_runner.own_players.wire import to_wire
+from coworld_core.manifest.manifest_file import load_manifest
+from coworld_runner.package.own_players.named_player import read_own_player
+from coworld_runner.package.own_players.player_wire import to_wire
 from observatory.cli import main
 from observatory.store.models import Image, PolicyVersion, RegistryManifest, User
 from observatory.store.player_files import PLAYER_MEDIA, read_player

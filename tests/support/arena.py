@@ -10,10 +10,10 @@ from typing import Any
 
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend
-from coworld_runner.episode.options import OnReady
-from coworld_runner.episode.running import EpisodeOptions, run_episode
-from coworld_runner.plan import EpisodePlan
-from coworld_runner.runs.events import Listener
+from coworld_runner.episode.episode_options import OnReady
+from coworld_runner.episode.single import EpisodeOptions, run_episode
+from coworld_runner.package.plan import EpisodePlan
+from coworld_runner.runs.event_bus import Listener
 
 from .misfit_kit import PACKAGE, PLACEHOLDER, Evidence, ensure_image, evidence, leftovers, misfit_plan, new_mark
 
@@ -89,10 +89,10 @@ def make_backend(name: str) -> Backend:
 
         return backend_for(os.environ["COWORLD_NAMESPACE"])
     if name == "docker":
-        from coworld_runner.backends.docker.backend import DockerBackend
+        from coworld_runner.backends.docker.docker_backend import DockerBackend
 
         return DockerBackend()
-    from coworld_runner.backends.process.backend import ProcessBackend
+    from coworld_runner.backends.process.process_backend import ProcessBackend
 
     return ProcessBackend(contexts={PLACEHOLDER: PACKAGE})
 

@@ -14,8 +14,8 @@ import anyio
 
 from coworld_core.episode.request import JobSpec
 from coworld_core.ids import new_run_id
-from coworld_runner.backends.kubernetes._api import Cluster
-from coworld_runner.worker.jobs import JobOptions, output_addresses, worker_job
+from coworld_runner.backends.kubernetes._cluster import Cluster
+from coworld_runner.worker.worker_job import JobOptions, output_addresses, worker_job
 
 from .fake_server import site_in_thread
 from .kube import on_cluster

@@ -13,7 +13,7 @@ import anyio
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from coworld_runner.testing.fake import FakeContext
+from coworld_runner.testing.fake_backend import FakeContext
 from paintarena.commissioner import Conversation, respond
 
 from .contest import contest, held

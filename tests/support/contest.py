@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.evaluation.comparison import ComparisonReport
-from coworld_core.manifest.loading import MANIFEST_NAME
+from coworld_core.manifest.manifest_file import MANIFEST_NAME
 from coworld_core.tournament import TournamentReport
 from coworld_runner.evaluation import EvaluationRules, RunArguments, compare
-from coworld_runner.tournament import add_entrant, create_tournament, play_tournament
+from coworld_runner.evaluation.tournament import add_entrant, create_tournament, play_tournament
 
 from .small_world import World, world
 

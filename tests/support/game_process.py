@@ -63,7 +63,7 @@ def program(place: Path, rules: str = "support.served_game:Sticks", **env: str) 
     base |= {"COGAME_HOST": "127.0.0.1", "COGAME_PORT": "0", "PYTHONPATH": str(SUPPORT)}
     with (place / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "coworld_runner.serving", rules],
+            [sys.executable, "-m", "coworld_runner.kit.server", rules],
             env={**base, **(uris if "COGAME_LOAD_REPLAY_URI" not in env else {}), **env},
             stdout=log,
             stderr=log,

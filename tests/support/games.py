@@ -102,7 +102,7 @@ def kit_examples() -> list[type[Rules]]:
     found: list[type[Rules]] = []
     for path in sorted((Path(__file__).parents[2] / "examples").glob("*/coworld_manifest_template.json")):
         command = json.loads(path.read_text(encoding="utf-8"))["game"]["runnable"].get("run", [])
-        if "coworld_runner.serving" not in command:
+        if "coworld_runner.kit.server" not in command:
             continue
         name, _, rules = command[-1].partition(":")
         spec = importlib.util.spec_from_file_location(name, path.with_name(f"{name}.py"))

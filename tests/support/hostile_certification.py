@@ -7,7 +7,7 @@ from typing import Any
 
 from coworld_core.episode.record import ImageRecord, SeatedPlayer
 from coworld_runner.certification import TRANSCRIPT, Certification, Evidence, SourceRecord, StepRecord
-from coworld_runner.certification.record import Level
+from coworld_runner.certification.certification_record import Level
 
 __all__ = ["HOSTILE", "hostile_certification"]
 

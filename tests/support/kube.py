@@ -22,9 +22,9 @@ import pytest
 
 from coworld_runner.backend import UnitSpec
 from coworld_runner.backends.engine import RUN
-from coworld_runner.backends.kubernetes._api import Cluster, ClusterRefused
-from coworld_runner.backends.kubernetes._pod import object_name
-from coworld_runner.backends.kubernetes.backend import KubernetesBackend, PodOptions, Requests
+from coworld_runner.backends.kubernetes._cluster import Cluster, ClusterRefused
+from coworld_runner.backends.kubernetes._pod_objects import object_name
+from coworld_runner.backends.kubernetes.kubernetes_backend import KubernetesBackend, PodOptions, Requests
 
 from .elsewhere import in_thread
 from .images import docker_client
@@ -146,7 +146,7 @@ def kill_container(pod: Mapping[str, Any], name: str) -> None:
 async def orphaning(backend: KubernetesBackend, spec: UnitSpec) -> AsyncGenerator[None]:
     """Run a unit in a separate runner that is killed at the end; the caller must clean up after both."""
     with subprocess.Popen(  # noqa: ASYNC220 - killed below
-        [sys.executable, "-m", "coworld_runner.testing.orphan"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "coworld_runner.testing.orphan_runner"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as runner:
         assert runner.stdin is not None
         assert runner.stdout is not None

@@ -15,12 +15,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.events import BaseEvent, read_events
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord, read_record
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import Manifest, Runnable
-from coworld_runner.plan import EpisodePlan, Seat
+from coworld_runner.package.plan import EpisodePlan, Seat
 from coworld_runner.runs.scratch import scratch_root
 
 from .images import docker_client, ensure_python_image

@@ -77,7 +77,7 @@ def _kubernetes_trouble() -> str:
     if not os.environ.get("KUBECONFIG"):
         return "KUBECONFIG is not set."
     # Only tests of a cluster import its client.
-    from coworld_runner.backends.kubernetes._api import Cluster
+    from coworld_runner.backends.kubernetes._cluster import Cluster
 
     async def look() -> str:
         try:

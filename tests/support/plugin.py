@@ -12,7 +12,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from coworld_runner.backends.process.backend import ProcessBackend
+from coworld_runner.backends.process.process_backend import ProcessBackend
 
 if "MOON_IMPORTED" in os.environ:
     Path(os.environ["MOON_IMPORTED"]).touch()

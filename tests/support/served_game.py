@@ -15,8 +15,8 @@ from pydantic import BaseModel, Field
 from websockets.asyncio.client import ClientConnection, connect
 
 from coworld_core.rules import Delayed, Hidden, Rules, RulesConfig, RulesError, read_config
-from coworld_runner.serving.match import Match
-from coworld_runner.serving.server import game_server, talked_out
+from coworld_runner.kit.server.game_server import game_server, talked_out
+from coworld_runner.kit.server.match import Match
 
 __all__ = [
     "TOKENS",

@@ -11,13 +11,13 @@ from coworld_core.episode.record import ROWS_NAME, EpisodeRow, SeatRow
 from coworld_core.evaluation.battery import DiagnosisPlan, VariantPlan
 from coworld_core.evaluation.comparison import ComparisonPlan
 from coworld_core.evaluation.designs import Lineup, episode_key
+from coworld_core.evaluation.evaluation_files import PLAN_NAME, open_evaluation
 from coworld_core.evaluation.mixture import MixturePlan
 from coworld_core.evaluation.pickup import PickupPlan
 from coworld_core.evaluation.ranking import RankingPlan
-from coworld_core.evaluation.reading import PLAN_NAME, open_evaluation
-from coworld_core.evaluation.reports import EvaluationPlan
+from coworld_core.evaluation.report_base import EvaluationPlan
 from coworld_core.evaluation.scrimmage import ScrimmagePlan
-from coworld_core.tournament.log import TournamentRules
+from coworld_core.tournament.tournament_log import TournamentRules
 
 __all__ = [
     "ADDS",

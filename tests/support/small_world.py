@@ -27,13 +27,13 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 
 from coworld_core.episode.events import BaseEvent
-from coworld_core.manifest.loading import load_manifest
-from coworld_core.manifest.results import MAX_RESULTS_BYTES
+from coworld_core.manifest.game_results import MAX_RESULTS_BYTES
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.certification import Certification, CertifyOptions, SourceOptions, certify
-from coworld_runner.episode.running import EpisodeOptions
-from coworld_runner.package.resolving import Package
-from coworld_runner.replay.showing import ReplayOptions
-from coworld_runner.testing.fake import FakeBackend, FakeContext, FakeProgram
+from coworld_runner.episode.single import EpisodeOptions
+from coworld_runner.package.resolver import Package
+from coworld_runner.replay.replay_session import ReplayOptions
+from coworld_runner.testing.fake_backend import FakeBackend, FakeContext, FakeProgram
 
 __all__ = ["LONG", "MANIFEST", "World", "fast", "package_of", "world"]
 

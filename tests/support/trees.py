@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from coworld_runner.runs._trees import remove_tree
+from coworld_runner.runs._tree_removal import remove_tree
 
 __all__ = ["dig", "dug"]
 

@@ -8,7 +8,7 @@ import pytest
 from support.games import kit_examples
 
 from coworld_core.rules import Play, RulesError
-from coworld_runner.rollout import rollout
+from coworld_runner.kit.rollout import rollout
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cogs"
 Cogs = next(rules for rules in kit_examples() if rules.__name__ == "Cogs")

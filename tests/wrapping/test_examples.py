@@ -10,8 +10,8 @@ import pytest
 from support.games import kit_examples
 
 from coworld_core.rules import Rules, action_schema, audit_rules, read_config
-from coworld_runner.random_player import sample
-from coworld_runner.serving.manifest import brought_up_to_date
+from coworld_runner.kit.server.manifest import brought_up_to_date
+from coworld_runner.package.random_player import sample
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -23,10 +23,10 @@ from coworld_core.rules import (
     play_again,
     read_replay,
 )
-from coworld_runner.rollout import rollout
-from coworld_runner.wrapping import OpenSpiel, list_wrappable, wrap_game
-from coworld_runner.wrapping.openspiel import OpenSpielConfig, play_on
-from coworld_runner.wrapping.sources import find_game
+from coworld_runner.kit.rollout import rollout
+from coworld_runner.kit.wrappers import OpenSpiel, list_wrappable, wrap_game
+from coworld_runner.kit.wrappers.game_catalogue import find_game
+from coworld_runner.kit.wrappers.openspiel import OpenSpielConfig, play_on
 
 BOARD = Path(__file__).parents[2] / "examples" / "board"
 
@@ -168,7 +168,7 @@ def test_the_command_makes_one_of_hidden_cards(tmp_path: Path) -> None:
     done = coworld("wrap", "openspiel:kuhn_poker", "-o", "kuhn", "--no-measure", cwd=tmp_path)
     assert done.status == 0, done.stderr
     assert (tmp_path / "kuhn" / "players" / "practised.py").is_file()
-    script = "from kuhn import Kuhn\nfrom coworld_runner.rollout import rollout\n"
+    script = "from kuhn import Kuhn\nfrom coworld_runner.kit.rollout import rollout\n"
     script += "print(rollout(Kuhn, ['players/practised.py', 'random', 'players/random_player.py'], seats=3).scores)"
     played = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path / "kuhn", capture_output=True, text=True, check=False

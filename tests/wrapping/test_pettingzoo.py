@@ -9,10 +9,10 @@ import pytest
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Play, Rules, RulesError, audit_rules, play_again, read_replay
-from coworld_runner.rollout import rollout
-from coworld_runner.wrapping import PettingZoo, list_wrappable, wrap_game
-from coworld_runner.wrapping.sources import find_game
-from coworld_runner.wrapping.wrappable import rules_of
+from coworld_runner.kit.rollout import rollout
+from coworld_runner.kit.wrappers import PettingZoo, list_wrappable, wrap_game
+from coworld_runner.kit.wrappers.game_catalogue import find_game
+from coworld_runner.kit.wrappers.wrappable import rules_of
 
 
 def rules(game: str) -> type[Rules]:

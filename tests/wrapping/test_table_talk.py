@@ -10,7 +10,7 @@ import pytest
 from support.games import kit_examples
 
 from coworld_core.rules import load_player, play_again, read_replay
-from coworld_runner.rollout import rollout
+from coworld_runner.kit.rollout import rollout
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "table-talk"
 TableTalk = next(rules for rules in kit_examples() if rules.__name__ == "TableTalk")

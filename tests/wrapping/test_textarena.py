@@ -6,9 +6,9 @@ import pytest
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Play, audit_rules
-from coworld_runner.wrapping import TextArena, list_wrappable
-from coworld_runner.wrapping.sources import find_game
-from coworld_runner.wrapping.wrappable import rules_of
+from coworld_runner.kit.wrappers import TextArena, list_wrappable
+from coworld_runner.kit.wrappers.game_catalogue import find_game
+from coworld_runner.kit.wrappers.wrappable import rules_of
 
 
 def test_a_game_of_words_is_played_and_over() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coworld_core.errors import UsageError
-from coworld_runner.wrapping import wrap_game
-from coworld_runner.wrapping.trial import Trials
+from coworld_runner.kit.wrappers import wrap_game
+from coworld_runner.kit.wrappers.trial import Trials
 
 LIBRARY = """
 import os, signal

@@ -13,9 +13,9 @@ from support.games import kit_examples
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Play, Rules
-from coworld_runner.rollout import rollout, rollouts
-from coworld_runner.wrapping import OpenSpiel, Practised, list_wrappable, wrap_game
-from coworld_runner.wrapping.card import measure_card
+from coworld_runner.kit.rollout import rollout, rollouts
+from coworld_runner.kit.wrappers import OpenSpiel, Practised, list_wrappable, wrap_game
+from coworld_runner.kit.wrappers.card import measure_card
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
 

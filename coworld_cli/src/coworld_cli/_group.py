@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from coworld_core.wording import closest
+from coworld_core.text.phrases import closest
 
-from .options.declaring import SectionCommand, everything, shows_all
+from .options.declarations import SectionCommand, everything, shows_all
 from .program import CommandLine
 
 __all__ = ["CommandTable", "LazyGroup", "NounGroup"]

@@ -14,9 +14,9 @@ import click
 from coworld_core.errors import CoworldError, DocumentError
 
 from . import exitcodes
+from .event_loop import Interrupted
 from .output import to_json, to_line
 from .render.text import clean
-from .running import Interrupted
 from .terminal import echo
 
 __all__ = ["report"]

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from coworld_core import writing
 from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.files import atomic
 from coworld_core.ids import id_problem
 
 from .render.text import shown_path
@@ -168,7 +168,7 @@ def write_whole(target: Path, content: bytes) -> Path:
     """Write a file atomically; returns its path."""
     target = target.expanduser().absolute()
     try:
-        writing.write_whole(target, content)
+        atomic.write_whole(target, content)
     except OSError as error:
         raise WorkspaceError(
             f"{shown_path(target)} cannot be written: {error.strerror}.", code="path_unwritable"

@@ -14,7 +14,7 @@ __all__ = ["cli", "main"]
 
 _COMMANDS: CommandTable = {
     "Play": {
-        "demo": ("starting", "Play the sample world, and see its replay."),
+        "demo": ("scaffolds", "Play the sample world, and see its replay."),
         "run-episode": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
         "play": ("episodes", "Play in the browser: with people, bots or both."),
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
@@ -30,11 +30,11 @@ _COMMANDS: CommandTable = {
         "report": ("evaluations", "Show the results of any of these measurements."),
     },
     "Make": {
-        "init": ("starting", "Start a new game, or a new player."),
-        "wrap": ("starting", "Make a package of a game of OpenSpiel, PettingZoo or TextArena."),
-        "dev": ("writing", "Work on the game in DIR while it plays in the browser."),
-        "serve": ("writing", "Serve one game on this machine, for people and players."),
-        "sit": ("writing", "Let PLAYER take a seat in a game that runs anywhere."),
+        "init": ("scaffolds", "Start a new game, or a new player."),
+        "wrap": ("scaffolds", "Make a package of a game of OpenSpiel, PettingZoo or TextArena."),
+        "dev": ("development", "Work on the game in DIR while it plays in the browser."),
+        "serve": ("development", "Serve one game on this machine, for people and players."),
+        "sit": ("development", "Let PLAYER take a seat in a game that runs anywhere."),
         "build": ("packages", "Build a Coworld's images and write its manifest."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),
         "certify": ("packages", "Check in ten steps that a Coworld follows the runtime contract."),

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from .sign_in.credentials import CredentialStore as CredentialStore
     from .sign_in.credentials import Token as Token
     from .transport._retry import Backoff as Backoff
-    from .watching import Change as Change
-    from .watching import Changes as Changes
+    from .watch import Change as Change
+    from .watch import Changes as Changes
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -70,6 +70,6 @@ else:
             ".pages": ("AsyncPager", "Page"),
             ".sign_in.credentials": ("CredentialStore", "Token"),
             ".transport._retry": ("Backoff",),
-            ".watching": ("Change", "Changes"),
+            ".watch": ("Change", "Changes"),
         },
     )

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from coworld_core.api import EpisodeProgress
 from coworld_core.errors import UsageError, WorkspaceError
-from coworld_core.writing import write_whole
+from coworld_core.files.atomic import write_whole
 
-from .watching import Change
+from .watch import Change
 
 __all__ = ["Checkpoint"]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .resources.rounds import Rounds
     from .resources.secrets import Secrets
     from .resources.submissions import Submissions
-    from .watching import Changes
+    from .watch import Changes
 
 __all__ = ["CoworldClient"]
 
@@ -173,7 +173,7 @@ class CoworldClient:
         Raises:
             UsageError: There are no ids, too many, or ids of different kinds, or the cursor is invalid.
         """
-        from .watching import watch
+        from .watch import watch
 
         return watch(
             self,

@@ -12,12 +12,13 @@ from .lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._version import __version__ as __version__
-    from .environment import is_reserved_env as is_reserved_env
-    from .episode.artifacts import EpisodeLayout as EpisodeLayout
+    from .documents.json_text import JsonDocument as JsonDocument
+    from .documents.json_text import parse_json as parse_json
     from .episode.events import Event as Event
     from .episode.events import UnknownEvent as UnknownEvent
     from .episode.events import parse_event as parse_event
     from .episode.events import read_events as read_events
+    from .episode.layout import EpisodeLayout as EpisodeLayout
     from .episode.outcome import Exit as Exit
     from .episode.outcome import Fault as Fault
     from .episode.record import ArtifactRecord as ArtifactRecord
@@ -63,23 +64,24 @@ if TYPE_CHECKING:
     from .images import host_platform as host_platform
     from .issues import Issue as Issue
     from .issues import Report as Report
-    from .jsontext import JsonDocument as JsonDocument
-    from .jsontext import parse_json as parse_json
-    from .manifest.gameconfig import declares_named_players as declares_named_players
-    from .manifest.gameconfig import find_variant as find_variant
-    from .manifest.gameconfig import game_config_for as game_config_for
-    from .manifest.gameconfig import named_players as named_players
-    from .manifest.gameconfig import overwritten_named_players as overwritten_named_players
-    from .manifest.gameconfig import slot_count as slot_count
-    from .manifest.gameconfig import token_bounds as token_bounds
-    from .manifest.gameconfig import validate_game_config as validate_game_config
-    from .manifest.gameconfig import with_tokens as with_tokens
-    from .manifest.loading import LoadedManifest as LoadedManifest
-    from .manifest.loading import check_manifest as check_manifest
-    from .manifest.loading import dump_manifest as dump_manifest
-    from .manifest.loading import find_manifest as find_manifest
-    from .manifest.loading import load_manifest as load_manifest
-    from .manifest.loading import manifest_sha256 as manifest_sha256
+    from .manifest.game_config import declares_named_players as declares_named_players
+    from .manifest.game_config import find_variant as find_variant
+    from .manifest.game_config import game_config_for as game_config_for
+    from .manifest.game_config import named_players as named_players
+    from .manifest.game_config import overwritten_named_players as overwritten_named_players
+    from .manifest.game_config import slot_count as slot_count
+    from .manifest.game_config import token_bounds as token_bounds
+    from .manifest.game_config import validate_game_config as validate_game_config
+    from .manifest.game_config import with_tokens as with_tokens
+    from .manifest.game_results import Results as Results
+    from .manifest.game_results import check_results as check_results
+    from .manifest.game_results import read_results as read_results
+    from .manifest.manifest_file import LoadedManifest as LoadedManifest
+    from .manifest.manifest_file import check_manifest as check_manifest
+    from .manifest.manifest_file import dump_manifest as dump_manifest
+    from .manifest.manifest_file import find_manifest as find_manifest
+    from .manifest.manifest_file import load_manifest as load_manifest
+    from .manifest.manifest_file import manifest_sha256 as manifest_sha256
     from .manifest.models import CertificationFixture as CertificationFixture
     from .manifest.models import CertificationPlayer as CertificationPlayer
     from .manifest.models import DocPage as DocPage
@@ -94,16 +96,14 @@ if TYPE_CHECKING:
     from .manifest.models import TextDoc as TextDoc
     from .manifest.models import UriDoc as UriDoc
     from .manifest.models import Variant as Variant
-    from .manifest.published import accepted_by as accepted_by
-    from .manifest.results import Results as Results
-    from .manifest.results import check_results as check_results
-    from .manifest.results import read_results as read_results
+    from .manifest.published_versions import accepted_by as accepted_by
     from .manifest.template import hydrate as hydrate
     from .manifest.template import placeholder as placeholder
     from .manifest.template import placeholders as placeholders
     from .ports import ExtraPort as ExtraPort
     from .ports import parse_extra_ports as parse_extra_ports
     from .quantities import parse_quantity as parse_quantity
+    from .reserved_env import is_reserved_env as is_reserved_env
     from .schemas import episode_request_schema as episode_request_schema
     from .schemas import manifest_schema as manifest_schema
 else:
@@ -111,8 +111,8 @@ else:
         __name__,
         {
             "._version": ("__version__",),
-            ".environment": ("is_reserved_env",),
-            ".episode.artifacts": ("EpisodeLayout",),
+            ".reserved_env": ("is_reserved_env",),
+            ".episode.layout": ("EpisodeLayout",),
             ".episode.events": ("Event", "UnknownEvent", "parse_event", "read_events"),
             ".episode.outcome": ("Exit", "Fault"),
             ".episode.record": (
@@ -152,8 +152,8 @@ else:
             ".ids": ("generate_tokens", "is_safe_id", "new_run_id"),
             ".images": ("ImageRef", "Platform", "content_tag", "host_platform"),
             ".issues": ("Issue", "Report"),
-            ".jsontext": ("JsonDocument", "parse_json"),
-            ".manifest.gameconfig": (
+            ".documents.json_text": ("JsonDocument", "parse_json"),
+            ".manifest.game_config": (
                 "declares_named_players",
                 "find_variant",
                 "game_config_for",
@@ -164,7 +164,7 @@ else:
                 "validate_game_config",
                 "with_tokens",
             ),
-            ".manifest.loading": (
+            ".manifest.manifest_file": (
                 "LoadedManifest",
                 "check_manifest",
                 "dump_manifest",
@@ -188,8 +188,8 @@ else:
                 "UriDoc",
                 "Variant",
             ),
-            ".manifest.published": ("accepted_by",),
-            ".manifest.results": ("Results", "check_results", "read_results"),
+            ".manifest.published_versions": ("accepted_by",),
+            ".manifest.game_results": ("Results", "check_results", "read_results"),
             ".manifest.template": ("hydrate", "placeholder", "placeholders"),
             ".ports": ("ExtraPort", "parse_extra_ports"),
             ".quantities": ("parse_quantity",),

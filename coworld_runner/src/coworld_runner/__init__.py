@@ -52,45 +52,45 @@ if TYPE_CHECKING:
     from .backends.registry import BackendOptions as BackendOptions
     from .backends.registry import ClusterOptions as ClusterOptions
     from .backends.registry import backend_names as backend_names
-    from .batch import run_batch as run_batch
-    from .build.building import BuildResult as BuildResult
-    from .build.building import build_coworld as build_coworld
+    from .build.manifest_build import BuildResult as BuildResult
+    from .build.manifest_build import build_coworld as build_coworld
     from .certification import Certification as Certification
     from .certification import CertifyOptions as CertifyOptions
     from .certification import certify as certify
-    from .episode.links import PlayLinks as PlayLinks
-    from .episode.running import EpisodeOptions as EpisodeOptions
-    from .episode.running import run_episode as run_episode
-    from .many import Tally as Tally
-    from .many import run_many as run_many
-    from .package.resolving import Package as Package
-    from .package.resolving import resolve_package as resolve_package
-    from .plan import EpisodePlan as EpisodePlan
-    from .plan import Seat as Seat
-    from .plan import plan_episode as plan_episode
-    from .plan import plan_for_people as plan_for_people
-    from .program import Program as Program
-    from .program import ProgramOptions as ProgramOptions
-    from .program import ProgramOutcome as ProgramOutcome
-    from .program import RunningProgram as RunningProgram
-    from .program import open_program as open_program
-    from .program import run_program as run_program
-    from .replay.alone import ReplayPage as ReplayPage
-    from .replay.alone import replay_page as replay_page
-    from .replay.finding import resolve_replay as resolve_replay
-    from .replay.showing import ReplayOptions as ReplayOptions
-    from .replay.showing import ReplaySession as ReplaySession
-    from .replay.showing import open_replay as open_replay
-    from .replay.showing import verify_replay as verify_replay
-    from .runs.events import EventBus as EventBus
-    from .runs.events import EventLog as EventLog
-    from .runs.events import Listener as Listener
+    from .episode.backend_choice import BackendChoice as BackendChoice
+    from .episode.backend_choice import choose_backend as choose_backend
+    from .episode.backend_choice import make_backend as make_backend
+    from .episode.backend_choice import open_backend as open_backend
+    from .episode.batch import run_batch as run_batch
+    from .episode.many import RunCounts as RunCounts
+    from .episode.many import run_many as run_many
+    from .episode.play_links import PlayLinks as PlayLinks
+    from .episode.program import Program as Program
+    from .episode.program import ProgramOptions as ProgramOptions
+    from .episode.program import ProgramOutcome as ProgramOutcome
+    from .episode.program import RunningProgram as RunningProgram
+    from .episode.program import open_program as open_program
+    from .episode.program import run_program as run_program
+    from .episode.single import EpisodeOptions as EpisodeOptions
+    from .episode.single import run_episode as run_episode
+    from .package.plan import EpisodePlan as EpisodePlan
+    from .package.plan import Seat as Seat
+    from .package.plan import plan_episode as plan_episode
+    from .package.plan import plan_for_people as plan_for_people
+    from .package.resolver import Package as Package
+    from .package.resolver import resolve_package as resolve_package
+    from .replay.recorded_page import ReplayPage as ReplayPage
+    from .replay.recorded_page import replay_page as replay_page
+    from .replay.replay_file import resolve_replay as resolve_replay
+    from .replay.replay_session import ReplayOptions as ReplayOptions
+    from .replay.replay_session import ReplaySession as ReplaySession
+    from .replay.replay_session import open_replay as open_replay
+    from .replay.replay_session import verify_replay as verify_replay
+    from .runs.event_bus import EventBus as EventBus
+    from .runs.event_bus import EventLog as EventLog
+    from .runs.event_bus import Listener as Listener
     from .runs.reaper import Sweep as Sweep
     from .runs.reaper import sweep as sweep
-    from .selection import BackendChoice as BackendChoice
-    from .selection import choose_backend as choose_backend
-    from .selection import make_backend as make_backend
-    from .selection import open_backend as open_backend
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -136,15 +136,15 @@ else:
             ),
             ".backends.base": ("BaseBackend", "BaseUnit", "LocalUnit"),
             ".backends.registry": ("BackendOptions", "ClusterOptions", "backend_names"),
-            ".batch": ("run_batch",),
-            ".build.building": ("BuildResult", "build_coworld"),
+            ".episode.batch": ("run_batch",),
+            ".build.manifest_build": ("BuildResult", "build_coworld"),
             ".certification": ("Certification", "CertifyOptions", "certify"),
-            ".episode.links": ("PlayLinks",),
-            ".episode.running": ("EpisodeOptions", "run_episode"),
-            ".many": ("Tally", "run_many"),
-            ".package.resolving": ("Package", "resolve_package"),
-            ".plan": ("EpisodePlan", "Seat", "plan_episode", "plan_for_people"),
-            ".program": (
+            ".episode.play_links": ("PlayLinks",),
+            ".episode.single": ("EpisodeOptions", "run_episode"),
+            ".episode.many": ("RunCounts", "run_many"),
+            ".package.resolver": ("Package", "resolve_package"),
+            ".package.plan": ("EpisodePlan", "Seat", "plan_episode", "plan_for_people"),
+            ".episode.program": (
                 "Program",
                 "ProgramOptions",
                 "ProgramOutcome",
@@ -152,11 +152,11 @@ else:
                 "open_program",
                 "run_program",
             ),
-            ".replay.alone": ("ReplayPage", "replay_page"),
-            ".replay.finding": ("resolve_replay",),
-            ".replay.showing": ("ReplayOptions", "ReplaySession", "open_replay", "verify_replay"),
-            ".runs.events": ("EventBus", "EventLog", "Listener"),
+            ".replay.recorded_page": ("ReplayPage", "replay_page"),
+            ".replay.replay_file": ("resolve_replay",),
+            ".replay.replay_session": ("ReplayOptions", "ReplaySession", "open_replay", "verify_replay"),
+            ".runs.event_bus": ("EventBus", "EventLog", "Listener"),
             ".runs.reaper": ("Sweep", "sweep"),
-            ".selection": ("BackendChoice", "choose_backend", "make_backend", "open_backend"),
+            ".episode.backend_choice": ("BackendChoice", "choose_backend", "make_backend", "open_backend"),
         },
     )

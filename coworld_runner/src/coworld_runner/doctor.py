@@ -22,9 +22,9 @@ from coworld_core.issues import Issue
 
 from .backend import Backend
 from .backends.registry import ClusterOptions, backend_names
+from .episode.backend_choice import make_backend
 from .runs.reaper import Sweep, sweep
 from .runs.scratch import scratch_root, scratch_roots
-from .selection import make_backend
 
 __all__ = ["Check", "Machine", "check_machine", "leftovers", "machine_versions"]
 

@@ -3,8 +3,8 @@
 from functools import cache
 
 from coworld_core.rules import load_rules
-from coworld_runner.wrapping.openspiel import load_game, play_on
-from coworld_runner.wrapping.practice import Practised
+from coworld_runner.kit.wrappers.openspiel import load_game, play_on
+from coworld_runner.kit.wrappers.practice import Practised
 
 PLAYOUTS = 60
 """Number of playouts for one turn, shared among the legal moves."""

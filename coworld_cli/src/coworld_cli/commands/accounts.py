@@ -9,13 +9,13 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..event_loop import Running, run_api, run_async
 from ..options.platform import Connection, platform_options, server_option
 from ..options.values import GIVEN_FILE
 from ..output import Output, output_options
 from ..render.rows import dump
 from ..render.tables import whoami_details
 from ..render.text import again, clean
-from ..running import Running, run_api, run_async
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient, Token

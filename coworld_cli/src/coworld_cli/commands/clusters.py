@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from coworld_core import durations
+from coworld_core import time_limits
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options.playing import package_server_option
+from ..event_loop import Running, run_async
+from ..options.play_options import package_server_option
 from ..output import Output, output_options
-from ..running import Running, run_async
 
 __all__ = ["commands"]
 
@@ -43,7 +43,7 @@ def kubernetes() -> None:
 @click.option(
     "--deadline-seconds",
     type=click.IntRange(min=1),
-    default=durations.JOB,
+    default=time_limits.JOB,
     show_default=True,
     help="Deadline of the whole Job.",
 )
@@ -53,7 +53,7 @@ def kubernetes() -> None:
 @click.option(
     "--ttl-seconds",
     type=click.IntRange(min=0),
-    default=durations.JOB_KEPT,
+    default=time_limits.JOB_KEPT,
     show_default=True,
     help="Seconds to keep the Job after it has ended.",
 )
@@ -99,7 +99,7 @@ def job(
     Outputs are results, replay, debug, error-info, timings, record, log-SLOT and artifact-SLOT.
     """  # noqa: D301 (click reads the backspace)
     from coworld_core.errors import UsageError
-    from coworld_runner.worker.jobs import JobOptions, output_addresses, read_job_spec, worker_job
+    from coworld_runner.worker.worker_job import JobOptions, output_addresses, read_job_spec, worker_job
 
     given = {"worker_image": worker_image, "job_id": job_id}
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core import durations
-from coworld_core.sizes import shown_size
-from coworld_core.wording import plural
+from coworld_core import time_limits
+from coworld_core.text.phrases import plural
+from coworld_core.text.size_text import shown_size
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..event_loop import Running, run_api
 from ..options.common import seconds_option
 from ..options.platform import Connection, Listing, listing_options, platform_options
 from ..options.values import DIRECTORY, GIVEN_FILE, IdType
@@ -21,7 +22,6 @@ from ..render import tables
 from ..render.rows import dump, show_list, show_one, show_rows
 from ..render.text import clean, command_line, shown_path
 from ..render.transfers import shown_progress
-from ..running import Running, run_api
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
@@ -68,7 +68,7 @@ def show(out: Output, connection: Connection, coworld: str) -> int:
 @click.option(
     "--wait-hosted-smoke/--no-wait-hosted-smoke", default=False, help="Wait for the first hosted episodes to end."
 )
-@seconds_option("--hosted-smoke-timeout-seconds", durations.HOSTED_SMOKE, "Maximum time to wait.")
+@seconds_option("--hosted-smoke-timeout-seconds", time_limits.HOSTED_SMOKE, "Maximum time to wait.")
 @platform_options
 def status(
     out: Output, connection: Connection, coworld: str, wait_hosted_smoke: bool, hosted_smoke_timeout_seconds: float

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.sizes import shown_size
-from coworld_core.wording import plural
+from coworld_core.text.phrases import plural
+from coworld_core.text.size_text import shown_size
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..event_loop import Running, run_api
 from ..options.common import overwrite_option
 from ..options.platform import (
     Connection,
@@ -32,12 +33,11 @@ from ..render import tables
 from ..render.rows import show_list, show_one
 from ..render.text import clean, command_line, shown_path
 from ..render.transfers import shown_progress
-from ..running import Running, run_api
 from ..terminal import echo
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
-    from coworld_client.transfers.collecting import EvidenceKind
+    from coworld_client.transfers.collection import EvidenceKind
     from coworld_core.api import BundlePart, EpisodeRequest, PlayerEvidence
 
 __all__ = ["commands", "show_collected"]
@@ -251,7 +251,7 @@ def _list(seats: Sequence[PlayerEvidence], episode: str, kind: EvidenceKind, out
 async def _game_log(
     api: CoworldClient, episode: str, directory: Path | None, output: Path | None, running: Running
 ) -> int:
-    from coworld_client.transfers.collecting import new_directory
+    from coworld_client.transfers.collection import new_directory
 
     from ..files import target_file
 
@@ -308,7 +308,7 @@ async def show_collected(
         prefix: The beginning of file names.
         answer: Whether the files are the command's result.
     """
-    from coworld_client.transfers.collecting import collect_evidence, new_directory
+    from coworld_client.transfers.collection import collect_evidence, new_directory
 
     out = running.out
     running.resumable()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from .._group import NounGroup
 from ..options.common import browser_option
-from ..options.declaring import takes
-from ..options.playing import PlayOptions
+from ..options.declarations import takes
+from ..options.play_options import PlayOptions
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from coworld_core.episode.record import BatchSummary, EpisodeRecord
     from coworld_runner.backend import Backend
-    from coworld_runner.episode.links import PlayLinks
-    from coworld_runner.package.resolving import Package
-    from coworld_runner.plan import EpisodePlan
+    from coworld_runner.episode.play_links import PlayLinks
+    from coworld_runner.package.plan import EpisodePlan
+    from coworld_runner.package.resolver import Package
 
-    from ..running import Running
+    from ..event_loop import Running
 
 __all__ = ["commands", "play_episodes"]
 
@@ -47,7 +47,7 @@ def run_episode(out: Output, options: PlayOptions) -> int:
     A bot is one file: either with a function act(observation, legal, rng), or a program that connects to the address
     in COWORLD_PLAYER_WS_URL.
     """
-    from ..running import run_async
+    from ..event_loop import run_async
 
     return run_async(out, lambda running: play_episodes(options, running))
 
@@ -70,7 +70,7 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
     Without --human, bots take all seats and you watch. With people, the game counts down once everyone is there, if it
     can. The links contain the seats' tokens: anyone who has one can play.
     """
-    from ..running import run_async
+    from ..event_loop import run_async
 
     return run_async(out, lambda running: _play(options, running, open_browser=open_browser))
 
@@ -85,10 +85,10 @@ async def _prepared(options: PlayOptions, running: Running, *, watched: bool = F
     """
     from coworld_core.episode.request import load_request
     from coworld_core.errors import UsageError
-    from coworld_runner.plan import plan_episode
+    from coworld_runner.package.plan import plan_episode
 
-    from ..preparing import find_package, player_secrets
     from ..render.text import shown_path
+    from ..run_preparation import find_package, player_secrets
 
     package = await find_package(options, running)
     secrets = await player_secrets(options, running.out)
@@ -160,12 +160,12 @@ async def _playable(options: PlayOptions, running: Running) -> tuple[Package, Ep
 async def play_episodes(options: PlayOptions, running: Running) -> int:
     """Play one episode or several, and show the result."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.batch import run_batch
-    from coworld_runner.episode.running import run_episode
+    from coworld_runner.episode.batch import run_batch
+    from coworld_runner.episode.single import run_episode
 
     from ..browser import open_page
-    from ..preparing import evidence_directory, opened_backend
     from ..render.progress import show_progress
+    from ..run_preparation import evidence_directory, opened_backend
 
     out = running.out
     package, plan = await _playable(options, running)
@@ -194,7 +194,7 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
                     run_id=run_id,
                 )
                 if options.verify_replay:
-                    from coworld_runner.replay.verification import verify_episode_replay
+                    from coworld_runner.replay.replay_verification import verify_episode_replay
 
                     out.note("Verifying the replay …")
                     record = await verify_episode_replay(
@@ -217,7 +217,7 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
                     latest=latest,
                 )
                 if options.verify_replay:
-                    from coworld_runner.replay.verification import verify_batch_replays
+                    from coworld_runner.replay.replay_verification import verify_batch_replays
 
                     out.note("Verifying the replays …")
                     summary = await verify_batch_replays(
@@ -233,13 +233,13 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
 async def _play(options: PlayOptions, running: Running, *, open_browser: bool | None) -> int:
     """Play one episode that people can watch and take part in."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.episode.running import run_episode
-    from coworld_runner.plan import plan_for_people
+    from coworld_runner.episode.single import run_episode
+    from coworld_runner.package.plan import plan_for_people
 
     from ..browser import open_page, wants_browser
-    from ..preparing import evidence_directory, opened_backend
     from ..render.progress import show_progress
     from ..render.results import play_links, seat_words
+    from ..run_preparation import evidence_directory, opened_backend
 
     out = running.out
     package, plan = await _prepared(options, running, watched=True)
@@ -274,7 +274,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
 
 
 def _tell_players(options: PlayOptions, plan: EpisodePlan, package: Package, backend: Backend, out: Output) -> None:
-    from ..preparing import tell_players
+    from ..run_preparation import tell_players
 
     secrets = {name: value for seat in plan.seats for name, value in seat.secret_env.items()}
     tell_players(options, (seat.own for seat in plan.seats), secrets, package, backend, out)
@@ -282,9 +282,9 @@ def _tell_players(options: PlayOptions, plan: EpisodePlan, package: Package, bac
 
 async def _show_again(package: Package, workspace: Path, backend: Backend, out: Output) -> None:
     """Open a page with the replay, because the game's own page ended with the game."""
-    from coworld_core.episode.artifacts import EpisodeLayout
+    from coworld_core.episode.layout import EpisodeLayout
     from coworld_core.errors import EpisodeError
-    from coworld_runner.replay.alone import replay_page
+    from coworld_runner.replay.recorded_page import replay_page
 
     from ..browser import open_page
     from ..files import write_whole
@@ -301,7 +301,7 @@ async def _show_again(package: Package, workspace: Path, backend: Backend, out: 
 
 def _show_episode(record: EpisodeRecord, workspace: Path, options: PlayOptions, out: Output) -> int:
     """Write the result of an episode, and return the exit status."""
-    from coworld_core.episode.artifacts import EpisodeLayout
+    from coworld_core.episode.layout import EpisodeLayout
 
     from .. import exitcodes
     from ..render.results import episode_result

@@ -8,8 +8,8 @@ import click
 
 from .._group import NounGroup
 from ..options.common import overwrite_option
-from ..options.declaring import SectionOption, takes
-from ..options.playing import REQUIREMENTS, EvaluationOptions
+from ..options.declarations import SectionOption, takes
+from ..options.play_options import REQUIREMENTS, EvaluationOptions
 from ..options.values import DIRECTORY, FILE, RATINGS
 from ..output import Output, output_options
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coworld_core.evaluation.comparison import ComparisonReport
-    from coworld_core.evaluation.contents import ShownReport
     from coworld_core.evaluation.ratings import RatingName
+    from coworld_core.evaluation.report_contents import ShownReport
     from coworld_runner.evaluation import EvaluationRules, RunArguments
-    from coworld_runner.package.resolving import Package
+    from coworld_runner.package.resolver import Package
 
-    from ..running import Running
+    from ..event_loop import Running
 
     _Report = TypeVar("_Report", bound=ShownReport)
 
@@ -97,7 +97,7 @@ def compare(
 
     Exit status: 1 when NEW is worse or nothing could be measured, and with --require better whenever it is not better.
     """
-    from ..running import run_async
+    from ..event_loop import run_async
 
     must_win = _BETTER in options.require
     options = options.but(manifest=game, require=tuple(word for word in options.require if word != _BETTER))
@@ -146,7 +146,7 @@ def rank(
     They play a round robin of blocks: each has a group of as many players as there are seats, on one seed, with every
     player in every seat. It ends when all players can be told apart, or after --max-blocks.
     """
-    from ..running import run_async
+    from ..event_loop import run_async
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation import rank
@@ -184,7 +184,7 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
     A single episode is shown as run-episode shows it. With -n 2 or more you get the mean score, how far scores spread,
     what each seat is worth, faults and times.
     """
-    from ..running import run_async
+    from ..event_loop import run_async
     from .episodes import play_episodes
 
     options = options.but(manifest=manifest)
@@ -236,7 +236,7 @@ def run(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str,
     The seats are shared in proportion. Each block is one seed and a full rotation, so every player has every seat
     equally often. You get means by player, by seat and by pair.
     """
-    from ..running import run_async
+    from ..event_loop import run_async
 
     players = _proportions(bots)
 
@@ -300,7 +300,7 @@ def pickup(
     Each block is one seed, played with BOT in no seat, in one, and so on up to all; the pool has the other seats. The
     value is BOT's score in its seats minus the pool's score there.
     """
-    from ..running import run_async
+    from ..event_loop import run_async
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation import pickup
@@ -381,7 +381,7 @@ def diagnose(
     two blocks twice, and then in one seat among the game's own players, in turn with --baseline and --strong. You get
     faults, turns that BOT let pass, times, the effects of seats and seeds, and what to look at first.
     """
-    from ..running import run_async
+    from ..event_loop import run_async
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation import diagnose
@@ -412,11 +412,11 @@ def report(out: Output, runs: tuple[Path, ...], html: Path | None, overwrite: bo
     """
     from coworld_core.evaluation.markdown import report_markdown
     from coworld_runner.evaluation import read_evaluation, report_page
-    from coworld_runner.evaluation.page import different_games
+    from coworld_runner.evaluation.evaluation_page import different_games
 
     from .. import exitcodes
     from ..files import target_file, write_whole
-    from ..render.evaluations import evaluation_result
+    from ..render.evaluation_text import evaluation_result
     from ..render.text import shown_path
 
     if html is not None and markdown:
@@ -496,11 +496,11 @@ async def _play(
     """Play an evaluation and show its progress; returns its report and its directory."""
     from coworld_core.ids import new_run_id
     from coworld_runner.evaluation import EvaluationRules, RunArguments
-    from coworld_runner.players import read_players
+    from coworld_runner.package.player_names import read_players
 
-    from ..preparing import evidence_directory, find_package, opened_backend, player_secrets, tell_players
     from ..render.progress import show_progress
     from ..render.text import shown_path
+    from ..run_preparation import evidence_directory, find_package, opened_backend, player_secrets, tell_players
 
     out = running.out
     package = await find_package(options, running)
@@ -539,7 +539,7 @@ async def _play(
 
 def _measured(report: ShownReport) -> bool:
     """Whether anything could be measured."""
-    from coworld_core.evaluation.reports import UNMEASURED
+    from coworld_core.evaluation.report_base import UNMEASURED
 
     return report.stopped not in UNMEASURED
 
@@ -559,7 +559,7 @@ def _show(report: ShownReport, workspace: Path, out: Output, *, ok: bool, markdo
     from coworld_core.evaluation.markdown import report_markdown
 
     from .. import exitcodes
-    from ..render.evaluations import evaluation_result
+    from ..render.evaluation_text import evaluation_result
 
     names = {"plan": "plan.json", "episodes": "episodes.jsonl", "report": "report.json", "markdown": "report.md"}
     out.answer(

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.wording import plural
+from coworld_core.text.phrases import plural
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..event_loop import Running, run_api
 from ..options.common import concurrency_option, seconds_option
 from ..options.platform import Connection, Listing, include_option, listing_options, mine_filter, platform_options
 from ..options.values import DIRECTORY, FILE, GIVEN_FILE, IdType
@@ -18,7 +19,6 @@ from ..output import Output
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one
 from ..render.text import clean, command_line, shown_path
-from ..running import Running, run_api
 
 if TYPE_CHECKING:
     from coworld_client import Change, CoworldClient
@@ -261,7 +261,7 @@ def download(
     """
 
     async def body(api: CoworldClient, running: Running) -> int:
-        from coworld_client.transfers.collecting import collect_bundles, new_directory
+        from coworld_client.transfers.collection import collect_bundles, new_directory
 
         root = new_directory(download_dir or Path(requests[0]))
         running.resumable()

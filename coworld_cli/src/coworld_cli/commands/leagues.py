@@ -8,6 +8,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..event_loop import Running, run_api
 from ..options.platform import (
     Connection,
     Listing,
@@ -23,7 +24,6 @@ from ..options.values import IdType, key_values
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one, show_rows
-from ..running import Running, run_api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +99,7 @@ def results(out: Output, connection: Connection, target: str, include_recent_rou
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
-        from coworld_core.api.ids import id_kind
+        from coworld_core.api.platform_ids import id_kind
 
         kind = id_kind(target)
 

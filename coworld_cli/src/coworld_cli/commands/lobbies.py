@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from .._group import NounGroup
+from ..event_loop import Running, run_api
 from ..options.platform import Connection, platform_options
 from ..options.values import IdType, key_values
 from ..output import Output
-from ..render.lobbies import lobby_details
+from ..render.lobby_text import lobby_details
 from ..render.rows import show_one
-from ..running import Running, run_api
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient

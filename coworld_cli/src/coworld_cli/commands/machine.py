@@ -9,14 +9,14 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..fixing import fix_manifest, yes_option
-from ..options.declaring import takes
-from ..options.playing import WhereOptions
+from ..event_loop import Running, run_async
+from ..manifest_fixes import fix_manifest, yes_option
+from ..options.declarations import takes
+from ..options.play_options import WhereOptions
 from ..options.values import BackendName, PathType
 from ..output import Output, output_options
 from ..render.results import machine_checks, sweep_result
 from ..render.text import clean, table
-from ..running import Running, run_async
 
 if TYPE_CHECKING:
     from coworld_runner.doctor import Machine

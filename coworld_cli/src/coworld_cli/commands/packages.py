@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from coworld_core import durations
+from coworld_core import time_limits
+from coworld_core.text.phrases import plural
 from coworld_core.versions import Generation, Published
-from coworld_core.wording import plural
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..fixing import fix_manifest, yes_option
+from ..event_loop import Running, run_async
+from ..manifest_fixes import fix_manifest, yes_option
 from ..options.common import seconds_option
-from ..options.declaring import takes
-from ..options.playing import PackageOptions, manifest_argument, package_server_option
+from ..options.declarations import takes
+from ..options.play_options import PackageOptions, manifest_argument, package_server_option
 from ..options.values import DIRECTORY, FILE, PathType, key_values
 from ..output import Output, output_options, to_json
 from ..render.text import clean, command_line, shown_path
-from ..running import Running, run_async
 from ..terminal import echo
 
 if TYPE_CHECKING:
     from coworld_core.issues import Report
-    from coworld_core.manifest.published import Accepted
-    from coworld_runner.build.building import BuildResult
+    from coworld_core.manifest.published_versions import Accepted
+    from coworld_runner.build.manifest_build import BuildResult
     from coworld_runner.certification import Certification
-    from coworld_runner.documents import DocumentName
+    from coworld_runner.certification.document_schemas import DocumentName
 
 __all__ = ["certify_here", "commands"]
 
@@ -113,7 +113,7 @@ def build(
     arguments = key_values("--build-arg", build_args, form="NAME=VALUE")
 
     async def work(running: Running) -> int:
-        from coworld_runner.build.building import build_coworld
+        from coworld_runner.build.manifest_build import build_coworld
 
         from ..render.issues import render_issue
         from ..render.progress import show_progress
@@ -149,7 +149,7 @@ def build(
 
 
 def _build_answer(result: BuildResult) -> dict[str, object]:
-    from coworld_core.manifest.published import accepted_by
+    from coworld_core.manifest.published_versions import accepted_by
 
     return {
         "ok": True,
@@ -221,8 +221,8 @@ def validate(
     if yes:
         raise click.UsageError("--yes goes with --fix.", click.get_current_context())
     from coworld_core.errors import ManifestError
-    from coworld_core.manifest.published import accepted_by
-    from coworld_runner.package.resolving import resolve_package
+    from coworld_core.manifest.published_versions import accepted_by
+    from coworld_runner.package.resolver import resolve_package
 
     from ..render.issues import render_report
 
@@ -287,7 +287,7 @@ def _api_address(server: str) -> str:
 )
 @click.option("--overwrite", is_flag=True, help="Remove what an earlier run left in the output directory first.")
 @takes("options", PackageOptions, without=("manifest",))
-@seconds_option("--timeout-seconds", durations.SMOKE_EPISODE, "Deadline of the smoke episode.", least=1)
+@seconds_option("--timeout-seconds", time_limits.SMOKE_EPISODE, "Deadline of the smoke episode.", least=1)
 @click.option("--offline", is_flag=True, help="Do not ask GitHub whether sources exist.")
 @click.option(
     "--for",
@@ -376,11 +376,11 @@ async def certify_here(
     from coworld_core.errors import ManifestError
     from coworld_core.ids import new_run_id
     from coworld_runner.certification import CertifyOptions, certify, certify_refused
-    from coworld_runner.package.resolving import default_results_dir
+    from coworld_runner.package.resolver import default_results_dir
     from coworld_runner.runs.workspace import default_workspace
 
-    from ..preparing import find_package, opened_backend
     from ..render.progress import show_progress
+    from ..run_preparation import find_package, opened_backend
 
     run_id = new_run_id()
     latest = output_dir is None
@@ -433,7 +433,7 @@ def schema(out: Output, name: DocumentName, output: Path | None) -> int:
     certification    certification.json
     event            one line of events.ndjson
     """  # noqa: D301 (click reads the backspace)
-    from coworld_runner.documents import document_schema
+    from coworld_runner.certification.document_schemas import document_schema
 
     document = document_schema(name)
     if output is None:

@@ -8,13 +8,13 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..event_loop import Running, run_api, run_async
 from ..options.platform import Connection, server_option
 from ..options.values import IdType
 from ..output import Output, output_options
 from ..render.rows import dump, rows_table
 from ..render.tables import player_columns
 from ..render.text import again, clean
-from ..running import Running, run_api, run_async
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient

@@ -8,6 +8,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..event_loop import Running, run_api
 from ..options.common import browser_option
 from ..options.platform import (
     Connection,
@@ -24,7 +25,6 @@ from ..options.values import IdType, PolicyType
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one
-from ..running import Running, run_api
 from .leagues import of_league
 
 if TYPE_CHECKING:

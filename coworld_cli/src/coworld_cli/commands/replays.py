@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core import durations
-from coworld_core.wording import plural
+from coworld_core import time_limits
+from coworld_core.text.phrases import plural
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..event_loop import Running, run_api, run_async
 from ..options.common import browser_option, concurrency_option, seconds_option
-from ..options.declaring import takes
+from ..options.declarations import takes
 from ..options.platform import (
     Connection,
     Listing,
@@ -25,33 +26,32 @@ from ..options.platform import (
     policy_filter,
     round_filter,
 )
-from ..options.playing import PackageOptions, WhereOptions
+from ..options.play_options import PackageOptions, WhereOptions
 from ..options.values import DIRECTORY, FILE, IdType
 from ..output import Output, output_options
 from ..render.rows import rows_table
 from ..render.tables import REPLAYS
 from ..render.text import clean, command_line, shown_path, table
 from ..render.transfers import shown_progress
-from ..running import Running, run_api, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coworld_client import AsyncPager, CoworldClient
-    from coworld_client.transfers.collecting import EvidenceKind
+    from coworld_client.transfers.collection import EvidenceKind
     from coworld_core.api import EpisodeRequest
     from coworld_runner.backend import Backend
-    from coworld_runner.package.resolving import Package
-    from coworld_runner.replay.alone import ReplayPage
-    from coworld_runner.replay.finding import Replay
-    from coworld_runner.replay.showing import ReplaySession
+    from coworld_runner.package.resolver import Package
+    from coworld_runner.replay.recorded_page import ReplayPage
+    from coworld_runner.replay.replay_file import Replay
+    from coworld_runner.replay.replay_session import ReplaySession
 
 __all__ = ["commands"]
 
 commands = NounGroup()
 
 _shown_within = seconds_option(
-    "--timeout-seconds", durations.REPLAY_SHOWN, "Time to fetch the replay, and for the game to show it."
+    "--timeout-seconds", time_limits.REPLAY_SHOWN, "Time to fetch the replay, and for the game to show it."
 )
 
 
@@ -100,14 +100,14 @@ async def _show(
 ) -> int:
     """Show a replay until the user stops it, or write it as a single page."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.package.viewer import find_bundle
-    from coworld_runner.replay.alone import record_page, viewer_page
-    from coworld_runner.replay.finding import last_replay, resolve_replay
-    from coworld_runner.replay.showing import ReplayOptions, open_replay
-    from coworld_runner.runs.events import EventBus
+    from coworld_runner.package.viewer_bundle import find_bundle
+    from coworld_runner.replay.recorded_page import record_page, viewer_page
+    from coworld_runner.replay.replay_file import last_replay, resolve_replay
+    from coworld_runner.replay.replay_session import ReplayOptions, open_replay
+    from coworld_runner.runs.event_bus import EventBus
 
-    from ..preparing import find_package, opened_backend
     from ..render.progress import Progress
+    from ..run_preparation import find_package, opened_backend
 
     out = running.out
     if not options.manifest:
@@ -157,7 +157,7 @@ async def _until_seen(
 ) -> int:
     """Print the link of a replay, and wait until the user stops it."""
     from ..browser import open_page, wants_browser
-    from ..preparing import unit_status
+    from ..run_preparation import unit_status
 
     out = running.out
     out.answer(
@@ -183,9 +183,9 @@ async def _show_in_viewer(
     import anyio
     import anyio.to_thread
 
-    from coworld_runner.package.viewer import read_bundle
-    from coworld_runner.replay.finding import resolve_replay
-    from coworld_runner.replay.viewer import open_viewer
+    from coworld_runner.package.viewer_bundle import read_bundle
+    from coworld_runner.replay.replay_file import resolve_replay
+    from coworld_runner.replay.viewer_server import open_viewer
 
     from ..browser import open_page, wants_browser
 
@@ -254,7 +254,7 @@ def replays(
 
 async def _list(pager: AsyncPager[EpisodeRequest], listing: Listing, out: Output) -> int:
     """List the episodes that have a replay, and the command that shows each."""
-    from coworld_client.transfers.collecting import replay_entry
+    from coworld_client.transfers.collection import replay_entry
 
     rows: list[EpisodeRequest] = []
     more = False
@@ -277,7 +277,7 @@ async def _download(
     api: CoworldClient, pager: AsyncPager[EpisodeRequest], directory: Path, running: Running, *, concurrency: int
 ) -> int:
     """Fetch replays, and say where they and their index are."""
-    from coworld_client.transfers.collecting import INDEX_NAME, collect_replays, new_directory, replay_entry
+    from coworld_client.transfers.collection import INDEX_NAME, collect_replays, new_directory, replay_entry
 
     out = running.out
     root = new_directory(directory)

@@ -11,15 +11,15 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import browser_option
-from ..options.declaring import SectionCommand, takes
-from ..options.playing import PlayOptions
+from ..options.declarations import SectionCommand, takes
+from ..options.play_options import PlayOptions
 from ..options.values import DIRECTORY, RATINGS
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
-    from coworld_core.evaluation.contents import ShownReport
+    from coworld_core.evaluation.report_contents import ShownReport
 
-    from ..running import Running
+    from ..event_loop import Running
 
 __all__ = ["commands"]
 
@@ -102,11 +102,11 @@ def init(
     distributions install, and commissioner: then the game's own commissioner decides, or the one that --commissioner
     names. A command runs in the package's image that has Python.
     """
+    from ..event_loop import run_async
     from ..render.text import clean, shown_path
-    from ..running import run_async
 
     async def body(_: Running) -> int:
-        from coworld_runner.tournament import create_tournament
+        from coworld_runner.evaluation.tournament import create_tournament
 
         path = await create_tournament(
             directory,
@@ -138,11 +138,11 @@ def add(out: Output, directory: Path, bot: str, name: str) -> int:
     PLAYER is a file or a directory of yours, the id of a bundled player, an image, or random. It plays from the next
     round on.
     """
+    from ..event_loop import run_async
     from ..render.text import clean
-    from ..running import run_async
 
     async def body(_: Running) -> int:
-        from coworld_runner.tournament import add_entrant
+        from coworld_runner.evaluation.tournament import add_entrant
 
         called, league = await add_entrant(directory, bot, name=name)
         same = [group for group in league.plan.same_commands if called in group]
@@ -162,11 +162,11 @@ def add(out: Output, directory: Path, bot: str, name: str) -> int:
 @output_options
 def withdraw(out: Output, directory: Path, name: str) -> int:
     """Withdraw a player. Its played episodes stay, and those still to play are void."""
+    from ..event_loop import run_async
     from ..render.text import clean
-    from ..running import run_async
 
     async def body(_: Running) -> int:
-        from coworld_runner.tournament import withdraw_entrant
+        from coworld_runner.evaluation.tournament import withdraw_entrant
 
         league = await withdraw_entrant(directory, name)
         out.answer({"name": name, "entrants": league.active})
@@ -186,15 +186,15 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
     After Ctrl-C, everything played so far is kept, and the same command continues. Changes to tournament.toml take
     effect from here on.
     """
-    from ..running import run_async
+    from ..event_loop import run_async
 
     async def body(running: Running) -> int:
-        from coworld_runner.tournament import play_tournament
-        from coworld_runner.tournament.entering import game_of
-        from coworld_runner.tournament.settings import read_settings
+        from coworld_runner.evaluation.tournament import play_tournament
+        from coworld_runner.evaluation.tournament.tournament_entry import game_of
+        from coworld_runner.evaluation.tournament.tournament_settings import read_settings
 
-        from ..preparing import opened_backend, player_secrets, tell_network
         from ..render.progress import show_progress
+        from ..run_preparation import opened_backend, player_secrets, tell_network
 
         package = await game_of(read_settings(directory), directory)
         secrets = await player_secrets(options, out)
@@ -225,7 +225,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
 @output_options
 def standings(out: Output, directory: Path, rating: str | None) -> int:
     """Show the standings, even while the tournament is running."""
-    from coworld_runner.tournament import read_tournament
+    from coworld_runner.evaluation.tournament import read_tournament
 
     return _show(out, read_tournament(directory, rating=rating or "").report, directory, tables=1)
 
@@ -238,7 +238,7 @@ def standings(out: Output, directory: Path, rating: str | None) -> int:
 def show(out: Output, directory: Path, rating: str | None, markdown: bool) -> int:
     """Show standings, seats and all rounds, even while the tournament is running."""
     from coworld_core.evaluation.markdown import report_markdown
-    from coworld_runner.tournament import read_tournament
+    from coworld_runner.evaluation.tournament import read_tournament
 
     report = read_tournament(directory, rating=rating or "").report
     if markdown and not out.json:
@@ -253,7 +253,7 @@ def show(out: Output, directory: Path, rating: str | None, markdown: bool) -> in
 @output_options
 def export(out: Output, directory: Path, site: Path) -> int:
     """Write a static site into SITE: standings, who beat whom, rounds, and the replays."""
-    from coworld_runner.tournament import export_tournament
+    from coworld_runner.evaluation.tournament import export_tournament
 
     from ..render.text import shown_path
 
@@ -273,12 +273,12 @@ def export(out: Output, directory: Path, site: Path) -> int:
 def serve(out: Output, directory: Path, port: int, open_browser: bool | None) -> int:
     """Serve the page of the site on this machine. It is updated while the tournament is running."""
     from ..browser import open_page, wants_browser
-    from ..running import run_async
+    from ..event_loop import run_async
 
     async def body(running: Running) -> int:
         import anyio
 
-        from coworld_runner.tournament import open_site
+        from coworld_runner.evaluation.tournament import open_site
 
         async with open_site(directory, port=port) as link:
             out.answer({"link": link})
@@ -295,9 +295,9 @@ def serve(out: Output, directory: Path, port: int, open_browser: bool | None) ->
 
 def _show(out: Output, report: ShownReport, directory: Path, *, tables: int | None = None) -> int:
     """Write the results of a tournament so far, and return the exit status."""
-    from coworld_core.evaluation.reports import UNMEASURED
+    from coworld_core.evaluation.report_base import UNMEASURED
 
-    from ..render.evaluations import evaluation_result
+    from ..render.evaluation_text import evaluation_result
 
     ok = report.stopped not in UNMEASURED
     out.answer({"workspace": str(directory), "ok": ok, **report.model_dump(mode="json")})

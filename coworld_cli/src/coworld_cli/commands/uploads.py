@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core import durations
+from coworld_core import time_limits
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..event_loop import Running, run_api
 from ..options.common import seconds_option
-from ..options.declaring import takes
+from ..options.declarations import takes
 from ..options.platform import Connection, platform_options
-from ..options.playing import PackageOptions, WhereOptions
+from ..options.play_options import PackageOptions, WhereOptions
 from ..options.values import IdType, PathType, check_run, key_values
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump
 from ..render.text import clean, command_line, shown_path
 from ..render.transfers import shown_images
-from ..running import Running, run_api
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
@@ -53,7 +53,7 @@ commands = NounGroup()
     help="With --from-coworld: another image for game, or for player, player.ID or player[N] (reporter, commissioner, "
     "grader, diagnoser, optimizer likewise); repeatable.",
 )
-@seconds_option("--timeout-seconds", durations.SMOKE_EPISODE, "Deadline of the certification's episode.", least=1)
+@seconds_option("--timeout-seconds", time_limits.SMOKE_EPISODE, "Deadline of the certification's episode.", least=1)
 @click.option(
     "--skip-certification", metavar="REASON", help="Upload it uncertified, giving a reason. The platform may refuse it."
 )
@@ -62,7 +62,7 @@ commands = NounGroup()
     default=True,
     help="Wait for its first episodes on the platform.  [default: wait]",
 )
-@seconds_option("--hosted-smoke-timeout-seconds", durations.HOSTED_SMOKE, "Maximum time to wait.")
+@seconds_option("--hosted-smoke-timeout-seconds", time_limits.HOSTED_SMOKE, "Maximum time to wait.")
 @takes("where", WhereOptions)
 @platform_options
 def upload_coworld(
@@ -137,7 +137,7 @@ async def _upload(
     """Certify and upload a local manifest, or skip certification for a reason; None if certification fails."""
     from coworld_client.uploads import Certified, Uncertified
     from coworld_core.errors import UsageError
-    from coworld_runner.package.resolving import resolve_package
+    from coworld_runner.package.resolver import resolve_package
 
     out = running.out
     package = await resolve_package(options.manifest, mode="strict", prefer="manifest", template=False)
@@ -276,12 +276,12 @@ def upload_policy(
     check_run(run)
     labels = key_values("--tag", tags)
 
-    from coworld_runner.own_players.reading import read_own_player
-    from coworld_runner.own_players.wire import to_wire
-    from coworld_runner.players import is_player_path
+    from coworld_runner.package.own_players.named_player import read_own_player
+    from coworld_runner.package.own_players.player_wire import to_wire
+    from coworld_runner.package.player_names import is_player_path
 
     from ..files import secret_files
-    from ..preparing import read_secrets
+    from ..run_preparation import read_secrets
 
     own = read_own_player(player) if is_player_path(player) else None
     if own is not None and run:

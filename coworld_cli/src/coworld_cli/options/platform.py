@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from ..output import output_options
-from .declaring import Options, declared_by, option, takes
+from .declarations import Options, declared_by, option, takes
 from .values import IdType, PolicyType
 
 __all__ = [

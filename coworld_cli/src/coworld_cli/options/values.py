@@ -114,7 +114,7 @@ class HttpsHosts(_TextsType):
         if not isinstance(value, str):
             return tuple(value)
         from coworld_core.errors import UsageError
-        from coworld_runner.episode.calling_out import read_hosts
+        from coworld_runner.episode.https_access import read_hosts
 
         try:
             return read_hosts(value)
@@ -157,7 +157,7 @@ class BackendName(_TextType):
 
 
 class IdType(_TextType):
-    """An id of one of several kinds (``coworld_core.api.ids``); the error for another kind of id names that kind.
+    """An id of one of several kinds (``coworld_core.api.platform_ids``); the error for another kind of id names that kind.
 
     Args:
         kinds: The kinds of ids to accept.
@@ -172,7 +172,7 @@ class IdType(_TextType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check an id."""
-        from coworld_core.api.ids import check_id, id_kind
+        from coworld_core.api.platform_ids import check_id, id_kind
 
         text = str(value).strip()
         if self._names and text and id_kind(text) is None:

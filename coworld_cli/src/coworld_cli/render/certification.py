@@ -13,7 +13,7 @@ from .text import clean, command_line, number, seconds, shown_path
 
 if TYPE_CHECKING:
     from coworld_runner.certification import Certification
-    from coworld_runner.certification.record import StepRecord
+    from coworld_runner.certification.certification_record import StepRecord
 
 __all__ = ["evidence_paths", "verdict_text"]
 
@@ -25,7 +25,7 @@ def evidence_paths(certification: Certification, workspace: Path) -> dict[str, P
         certification: The record.
         workspace: Where its evidence is.
     """
-    from coworld_core.episode.artifacts import EpisodeLayout
+    from coworld_core.episode.layout import EpisodeLayout
     from coworld_runner.certification import PAGE_NAME, RECORD_NAME
 
     layout = EpisodeLayout((workspace / certification.episode).parent) if certification.episode else None

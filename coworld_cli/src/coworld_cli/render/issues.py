@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from coworld_core.issues import Issue, Report
-from coworld_core.wording import plural
+from coworld_core.text.phrases import plural
 
 from .text import clean, shown_path
 

@@ -38,7 +38,7 @@ from coworld_core.episode.events import (
     UnitStarted,
 )
 from coworld_core.episode.record import SeatedPlayer
-from coworld_core.wording import plural
+from coworld_core.text.phrases import plural
 
 from .results import step_tag
 from .text import clean, number, seconds
@@ -46,7 +46,7 @@ from .text import clean, number, seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..running import Running
+    from ..event_loop import Running
 
 __all__ = ["Progress", "show_progress"]
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.wording import plural
+from coworld_core.text.phrases import plural
 
 from .text import clean, number, seconds, shown_path, table
 
 if TYPE_CHECKING:
-    from coworld_core.episode.artifacts import EpisodeLayout
+    from coworld_core.episode.layout import EpisodeLayout
     from coworld_core.episode.outcome import Fault
     from coworld_core.episode.record import BatchSummary, EpisodeRecord, PlayerSummary, SlotRecord
-    from coworld_runner.build.building import BuildResult
+    from coworld_runner.build.manifest_build import BuildResult
     from coworld_runner.doctor import Machine
-    from coworld_runner.episode.links import PlayLinks
-    from coworld_runner.plan import EpisodePlan
+    from coworld_runner.episode.play_links import PlayLinks
+    from coworld_runner.package.plan import EpisodePlan
     from coworld_runner.runs.reaper import Sweep
 
 __all__ = [
@@ -326,7 +326,7 @@ def build_result(result: BuildResult, *, follow_ups: Sequence[str]) -> str:
         result: The build.
         follow_ups: Commands to run next.
     """
-    from coworld_core.manifest.published import accepted_by
+    from coworld_core.manifest.published_versions import accepted_by
 
     name = clean(f"{result.manifest.game.name} {result.version}", one_line=True)
     verdict = click.style("built", fg="green", bold=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.sizes import shown_size
+from coworld_core.text.size_text import shown_size
 
 from .results import labelled
 from .rows import Column, Styled, cell, dump, rows_table, status_word, when

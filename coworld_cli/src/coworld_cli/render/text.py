@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from coworld_core.terminal import ESCAPES, strip_controls
+from coworld_core.text.terminal import ESCAPES, strip_controls
 
 from ..options.platform import DEFAULT_SERVER
 

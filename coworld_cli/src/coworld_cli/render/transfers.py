@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from coworld_core.sizes import shown_size
+from coworld_core.text.size_text import shown_size
 
 from .text import clean
 

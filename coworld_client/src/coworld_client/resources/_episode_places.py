@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from coworld_core.api import EpisodeRequest, PlayerEvidence, check_id
-from coworld_core.zips import BROKEN_ZIP
+from coworld_core.files.zips import BROKEN_ZIP
 
 from ..errors import ApiShapeError, ApiStatusError, Forbidden, Gone, NotFound, Unprocessable
 from ..transport._connection import MAX_BODY, Connection, path

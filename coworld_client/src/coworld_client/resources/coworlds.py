@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
 
-from coworld_core import durations
+from coworld_core import time_limits
 from coworld_core.api import (
     CertificationState,
     Coworld,
@@ -23,7 +23,7 @@ from coworld_core.api import (
     same_coworld,
 )
 from coworld_core.errors import UsageError
-from coworld_core.manifest.loading import (
+from coworld_core.manifest.manifest_file import (
     MANIFEST_NAME,
     LoadedManifest,
     Source,
@@ -360,7 +360,7 @@ class Coworlds(Resource):
         self,
         coworld_id: str,
         *,
-        deadline: float = durations.HOSTED_SMOKE,
+        deadline: float = time_limits.HOSTED_SMOKE,
         begins_within: float | None = None,
         on_change: Callable[[CoworldStatus], object] | None = None,
         timeout: float | None = None,

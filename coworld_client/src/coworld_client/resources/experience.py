@@ -18,7 +18,7 @@ from coworld_core.api import (
 from ..errors import ApiTimeoutError
 from ..pages import AsyncPager
 from ..transport._connection import path
-from ..watching import Change
+from ..watch import Change
 from ._base import Resource
 
 __all__ = ["Experience"]

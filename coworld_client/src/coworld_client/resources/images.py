@@ -82,7 +82,7 @@ class Images(Resource):
         from ..uploads._spool import spool_directory
         from ..uploads.docker_engine import connect_docker
         from ..uploads.docker_images import export_image, require_hosted
-        from ..uploads.image_packing import pack_image
+        from ..uploads.packed_image import pack_image
         from ..uploads.registry import RegistryTarget, push_image
 
         ImageRef.parse(reference).require_runnable(f"The image {reference!r}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from coworld_core.api import LadderEntry, League, check_id
-from coworld_core.api.ids import id_kind
+from coworld_core.api.platform_ids import id_kind
 from coworld_core.errors import UsageError
-from coworld_core.wording import closest
+from coworld_core.text.phrases import closest
 
 from ..errors import NotFound
 from ..pages import AsyncPager

@@ -16,8 +16,8 @@ from coworld_core.api import (
     PolicyVersionCreated,
     PolicyVersionRow,
 )
-from coworld_core.environment import is_reserved_env
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.reserved_env import is_reserved_env
 
 from ..errors import ApiError, ApiStatusError, NotFound
 from ..pages import AsyncPager
@@ -151,7 +151,7 @@ class Policies(Resource):
         They run in the game's own player image.
 
         Args:
-            player: The files, and how they are run (from ``coworld_runner.own_players.wire.to_wire``).
+            player: The files, and how they are run (from ``coworld_runner.package.own_players.player_wire.to_wire``).
             name: Name of the policy.
             secret_env: Environment variables that only this version's player gets.
             tags: Free labels.

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .connecting import SeatError as SeatError
-    from .playing import Act as Act
-    from .playing import load_player as load_player
-    from .playing import play_seat as play_seat
-    from .playing import seat_url as seat_url
-    from .session import OpenSeat as OpenSeat
+    from .connection import SeatError as SeatError
+    from .open_seat import OpenSeat as OpenSeat
+    from .seat_session import Act as Act
+    from .seat_session import load_player as load_player
+    from .seat_session import play_seat as play_seat
+    from .seat_session import seat_url as seat_url
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".connecting": ("SeatError",),
-            ".playing": ("Act", "load_player", "play_seat", "seat_url"),
-            ".session": ("OpenSeat",),
+            ".connection": ("SeatError",),
+            ".seat_session": ("Act", "load_player", "play_seat", "seat_url"),
+            ".open_seat": ("OpenSeat",),
         },
     )

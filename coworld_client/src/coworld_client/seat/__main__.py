@@ -10,7 +10,7 @@ from typing import Any
 
 def _named(name: str) -> Any:
     from .controllers import load_controller
-    from .playing import load_player
+    from .seat_session import load_player
 
     return load_controller(name) if name.endswith(".json") else load_player(name, alone=True)
 
@@ -28,7 +28,7 @@ def main() -> int:
 
     from coworld_core.errors import UsageError
 
-    from .playing import SeatError, play_seat, seat_url
+    from .seat_session import SeatError, play_seat, seat_url
 
     async def play(player: Any, url: str) -> dict[str, Any] | None:
         # once the loop waits for the game, everything is imported

@@ -24,7 +24,7 @@ def load_controller(path: str) -> Any:
     except (OSError, ValueError, KeyError, AttributeError):
         raise UsageError(f"{path} describes no player.", code="no_player") from None
     if kind == "recording":
-        from .recording import RecordedPlayer
+        from .recorded_player import RecordedPlayer
 
         by_seat = {
             int(seat): {int(tick): action for tick, action in actions.items()}

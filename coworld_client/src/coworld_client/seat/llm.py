@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from .answers import NOTHING, default_action, question, understood
-from .connecting import SeatError
-from .playing import PASS
+from .connection import SeatError
+from .seat_session import PASS
 
 if TYPE_CHECKING:
     import httpx2

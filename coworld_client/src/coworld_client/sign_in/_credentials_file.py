@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from coworld_core.writing import write_whole
+from coworld_core.files.atomic import write_whole
 
 from ._tokens import PlayerSession, Token, is_player_id, normalise_server
 

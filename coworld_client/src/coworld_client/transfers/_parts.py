@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import cast
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from coworld_core.sizes import shown_size
+from coworld_core.text.size_text import shown_size
 
-from .._on_disk import lock_still
+from .._file_lock import lock_still
 
 __all__ = ["Part", "check_file_name", "inside", "open_part", "storage"]
 

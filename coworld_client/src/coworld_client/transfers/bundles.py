@@ -22,8 +22,8 @@ import anyio.from_thread
 import anyio.to_thread
 
 from coworld_core.errors import UsageError
-from coworld_core.sizes import shown_size
-from coworld_core.zips import BROKEN_ZIP
+from coworld_core.files.zips import BROKEN_ZIP
+from coworld_core.text.size_text import shown_size
 
 from ._parts import storage
 from .files import DEFAULT_LIMIT, TransferRefused

@@ -20,10 +20,10 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from coworld_core.compression import Unpacker, detect_compression
 from coworld_core.errors import CoworldError, unwrapped
-from coworld_core.retrying import Tries
-from coworld_core.sizes import shown_size
+from coworld_core.files.compression import Unpacker, detect_compression
+from coworld_core.retries import Tries
+from coworld_core.text.size_text import shown_size
 
 from ..errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError
 from ..transport._bodies import body_pieces, whole_number
@@ -371,7 +371,7 @@ class _Fetch:
     # --- errors
 
     def _shown(self) -> str:
-        from coworld_core.urls import shown_url
+        from coworld_core.text.urls import shown_url
 
         return shown_url(str(self.url), query=True)
 

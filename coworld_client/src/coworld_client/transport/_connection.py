@@ -15,8 +15,8 @@ import anyio
 import httpx2
 
 from coworld_core.errors import UsageError
-from coworld_core.retrying import Tries
-from coworld_core.urls import shown_url
+from coworld_core.retries import Tries
+from coworld_core.text.urls import shown_url
 
 from .._version import __version__
 from ..errors import ApiConnectionError, ApiError, ApiShapeError, ApiStatusError

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, cast
 
-from coworld_core.urls import HIDDEN, shown_url
+from coworld_core.text.urls import HIDDEN, shown_url
 
 __all__ = ["redact", "redact_json", "watch_loggers"]
 

@@ -14,8 +14,8 @@ from pydantic_core import from_json
 
 from coworld_core.api import Problem, Wire, read_entries
 from coworld_core.errors import RemoteError
-from coworld_core.retrying import retry_after
-from coworld_core.urls import shown_url
+from coworld_core.retries import retry_after
+from coworld_core.text.urls import shown_url
 
 from ..errors import ApiConnectionError, ApiShapeError, ApiStatusError, ApiTimeoutError, detail_text, error_for_status
 from ._auth import Origin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coworld_core.retrying import Backoff, says_later
+from coworld_core.retries import Backoff, says_later
 
 from ..errors import ApiConnectionError, ApiStatusError
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from coworld_core.writing import write_whole
+from coworld_core.files.atomic import write_whole
 
 __all__ = ["HashCache"]
 

@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault
 
-from .._on_disk import lock_still
+from .._file_lock import lock_still
 
 __all__ = ["spool_directory"]
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from coworld_core.errors import EnvironmentFault, ImageError, first_mistake
 from coworld_core.images import HOSTED_PLATFORM, Platform
-from coworld_core.sizes import shown_size
+from coworld_core.text.size_text import shown_size
 
 if TYPE_CHECKING:
     from .docker_engine import DockerEngine

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import anyio
 
 from coworld_core.errors import ImageError, unwrapped
+from coworld_core.files.atomic import write_whole
 from coworld_core.images import ImageRef
-from coworld_core.manifest.loading import MANIFEST_NAME
-from coworld_core.writing import write_whole
+from coworld_core.manifest.manifest_file import MANIFEST_NAME
 
 from ..transfers._parts import inside, storage
 from ._edits import image_values

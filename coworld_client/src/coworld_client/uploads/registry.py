@@ -17,12 +17,12 @@ from urllib.parse import quote, urlsplit
 import anyio
 
 from coworld_core.errors import CoworldError, EnvironmentFault, unwrapped
-from coworld_core.retrying import Backoff, Tries, retry_after, says_later
+from coworld_core.retries import Backoff, Tries, retry_after, says_later
 
 from ..errors import ApiConnectionError, ApiError, ApiTimeoutError
 from ..transport._bodies import whole_number
 from .docker_images import Blob
-from .image_packing import PackedImage
+from .packed_image import PackedImage
 
 if TYPE_CHECKING:
     from httpx2 import URL, AsyncBaseTransport, AsyncClient, Response

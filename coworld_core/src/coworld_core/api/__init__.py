@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ._values import ExperienceStatus as ExperienceStatus
-    from ._values import ImageStatus as ImageStatus
-    from ._values import LobbyStatus as LobbyStatus
-    from ._values import MembershipStatus as MembershipStatus
-    from ._values import RequestStatus as RequestStatus
-    from ._values import RoundStatus as RoundStatus
-    from ._values import SubmissionStatus as SubmissionStatus
-    from ._wire import Body as Body
-    from ._wire import LongText as LongText
-    from ._wire import Text as Text
-    from ._wire import Time as Time
-    from ._wire import Wire as Wire
-    from ._wire import read_entries as read_entries
+    from ._open_enums import ExperienceStatus as ExperienceStatus
+    from ._open_enums import ImageStatus as ImageStatus
+    from ._open_enums import LobbyStatus as LobbyStatus
+    from ._open_enums import MembershipStatus as MembershipStatus
+    from ._open_enums import RequestStatus as RequestStatus
+    from ._open_enums import RoundStatus as RoundStatus
+    from ._open_enums import SubmissionStatus as SubmissionStatus
+    from ._wire_models import Body as Body
+    from ._wire_models import LongText as LongText
+    from ._wire_models import Text as Text
+    from ._wire_models import Time as Time
+    from ._wire_models import Wire as Wire
+    from ._wire_models import read_entries as read_entries
     from .changes import DOWNLOAD_CATEGORIES as DOWNLOAD_CATEGORIES
     from .changes import BatchState as BatchState
     from .changes import ChangeEntry as ChangeEntry
@@ -85,12 +85,6 @@ if TYPE_CHECKING:
     from .identity import SignInCodeBody as SignInCodeBody
     from .identity import SubjectType as SubjectType
     from .identity import Whoami as Whoami
-    from .ids import ID_PREFIXES as ID_PREFIXES
-    from .ids import check_id as check_id
-    from .ids import id_kind as id_kind
-    from .ids import is_image_id as is_image_id
-    from .ids import is_uuid as is_uuid
-    from .ids import same_coworld as same_coworld
     from .leagues import CompetitionEvent as CompetitionEvent
     from .leagues import Division as Division
     from .leagues import DivisionDescription as DivisionDescription
@@ -122,6 +116,12 @@ if TYPE_CHECKING:
     from .memberships import Submission as Submission
     from .memberships import SubmissionBody as SubmissionBody
     from .memberships import SubmissionCreated as SubmissionCreated
+    from .platform_ids import ID_PREFIXES as ID_PREFIXES
+    from .platform_ids import check_id as check_id
+    from .platform_ids import id_kind as id_kind
+    from .platform_ids import is_image_id as is_image_id
+    from .platform_ids import is_uuid as is_uuid
+    from .platform_ids import same_coworld as same_coworld
     from .policies import MOST_PLAYER_BYTES as MOST_PLAYER_BYTES
     from .policies import PlayerFiles as PlayerFiles
     from .policies import Policy as Policy
@@ -140,7 +140,7 @@ else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "._values": (
+            "._open_enums": (
                 "ExperienceStatus",
                 "ImageStatus",
                 "LobbyStatus",
@@ -149,7 +149,7 @@ else:
                 "RoundStatus",
                 "SubmissionStatus",
             ),
-            "._wire": ("Body", "LongText", "Text", "Time", "Wire", "read_entries"),
+            "._wire_models": ("Body", "LongText", "Text", "Time", "Wire", "read_entries"),
             ".changes": (
                 "DOWNLOAD_CATEGORIES",
                 "BatchState",
@@ -222,7 +222,7 @@ else:
                 "SubjectType",
                 "Whoami",
             ),
-            ".ids": ("ID_PREFIXES", "check_id", "id_kind", "is_image_id", "is_uuid", "same_coworld"),
+            ".platform_ids": ("ID_PREFIXES", "check_id", "id_kind", "is_image_id", "is_uuid", "same_coworld"),
             ".leagues": (
                 "CompetitionEvent",
                 "Division",

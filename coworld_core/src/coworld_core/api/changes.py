@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ._values import ExperienceStatus, RequestStatus
-from ._wire import Time, Wire, required
+from ._open_enums import ExperienceStatus, RequestStatus
+from ._wire_models import Time, Wire, required
 from .episodes import EpisodeErrorType, EpisodeScore, Participant
 
 __all__ = [

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ._values import ImageStatus
-from ._wire import Body, Text, Time, Wire, newer, required
+from ._open_enums import ImageStatus
+from ._wire_models import Body, Text, Time, Wire, newer, required
 
 __all__ = [
     "CertificationFailure",

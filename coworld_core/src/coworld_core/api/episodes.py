@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, computed_field
 
-from ._values import OpenText, RequestStatus
-from ._wire import Time, Wire, newer, required
+from ._open_enums import OpenText, RequestStatus
+from ._wire_models import Time, Wire, newer, required
 from .policies import label_of
 
 __all__ = [

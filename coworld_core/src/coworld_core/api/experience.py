@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from ._values import ExperienceStatus
-from ._wire import Body, LongText, Text, Time, Wire, newer, required
+from ._open_enums import ExperienceStatus
+from ._wire_models import Body, LongText, Text, Time, Wire, newer, required
 from .episodes import EpisodeRequest
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, Field
 
-from ._wire import Body, LongText, Text, Time, Wire, newer, required
+from ._wire_models import Body, LongText, Text, Time, Wire, newer, required
 
 __all__ = [
     "HostedReplaySession",

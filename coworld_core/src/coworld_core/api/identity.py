@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from ._values import OpenText
-from ._wire import Body, LongText, Time, Wire, newer, required
+from ._open_enums import OpenText
+from ._wire_models import Body, LongText, Time, Wire, newer, required
 
 __all__ = [
     "OwnedPlayer",

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from ._values import RoundStatus
-from ._wire import Body, Text, Time, Wire, newer, part, required
+from ._open_enums import RoundStatus
+from ._wire_models import Body, Text, Time, Wire, newer, part, required
 from .identity import Player
 from .policies import PolicyVersion
 

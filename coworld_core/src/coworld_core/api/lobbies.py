@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeAlias, cast
 from pydantic import Field, model_validator
 
 from ..errors import UsageError
-from ._values import LobbyStatus
-from ._wire import Body, Text, Time, Wire, newer, part, required
+from ._open_enums import LobbyStatus
+from ._wire_models import Body, Text, Time, Wire, newer, part, required
 from .experience import MAX_ROSTER
 
 __all__ = [

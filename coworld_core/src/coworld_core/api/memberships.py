@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ._values import MembershipStatus, SubmissionStatus
-from ._wire import Body, LongText, Text, Time, Wire, newer, part, required
+from ._open_enums import MembershipStatus, SubmissionStatus
+from ._wire_models import Body, LongText, Text, Time, Wire, newer, part, required
 from .identity import Player
 from .leagues import Division, League
 from .policies import PolicyVersion

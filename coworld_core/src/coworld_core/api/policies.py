@@ -20,8 +20,8 @@ from pydantic import (
 )
 
 from ..errors import UsageError
-from ._wire import Body, Text, Time, Wire, part, required
-from .ids import is_uuid
+from ._wire_models import Body, Text, Time, Wire, part, required
+from .platform_ids import is_uuid
 
 __all__ = [
     "MOST_PLAYER_BYTES",

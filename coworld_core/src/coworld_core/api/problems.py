@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ._wire import Wire, newer
+from ._wire_models import Wire, newer
 
 __all__ = ["Problem"]
 

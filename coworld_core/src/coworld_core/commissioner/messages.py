@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
 
-from .._findings import did_you_mean
+from ..documents.findings import did_you_mean
 from ..errors import CommissionerError, first_mistake
 from .values import (
     DivisionConfig,

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import Field
 
-from ..records import Grows, Record, parse_record, read_as, read_lines
+from ..documents.records import OpenEnum, Record, parse_record, read_as, read_lines
 from .outcome import EpisodeStatus, Exit, Fault
 
 if TYPE_CHECKING:
-    from ..jsontext import JsonDocument
+    from ..documents.json_text import JsonDocument
 
 __all__ = [
     "ArtifactCollected",
@@ -74,7 +74,7 @@ class RunStarted(BaseEvent):
     """A run began."""
 
     kind: Literal["run_started"] = "run_started"
-    what: Annotated[Literal["episode", "play", "replay", "certification", "batch", "build"], Grows] = Field(
+    what: Annotated[Literal["episode", "play", "replay", "certification", "batch", "build"], OpenEnum] = Field(
         description="Kind of run."
     )
     coworld: str = Field(default="", description="Name of the Coworld.")
@@ -199,7 +199,7 @@ class Notice(BaseEvent):
     """A message for people that is not a fault."""
 
     kind: Literal["notice"] = "notice"
-    level: Annotated[Literal["info", "warning"], Grows] = Field(default="info", description="Severity.")
+    level: Annotated[Literal["info", "warning"], OpenEnum] = Field(default="info", description="Severity.")
     message: str = Field(description="The message.")
 
 
@@ -216,7 +216,7 @@ class StepFinished(BaseEvent):
 
     kind: Literal["step_finished"] = "step_finished"
     step: str = Field(description="Id of the step.")
-    status: Annotated[Literal["pass", "fail", "skip"], Grows] = Field(description="Its result.")
+    status: Annotated[Literal["pass", "fail", "skip"], OpenEnum] = Field(description="Its result.")
     detail: str = Field(default="", description="The evidence, in a sentence.")
     seconds: float = Field(default=0.0, ge=0, description="How long it took.")
 

@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..records import Grows, Record
+from ..documents.records import OpenEnum, Record
 
 __all__ = ["EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultParty", "decisive"]
 
 ExitReason = Annotated[
-    Literal["exited", "signal", "oom", "disk", "pids", "stopped", "deadline", "evicted", "lost"], Grows
+    Literal["exited", "signal", "oom", "disk", "pids", "stopped", "deadline", "evicted", "lost"], OpenEnum
 ]
 """Why a unit is no longer running.
 
@@ -25,11 +25,11 @@ disk or processes; ``stopped``: by coworld, because its part was over; ``deadlin
 ``evicted``: by the platform; ``lost``: the platform no longer knows it.
 """
 
-FaultParty = Annotated[Literal["game", "player", "program", "platform", "operator"], Grows]
+FaultParty = Annotated[Literal["game", "player", "program", "platform", "operator"], OpenEnum]
 """Who is at fault: the game, a player (with its slot), another program (reporter, grader, ...), the platform that runs
 them, or the operator."""
 
-EpisodeStatus = Annotated[Literal["completed", "failed", "interrupted"], Grows]
+EpisodeStatus = Annotated[Literal["completed", "failed", "interrupted"], OpenEnum]
 """``completed``: there are valid results, and possibly faults; ``failed``; ``interrupted`` by the user."""
 
 ErrorType = Annotated[
@@ -57,7 +57,7 @@ ErrorType = Annotated[
         "interrupted",
         "crash",
     ],
-    Grows,
+    OpenEnum,
 ]
 """Stable names of what went wrong; where the published platform has a name, it is the same."""
 

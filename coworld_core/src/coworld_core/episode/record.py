@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, overload
 
 from pydantic import Field
 
+from ..documents.records import Record, SchemaVersion, open_record, read_as, read_lines
 from ..errors import EpisodeError
-from ..records import Record, SchemaVersion, open_record, read_as, read_lines
-from ..tables import Tabular, html_table, one_line
-from .conduct import SeatConduct
+from ..text.tables import Tabular, html_table, one_line
 from .outcome import EpisodeStatus, Exit, Fault, decisive
+from .seat_behaviour import SeatBehaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from ..manifest.loading import Source
-    from ..tables import TableRow
+    from ..manifest.manifest_file import Source
+    from ..text.tables import TableRow
 
 __all__ = [
     "ROWS_NAME",
@@ -407,7 +407,7 @@ class EpisodeRow(Record, Tabular):
         default=(), description="Every player at fault, with its first fault; empty in older rows."
     )
     replay: str = Field(default="", description="SHA-256 of its replay, in hex; empty if there is none.")
-    conduct: tuple[SeatConduct, ...] = Field(
+    conduct: tuple[SeatBehaviour, ...] = Field(
         default=(), description="What each seat did, by slot, if the game's events tell."
     )
 

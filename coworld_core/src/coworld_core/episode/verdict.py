@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from ..errors import CapabilityError, CoworldError, ImageError, ManifestError, UsageError
-from .artifacts import EpisodeLayout
+from .layout import EpisodeLayout
 from .outcome import ErrorType, Fault, FaultParty, decisive
 
 if TYPE_CHECKING:

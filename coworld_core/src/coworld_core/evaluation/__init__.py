@@ -12,10 +12,11 @@ from ..lazy import lazy_names
 
 if TYPE_CHECKING:
     from .battery import DiagnosisPlan as DiagnosisPlan
+    from .block_ledger import BlockLedger as BlockLedger
+    from .block_ledger import JudgedBlock as JudgedBlock
     from .comparison import ComparisonPlan as ComparisonPlan
     from .comparison import ComparisonReport as ComparisonReport
     from .comparison import compare_rows as compare_rows
-    from .contents import ShownReport as ShownReport
     from .designs import block_seed as block_seed
     from .designs import comparison_lineups as comparison_lineups
     from .designs import mixture_lineups as mixture_lineups
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from .estimates import mean_interval as mean_interval
     from .estimates import running_interval as running_interval
     from .estimates import sign_evidence as sign_evidence
-    from .judging import BlockLedger as BlockLedger
-    from .judging import JudgedBlock as JudgedBlock
+    from .evaluation_files import read_plan as read_plan
+    from .evaluation_files import report_rows as report_rows
     from .markdown import report_markdown as report_markdown
     from .metrics import known_metrics as known_metrics
     from .mixture import MixturePlan as MixturePlan
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
     from .ranking import rank_rows as rank_rows
     from .ratings import Rating as Rating
     from .ratings import rate as rate
-    from .reading import read_plan as read_plan
-    from .reading import report_rows as report_rows
+    from .report_contents import ShownReport as ShownReport
     from .scrimmage import ScrimmagePlan as ScrimmagePlan
     from .scrimmage import ScrimmageReport as ScrimmageReport
 else:
@@ -49,18 +49,18 @@ else:
         {
             ".battery": ("DiagnosisPlan",),
             ".comparison": ("ComparisonPlan", "ComparisonReport", "compare_rows"),
-            ".contents": ("ShownReport",),
+            ".report_contents": ("ShownReport",),
             ".designs": ("block_seed", "comparison_lineups", "mixture_lineups", "pickup_lineups", "round_robin"),
             ".diagnosis": ("DiagnosisReport",),
             ".estimates": ("Interval", "mean_interval", "running_interval", "sign_evidence"),
-            ".judging": ("BlockLedger", "JudgedBlock"),
+            ".block_ledger": ("BlockLedger", "JudgedBlock"),
             ".markdown": ("report_markdown",),
             ".metrics": ("known_metrics",),
             ".mixture": ("MixturePlan", "MixtureReport"),
             ".pickup": ("PickupPlan", "PickupReport"),
             ".ranking": ("RankingPlan", "RankingReport", "rank_rows"),
             ".ratings": ("Rating", "rate"),
-            ".reading": ("read_plan", "report_rows"),
+            ".evaluation_files": ("read_plan", "report_rows"),
             ".scrimmage": ("ScrimmagePlan", "ScrimmageReport"),
         },
     )

@@ -6,15 +6,15 @@ from typing import Literal
 
 from pydantic import Field
 
+from ..documents.records import Record
 from ..episode.record import SeatRow
-from ..records import Record
-from .reports import EvaluationPlan, IntervalRecord, MeasuredSeat, MeasuredValue
+from .report_base import EvaluationPlan, IntervalRecord, MeasuredSeat, MeasuredValue
 
 __all__ = [
     "BASELINE",
     "BOT",
     "STRONG",
-    "Conduct",
+    "BehaviourSummary",
     "DiagnosisChange",
     "DiagnosisPlan",
     "EarlierDiagnosis",
@@ -66,7 +66,7 @@ class DiagnosisPlan(EvaluationPlan):
         return {label: player for label, player in said.items() if player is not None}
 
 
-class Conduct(Record):
+class BehaviourSummary(Record):
     """How the player behaved in all episodes of a variant in which it had a seat."""
 
     episodes: int = Field(default=0, ge=0, description="Episodes in which it had a seat.")
@@ -102,7 +102,7 @@ class VariantDiagnosis(Record):
     repeated: int = Field(ge=0, description="Episodes that were played twice.")
     other_scores: int = Field(ge=0, description="Of these, those with different scores the second time.")
     other_replays: int = Field(ge=0, description="Of these, those with a different replay the second time.")
-    conduct: Conduct = Field(description="How it behaved.")
+    conduct: BehaviourSummary = Field(description="How it behaved.")
 
 
 class DiagnosisChange(Record):

@@ -11,14 +11,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..documents.records import OpenEnum
 from ..episode.events import EvaluationProgressed
 from ..episode.record import EpisodeRow, SeatRow
-from ..records import Grows
-from .contents import Parts, ShownReport, players_table
+from .block_ledger import JudgedBlock
 from .designs import Lineup, comparison_lineups
 from .estimates import Interval, Sample, sign_evidence
-from .judging import JudgedBlock
-from .reports import (
+from .number_text import interval_words, number
+from .report_base import (
     Estimate,
     Evaluation,
     EvaluationPlan,
@@ -27,14 +27,14 @@ from .reports import (
     interval_record,
     rounded,
 )
-from .words import interval_words, number
+from .report_contents import Parts, ShownReport, players_table
 
 __all__ = ["NEW", "OLD", "Comparison", "ComparisonPlan", "ComparisonReport", "ComparisonVerdict", "compare_rows"]
 
 NEW, OLD = "new", "old"
 """Labels of the two entrants."""
 
-ComparisonVerdict = Annotated[Literal["better", "worse", "equal", "undecided"], Grows]
+ComparisonVerdict = Annotated[Literal["better", "worse", "equal", "undecided"], OpenEnum]
 """``better`` or ``worse``: the new player wins or loses more blocks than chance explains; ``equal``: the mean
 difference is within the margin; ``undecided``: not enough evidence."""
 

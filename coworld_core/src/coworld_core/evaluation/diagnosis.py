@@ -13,26 +13,26 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from ..episode.conduct import quantile_seconds
 from ..episode.record import EpisodeRow
-from ..wording import plural
+from ..episode.seat_behaviour import quantile_seconds
+from ..text.phrases import plural
 from .battery import (
     BASELINE,
     BOT,
     STRONG,
-    Conduct,
+    BehaviourSummary,
     DiagnosisChange,
     DiagnosisPlan,
     EarlierDiagnosis,
     VariantDiagnosis,
     VariantPlan,
 )
-from .contents import Parts, ShownReport, block_facts
+from .block_ledger import JudgedBlock
 from .designs import Lineup
+from .diagnosis_findings import diagnosis_tables, findings
 from .estimates import Interval, Sample, difference_interval, mean_interval, share_interval
-from .findings import diagnosis_tables, findings
-from .judging import JudgedBlock
-from .reports import (
+from .number_text import excludes_zero
+from .report_base import (
     Estimate,
     Evaluation,
     IntervalRecord,
@@ -43,8 +43,8 @@ from .reports import (
     measured_value,
     rounded,
 )
+from .report_contents import Parts, ShownReport, block_facts
 from .totals import SeatSamples
-from .words import excludes_zero
 
 __all__ = ["Diagnosis", "DiagnosisReport"]
 
@@ -232,11 +232,11 @@ class _Taken:
             conduct=self._conduct(),
         )
 
-    def _conduct(self) -> Conduct:
+    def _conduct(self) -> BehaviourSummary:
         faults, turns = self._faults, self._turns
         told = sum(turns.values()) > 0
         late, absent = faults["player_timeout"], faults["player_never_started"]
-        return Conduct(
+        return BehaviourSummary(
             episodes=self._episodes,
             failed=faults.total() - late - absent,
             timed_out=late,

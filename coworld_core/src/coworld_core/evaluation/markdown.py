@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .contents import ShownReport, Table
+from .report_contents import ShownReport, Table
 
 __all__ = ["report_markdown"]
 

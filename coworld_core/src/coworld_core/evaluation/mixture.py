@@ -9,8 +9,22 @@ from typing import Literal
 from pydantic import Field
 
 from ..episode.record import SeatRow
-from ..wording import plural
-from .contents import (
+from ..text.phrases import plural
+from .block_ledger import JudgedBlock
+from .designs import Lineup, mixture_lineups
+from .estimates import Sample
+from .number_text import number
+from .ranking import Margins, PairRecord, encounters, player_labels
+from .report_base import (
+    Durations,
+    Estimate,
+    Evaluation,
+    EvaluationPlan,
+    MeasuredValue,
+    measured_durations,
+    measured_value,
+)
+from .report_contents import (
     INTERVAL,
     Parts,
     ShownReport,
@@ -22,20 +36,6 @@ from .contents import (
     shown_interval,
     shown_number,
 )
-from .designs import Lineup, mixture_lineups
-from .estimates import Sample
-from .judging import JudgedBlock
-from .ranking import Margins, PairRecord, encounters, player_labels
-from .reports import (
-    Durations,
-    Estimate,
-    Evaluation,
-    EvaluationPlan,
-    MeasuredValue,
-    measured_durations,
-    measured_value,
-)
-from .words import number
 
 __all__ = ["MeasuredPlace", "Mixture", "MixturePlan", "MixtureReport"]
 

@@ -11,7 +11,7 @@ from statistics import NormalDist
 from typing import Any
 
 from ..lazy import load_library
-from .fitting import POINTS, Rating
+from .rating_fit import POINTS, Rating
 
 __all__ = ["rate_online"]
 

@@ -17,21 +17,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..documents.records import OpenEnum
 from ..episode.record import SeatRow
-from ..records import Grows
-from ..wording import plural
-from .contents import INTERVAL, Parts, ShownReport, Table, block_facts, player_names, players_table, signed_rows
+from ..text.phrases import plural
+from .block_ledger import JudgedBlock
 from .designs import Lineup, coalitions, credit_lineups, pickup_lineups
 from .estimates import Sample
-from .judging import JudgedBlock
-from .reports import (
+from .number_text import between, excludes_zero, number
+from .report_base import (
     Estimate,
     Evaluation,
     EvaluationPlan,
     MeasuredValue,
     measured_value,
 )
-from .words import between, excludes_zero, number
+from .report_contents import INTERVAL, Parts, ShownReport, Table, block_facts, player_names, players_table, signed_rows
 
 __all__ = ["CANDIDATE", "Credit", "Pickup", "PickupPlan", "PickupReport", "Synergy", "ValueAt", "pool_labels"]
 
@@ -46,7 +46,9 @@ class PickupPlan(EvaluationPlan):
     candidate: SeatRow = Field(description="The player whose value is measured.")
     pool: tuple[SeatRow, ...] = Field(min_length=1, description="The players that it replaces.")
     team: bool = Field(default=False, description="Whether the mean of the whole table is measured.")
-    credit: Annotated[Literal["", "shapley"], Grows] = Field(default="", description="How credit is shared, if at all.")
+    credit: Annotated[Literal["", "shapley"], OpenEnum] = Field(
+        default="", description="How credit is shared, if at all."
+    )
 
     def players(self) -> dict[str, SeatRow]:
         """The measured players, by label."""

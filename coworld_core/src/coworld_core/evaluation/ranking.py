@@ -8,15 +8,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..documents.records import OpenEnum, Record
 from ..episode.record import EpisodeRow, SeatRow
-from ..records import Grows, Record
-from .contents import INTERVAL, Encounter, Parts, ShownReport, Table, player_names, seats_table, shown_number
+from .block_ledger import JudgedBlock
 from .designs import Lineup, round_robin
 from .estimates import Sample
-from .fitting import Rankings
-from .judging import JudgedBlock
+from .rating_fit import Rankings
 from .ratings import Pairing, Rating, RatingName, pairings, rate
-from .reports import (
+from .report_base import (
     Estimate,
     Evaluation,
     EvaluationPlan,
@@ -24,6 +23,7 @@ from .reports import (
     measured_value,
     rounded,
 )
+from .report_contents import INTERVAL, Encounter, Parts, ShownReport, Table, player_names, seats_table, shown_number
 
 __all__ = [
     "Margins",
@@ -46,7 +46,7 @@ class RankingPlan(EvaluationPlan):
 
     kind: Literal["rank"] = "rank"  # pyright: ignore[reportIncompatibleVariableOverride]
     entrants: tuple[SeatRow, ...] = Field(min_length=2, description="The ranked players.")
-    rating: Annotated[RatingName, Grows] = Field(default="bradley-terry", description="How players are rated.")
+    rating: Annotated[RatingName, OpenEnum] = Field(default="bradley-terry", description="How players are rated.")
 
     def players(self) -> dict[str, SeatRow]:
         """The measured players, by label."""

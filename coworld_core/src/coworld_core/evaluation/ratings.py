@@ -20,7 +20,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from .estimates import sign_evidence
-from .fitting import POINTS, PRIOR, Matrix, Rankings, Rating, about_mean, climb, inverse, product
+from .rating_fit import POINTS, PRIOR, Matrix, Rankings, Rating, about_mean, climb, inverse, product
 
 __all__ = ["Pairing", "Rating", "RatingName", "pairings", "rate"]
 
@@ -62,7 +62,7 @@ def rate(
         EnvironmentFault: Code ``not_installed`` if openskill is needed and not installed.
     """
     if by == "plackett-luce":
-        from .plackett import rate_rankings
+        from .plackett_luce import rate_rankings
 
         ratings = rate_rankings(blocks, level=level)
     elif by == "openskill":

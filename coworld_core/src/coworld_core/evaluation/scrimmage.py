@@ -8,14 +8,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from ..documents.records import Record
 from ..episode.record import SeatRow
-from ..records import Record
-from .contents import Parts, ShownReport, duration_facts, players_table, seats_table
+from .block_ledger import JudgedBlock
 from .designs import Lineup
 from .estimates import Sample
-from .judging import JudgedBlock
-from .reports import Durations, Evaluation, EvaluationPlan, measured_durations, rounded
-from .words import between, number
+from .number_text import between, number
+from .report_base import Durations, Evaluation, EvaluationPlan, measured_durations, rounded
+from .report_contents import Parts, ShownReport, duration_facts, players_table, seats_table
 
 __all__ = ["PLAYER", "Scrimmage", "ScrimmagePlan", "ScrimmageReport", "Spread"]
 

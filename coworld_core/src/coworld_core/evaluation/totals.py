@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from ..records import Record
+from ..documents.records import Record
+from .block_ledger import FirstForfeit, JudgedBlock
 from .estimates import Sample, SampleState
-from .judging import FirstForfeit, JudgedBlock
 
 __all__ = ["PATIENCE", "SeatSamples", "Totals", "TotalsState"]
 

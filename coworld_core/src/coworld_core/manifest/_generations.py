@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast
 
-from .._findings import Findings, Path, did_you_mean, dotted, quoted
-from .._shape import field_names
-from ..jsonedit import Edit
-from ..wording import closest, listed
+from ..documents.findings import Findings, Path, did_you_mean, dotted, quoted
+from ..documents.json_edit import Edit
+from ..documents.shapes import field_names
+from ..text.phrases import closest, listed
 from .models import GAME_HOSTED, ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant, reporter_kind
-from .published import newer_fields
+from .published_versions import newer_fields
 
-__all__ = ["API_VERSIONS", "TEMPLATE_VERSION", "Lifted", "is_placeholder", "lift", "optional_field"]
+__all__ = ["API_VERSIONS", "TEMPLATE_VERSION", "ConvertedManifest", "is_placeholder", "lift", "optional_field"]
 
 API_VERSIONS = ("coworld.softmax.com/v0", "coworld.softmax.com/v1")
 """Known values of ``apiVersion``; a manifest without one is v0."""
@@ -44,7 +44,7 @@ _HEEDED: tuple[Path, ...] = (("startup",), ("resources", "limits"), ("resources"
 
 
 @dataclass
-class Lifted:
+class ConvertedManifest:
     """A document converted to the current generation."""
 
     document: dict[str, Any]
@@ -58,7 +58,7 @@ def is_placeholder(image: object) -> bool:
     return isinstance(image, str) and image.startswith("{{") and image.endswith("}}")
 
 
-def lift(raw: Mapping[str, Any], *, strict: bool, template: bool) -> Lifted:
+def lift(raw: Mapping[str, Any], *, strict: bool, template: bool) -> ConvertedManifest:
     """Convert a document to the current generation.
 
     Args:
@@ -66,7 +66,7 @@ def lift(raw: Mapping[str, Any], *, strict: bool, template: bool) -> Lifted:
         strict: Treat anything from another generation as an error, and fill nothing in.
         template: Accept a template as it is.
     """
-    lifted = Lifted(dict(raw))
+    lifted = ConvertedManifest(dict(raw))
     document = lifted.document
     game = _copied(document, "game")
     runnable = _copied(game, "runnable")
@@ -109,7 +109,7 @@ def lift(raw: Mapping[str, Any], *, strict: bool, template: bool) -> Lifted:
     return lifted
 
 
-def _said(lifted: Lifted, code: str, path: Path, message: str, *edits: Edit) -> None:
+def _said(lifted: ConvertedManifest, code: str, path: Path, message: str, *edits: Edit) -> None:
     lifted.findings.add(code, path, message, severity="info", edits=edits)
 
 
@@ -140,7 +140,7 @@ def _left_out(entry: Mapping[str, Any], name: str, known: tuple[str, ...]) -> bo
     return name not in entry and not any(closest(key, [name], cutoff=0.7) for key in strangers)
 
 
-def _api_version(lifted: Lifted) -> None:
+def _api_version(lifted: ConvertedManifest) -> None:
     version = lifted.document.get("apiVersion")
     path = ("apiVersion",)
     if version == API_VERSIONS[0]:
@@ -161,7 +161,7 @@ def _api_version(lifted: Lifted) -> None:
         lifted.findings.add("unknown_api_version", path, message, hint)
 
 
-def _resources(lifted: Lifted) -> None:
+def _resources(lifted: ConvertedManifest) -> None:
     """Rename a resource request that has always been accepted under a second name."""
     game = lifted.document.get("game")
     runnables = [entry for _, _, entry in _entries(lifted.document)]
@@ -183,7 +183,7 @@ def optional_field(path: Path) -> Path | None:
     return None
 
 
-def _without_effect(lifted: Lifted) -> None:
+def _without_effect(lifted: ConvertedManifest) -> None:
     """Report all fields that only hosting platforms read, in a single finding."""
     newer = [path for path, _ in newer_fields(lifted.document) if optional_field(path) == path]
     found = [path for path in newer if path[2:] not in _HEEDED]
@@ -205,7 +205,7 @@ def _value(document: Any, path: Path) -> Any:
     return document
 
 
-def _file_players(lifted: Lifted) -> None:
+def _file_players(lifted: ConvertedManifest) -> None:
     found = [index for section, index, entry in _entries(lifted.document) if section == "player" and "file" in entry]
     game = lifted.document.get("game")
     hosted = isinstance(game, dict) and cast("dict[str, Any]", game).get("player_runtime") == GAME_HOSTED
@@ -222,7 +222,7 @@ def _file_players(lifted: Lifted) -> None:
         )
 
 
-def _template_version(lifted: Lifted, game: dict[str, Any], *, template: bool) -> None:
+def _template_version(lifted: ConvertedManifest, game: dict[str, Any], *, template: bool) -> None:
     if not _left_out(game, "version", field_names(GameManifest)):
         return
     runnable = game.get("runnable")
@@ -241,7 +241,7 @@ def _template_version(lifted: Lifted, game: dict[str, Any], *, template: bool) -
         )
 
 
-def _docs(lifted: Lifted, game: dict[str, Any], docs: dict[str, Any]) -> None:
+def _docs(lifted: ConvertedManifest, game: dict[str, Any], docs: dict[str, Any]) -> None:
     description = game.get("description")
     readme = {"type": "text", "value": description if isinstance(description, str) and description else "No readme."}
     if game.get("docs") is None and _left_out(
@@ -259,7 +259,7 @@ def _docs(lifted: Lifted, game: dict[str, Any], docs: dict[str, Any]) -> None:
             _said(lifted, "lifted_readme", path, message, Edit("set", (*path, "readme"), readme))
 
 
-def _nested_runnables(lifted: Lifted) -> None:
+def _nested_runnables(lifted: ConvertedManifest) -> None:
     """Flatten a role's program that is a nested object, as in some early manifests."""
     for section, index, entry in _entries(lifted.document):
         nested = entry.get("runnable")
@@ -283,7 +283,7 @@ def _nested_runnables(lifted: Lifted) -> None:
         _said(lifted, "lifted_runnable", path, message, *edits, Edit("remove", path))
 
 
-def _image_uris(lifted: Lifted) -> None:
+def _image_uris(lifted: ConvertedManifest) -> None:
     """Rename ``image_uri``, the name that platforms use when they list images."""
     game = lifted.document.get("game")
     runnable = cast("dict[str, Any]", game).get("runnable") if isinstance(game, dict) else None
@@ -311,7 +311,7 @@ def _image_uris(lifted: Lifted) -> None:
         _said(lifted, "lifted_image_uri", path, f"{dotted(path)} is read as the image.", edit)
 
 
-def _fixture_variant(lifted: Lifted) -> None:
+def _fixture_variant(lifted: ConvertedManifest) -> None:
     """Replace a certification's variant id by the config of that variant."""
     fixture = _copied(lifted.document, "certification")
     if "variant_id" not in fixture:
@@ -336,7 +336,7 @@ def _fixture_variant(lifted: Lifted) -> None:
     lifted.findings.add("unclear_form", path, message, hint, severity="warning", at_key=True)
 
 
-def _parent_ids(lifted: Lifted) -> None:
+def _parent_ids(lifted: ConvertedManifest) -> None:
     variants = lifted.document.get("variants")
     if not isinstance(variants, list):
         return

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, PlainValidator, StrictInt, StringConstraints
 
-from .._findings import quoted, type_word
-from ._base import JsonObject, Model, NonEmpty, Place, absent, fitting, refuse
+from ..documents.findings import quoted, type_word
+from ._model_base import JsonObject, Model, NonEmpty, Place, absent, fitting, refuse
 
 __all__ = [
     "Achievement",

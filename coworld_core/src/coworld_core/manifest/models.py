@@ -1,7 +1,7 @@
 """The manifest of a Coworld, as frozen models: what a game is, who can play it, and in which variants.
 
 The models are the strict form, which is also the written one: everything that the newest published generation knows,
-without unknown keys or legacy shapes. ``coworld_core.manifest.loading`` converts older documents to it and holds the
+without unknown keys or legacy shapes. ``coworld_core.manifest.manifest_file`` converts older documents to it and holds the
 rules that span several fields. Fields newer than 0.1.26 are written only if they were given, so that 0.1.26 still
 accepts a manifest that does not use them.
 """
@@ -25,10 +25,10 @@ from pydantic import (
     model_validator,
 )
 
-from .._findings import Path, quoted
+from ..documents.findings import Path, quoted
 from ..images import FILE_PLAYER_SCHEME
-from ..tables import TableRow, html_table
-from ._base import (
+from ..text.tables import TableRow, html_table
+from ._model_base import (
     Env,
     Image,
     JsonObject,

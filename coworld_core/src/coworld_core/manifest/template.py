@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, cast
 
-from .._findings import Finding, Findings, Path, did_you_mean, quoted
+from ..documents.findings import Finding, Findings, Path, did_you_mean, quoted
+from ..documents.json_text import JsonDocument, json_report, wrap_json
 from ..errors import ManifestError, UsageError
-from ..jsontext import JsonDocument, json_report, wrap_json
 from .models import ROLE_SECTIONS
 
 __all__ = ["hydrate", "image_names", "placeholder", "placeholders"]

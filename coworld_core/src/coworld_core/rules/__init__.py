@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .acting import Act as Act
-    from .acting import PlayerForm as PlayerForm
-    from .acting import load_player as load_player
     from .audit import audit_rules as audit_rules
-    from .errors import ActionRefused as ActionRefused
-    from .errors import ReplayFormatError as ReplayFormatError
-    from .errors import RulesError as RulesError
     from .game import Rules as Rules
     from .game import RulesConfig as RulesConfig
     from .game import load_rules as load_rules
@@ -26,6 +20,9 @@ if TYPE_CHECKING:
     from .pace import Turns as Turns
     from .play import Frame as Frame
     from .play import Play as Play
+    from .player_loader import Act as Act
+    from .player_loader import PlayerForm as PlayerForm
+    from .player_loader import load_player as load_player
     from .replay import ReplayHeader as ReplayHeader
     from .replay import ReplayTick as ReplayTick
     from .replay import ReplayWriter as ReplayWriter
@@ -35,24 +32,27 @@ if TYPE_CHECKING:
     from .replay import play_again as play_again
     from .replay import read_replay as read_replay
     from .replay import trajectory as trajectory
-    from .schemas import EpisodeConfig as EpisodeConfig
-    from .schemas import action_schema as action_schema
-    from .schemas import config_schema as config_schema
-    from .schemas import game_section as game_section
-    from .schemas import read_config as read_config
-    from .schemas import results_schema as results_schema
-    from .schemas import rules_config as rules_config
-    from .spectating import Delayed as Delayed
-    from .spectating import Hidden as Hidden
-    from .spectating import Open as Open
-    from .spectating import Spectating as Spectating
+    from .rules_errors import ActionRefused as ActionRefused
+    from .rules_errors import ReplayFormatError as ReplayFormatError
+    from .rules_errors import RulesError as RulesError
+    from .rules_schemas import EpisodeConfig as EpisodeConfig
+    from .rules_schemas import action_schema as action_schema
+    from .rules_schemas import config_schema as config_schema
+    from .rules_schemas import game_section as game_section
+    from .rules_schemas import read_config as read_config
+    from .rules_schemas import results_schema as results_schema
+    from .rules_schemas import rules_config as rules_config
+    from .spectator_views import Delayed as Delayed
+    from .spectator_views import Hidden as Hidden
+    from .spectator_views import Open as Open
+    from .spectator_views import Spectating as Spectating
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".acting": ("Act", "PlayerForm", "load_player"),
+            ".player_loader": ("Act", "PlayerForm", "load_player"),
             ".audit": ("audit_rules",),
-            ".errors": ("ActionRefused", "ReplayFormatError", "RulesError"),
+            ".rules_errors": ("ActionRefused", "ReplayFormatError", "RulesError"),
             ".game": ("Rules", "RulesConfig", "load_rules"),
             ".pace": ("Pace", "Ticks", "Turns"),
             ".play": ("Frame", "Play"),
@@ -67,7 +67,7 @@ else:
                 "read_replay",
                 "trajectory",
             ),
-            ".schemas": (
+            ".rules_schemas": (
                 "EpisodeConfig",
                 "action_schema",
                 "config_schema",
@@ -76,6 +76,6 @@ else:
                 "results_schema",
                 "rules_config",
             ),
-            ".spectating": ("Delayed", "Hidden", "Open", "Spectating"),
+            ".spectator_views": ("Delayed", "Hidden", "Open", "Spectating"),
         },
     )

@@ -18,9 +18,9 @@ from types import FrameType
 from typing import Any, Final
 
 from ..issues import Issue, Report
-from .errors import ActionRefused, RulesError
 from .game import Rules, RulesConfig
 from .play import Play, to_json
+from .rules_errors import ActionRefused, RulesError
 
 __all__ = ["AUDIT_CODES", "audit_rules"]
 

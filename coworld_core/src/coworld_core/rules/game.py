@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from ..errors import UsageError
 from ..scopes import load_alone, load_file, load_module
 from .pace import Pace, Turns
-from .spectating import Delayed, Hidden, Open, Spectating
+from .spectator_views import Delayed, Hidden, Open, Spectating
 
 __all__ = ["RESERVED", "Rules", "RulesConfig", "load_rules"]
 

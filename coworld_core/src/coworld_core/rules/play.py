@@ -13,10 +13,10 @@ from typing import Any, Final, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ..errors import first_mistake
-from .errors import ActionRefused, RulesError
 from .game import Rules, RulesConfig, drawing_as_text, draws_seats, is_picture
 from .pace import Ticks
-from .spectating import Open
+from .rules_errors import ActionRefused, RulesError
+from .spectator_views import Open
 
 __all__ = ["MAX_LEGAL_TOLD", "Frame", "Play", "to_json", "to_plain"]
 

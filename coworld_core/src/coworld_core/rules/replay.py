@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..compression import unpack
 from ..errors import first_mistake
-from ..tables import TableRow, Tabular, html_table
-from .errors import ReplayFormatError, RulesError
+from ..files.compression import unpack
+from ..text.tables import TableRow, Tabular, html_table
 from .game import Rules
 from .play import Frame, Play, to_json, to_plain
+from .rules_errors import ReplayFormatError, RulesError
 
 __all__ = [
     "FORMAT",

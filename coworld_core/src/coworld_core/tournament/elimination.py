@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .pairing import Field, PlayedMatch, TournamentMatch
+from .pairing_rule import Field, PlayedMatch, TournamentMatch
 
 __all__ = ["double_elimination", "single_elimination"]
 

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, overload
 
+from ..evaluation.block_ledger import JudgedBlock
 from ..evaluation.designs import Lineup, match_lineups
-from ..evaluation.judging import JudgedBlock
-from .log import RoundScheduled, ScheduledBlock
-from .pairing import PlayedMatch
+from .pairing_rule import PlayedMatch
+from .tournament_log import RoundScheduled, ScheduledBlock
 
 __all__ = ["History", "HistoryState", "PlayedRounds"]
 

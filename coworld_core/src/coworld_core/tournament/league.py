@@ -10,9 +10,19 @@ from typing import Any
 from pydantic import Field
 
 from ..commissioner.values import COMPETING
-from ..evaluation.contents import Table
-from ..records import Record
-from .log import DueRound, LeagueDivision, LeagueSet, LogEvent, Move, RoundDecided, RoundDropped, RoundPlace, RoundsDue
+from ..documents.records import Record
+from ..evaluation.report_contents import Table
+from .tournament_log import (
+    DueRound,
+    LeagueDivision,
+    LeagueSet,
+    LogEvent,
+    Move,
+    RoundDecided,
+    RoundDropped,
+    RoundPlace,
+    RoundsDue,
+)
 
 __all__ = [
     "CommissionedLeague",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..evaluation.designs import block_seed
-from .pairing import Field, TournamentMatch
+from .pairing_rule import Field, TournamentMatch
 
 __all__ = ["Commissioned", "commissioner", "free_play", "ladder", "round_robin", "swiss"]
 

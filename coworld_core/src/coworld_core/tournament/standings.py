@@ -9,15 +9,16 @@ from typing import Literal
 
 from pydantic import Field as Described
 
+from ..documents.records import Record
 from ..episode.events import EvaluationProgressed
 from ..episode.record import SeatRow
-from ..evaluation.contents import INTERVAL, Parts, ShownReport, Table, block_facts, seats_table, shown_number
+from ..evaluation.block_ledger import JudgedBlock, LedgerState
 from ..evaluation.designs import Lineup
-from ..evaluation.fitting import Rankings, RankingsState
-from ..evaluation.judging import JudgedBlock, LedgerState
+from ..evaluation.number_text import interval_words
 from ..evaluation.ranking import PairRecord, encounters, pair_records, rating_interval
+from ..evaluation.rating_fit import Rankings, RankingsState
 from ..evaluation.ratings import rate
-from ..evaluation.reports import (
+from ..evaluation.report_base import (
     Estimate,
     Evaluation,
     EvaluationPlan,
@@ -27,14 +28,15 @@ from ..evaluation.reports import (
     measured_value,
     rounded,
 )
+from ..evaluation.report_contents import INTERVAL, Parts, ShownReport, Table, block_facts, seats_table, shown_number
 from ..evaluation.totals import Totals, TotalsState
-from ..evaluation.words import interval_words
-from ..records import Record
-from ..wording import plural
-from .expecting import expected_blocks
+from ..text.phrases import plural
+from .block_estimate import expected_blocks
 from .history import History, HistoryState, PlayedRounds
 from .league import CommissionedLeague, CommissionedReport, commissioned_tables
-from .log import (
+from .pairing_rule import CarryingRule, Field, PairingRule, PastRounds
+from .pairings import Commissioned
+from .tournament_log import (
     Configured,
     EntrantAdded,
     EntrantWithdrawn,
@@ -45,8 +47,6 @@ from .log import (
     ScheduledBlock,
     TournamentRules,
 )
-from .pairing import CarryingRule, Field, PairingRule, PastRounds
-from .pairings import Commissioned
 
 __all__ = ["MatchRecord", "Tournament", "TournamentPlan", "TournamentReport", "TournamentStanding", "TournamentState"]
 

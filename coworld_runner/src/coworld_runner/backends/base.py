@@ -41,14 +41,14 @@ from coworld_core.episode.outcome import Exit, ExitReason
 from coworld_core.errors import CoworldError, StartError, TransferError, UsageError
 from coworld_core.issues import Issue
 
-from .._concurrency import nursery
 from ..backend import INPUTS_MOUNT, Backend, Endpoint, Found, HttpProbe, Placement, Publish, Reaped, Unit, UnitSpec
 from ..errors import unwrapped
-from ..runs._files import CappedLog, fetch_file, list_files, log_tail, watch_directory
+from ..runs._task_groups import nursery
+from ..runs._unit_files import CappedLog, fetch_file, list_files, log_tail, watch_directory
 from ..runs.scratch import find_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
-from ._ports import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
-from ._probe import wait_until_ready
-from .process._found import find_processes, kill_processes, process_labels, reap_processes
+from ._port_reservations import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
+from ._readiness import wait_until_ready
+from .process._labelled_processes import find_processes, kill_processes, process_labels, reap_processes
 
 __all__ = [
     "INPUTS_MOUNT",

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from coworld_core.errors import BackendUnavailable, CoworldError
 
-from .._plugins import entry_points_of, find_entry_point, source_of
 from ..backend import Backend
+from ._plugins import entry_points_of, find_entry_point, source_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .building import BuildResult as BuildResult
-    from .building import build_coworld as build_coworld
+    from .manifest_build import BuildResult as BuildResult
+    from .manifest_build import build_coworld as build_coworld
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {".building": ("BuildResult", "build_coworld")})
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {".manifest_build": ("BuildResult", "build_coworld")})

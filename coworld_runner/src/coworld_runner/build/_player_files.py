@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..own_players.hosted import read_hosted
-from ._plan import BuildPlan
+from ..package.own_players.game_run_player import read_hosted
+from ._build_plan import BuildPlan
 
 __all__ = ["check_player_files", "copy_player_files"]
 

@@ -1,9 +1,9 @@
 """Certification: ten steps that show a Coworld is *Executable*, with the evidence in a record and on a page."""
 
+from .certification_page import render_page
+from .certification_record import RECORD_NAME, Certification, Evidence, SourceRecord, StepRecord, read_certification
 from .certifier import PAGE_NAME, CertifyOptions, certify, certify_refused
-from .page import render_page
-from .record import RECORD_NAME, Certification, Evidence, SourceRecord, StepRecord, read_certification
-from .sources import SourceOptions
+from .source_references import SourceOptions
 from .transcript import TRANSCRIPT, Transcript, TranscriptStep
 
 __all__ = [

@@ -15,18 +15,18 @@ from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.errors import CoworldError, EnvironmentFault, ImageError, ManifestError
 from coworld_core.ids import new_run_id
 
-from .._stage import find_package, open_stage
 from ..backend import Backend
+from ..episode.run_context import find_package, open_run_context
+from ..episode.run_start import OpenRun, open_run
 from ..errors import leaves, unwrapped
-from ..package.resolving import Package, default_results_dir
-from ..runs._opening import OpenRun, open_run
-from ..runs.events import EventBus, Listener
+from ..package.resolver import Package, default_results_dir
+from ..runs.event_bus import EventBus, Listener
 from ..runs.workspace import default_workspace, point_latest
-from .answers import StepAnswer, failed, skipped
-from .ledger import StepLedger, Subject
-from .page import render_page
-from .record import RECORD_NAME, Certification, StepId, StepRecord
-from .steps import Candidate, CertifyOptions, carry_out, say_of_refused
+from .certification_page import render_page
+from .certification_record import RECORD_NAME, Certification, StepId, StepRecord
+from .certification_steps import Candidate, CertifyOptions, carry_out, say_of_refused
+from .step_answers import StepAnswer, failed, skipped
+from .step_ledger import StepLedger, Subject
 from .transcript import TRANSCRIPT
 
 __all__ = ["PAGE_NAME", "CertifyOptions", "certify", "certify_refused"]
@@ -91,7 +91,7 @@ async def certify(
             latest=latest or workspace is None,
             run_id=run_id,
         )
-    async with open_stage(
+    async with open_run_context(
         package,
         source=package.source,
         backend=backend,

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
-from .record import StepId
+from .certification_record import StepId
 
 __all__ = ["TRANSCRIPT", "Transcript", "TranscriptStep"]
 

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .options import ContractProbe as ContractProbe
-    from .options import EpisodeOptions as EpisodeOptions
-    from .running import require_images as require_images
-    from .running import run_episode as run_episode
+    from .episode_options import ContractProbe as ContractProbe
+    from .episode_options import EpisodeOptions as EpisodeOptions
+    from .single import require_images as require_images
+    from .single import run_episode as run_episode
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".options": ("ContractProbe", "EpisodeOptions"),
-            ".running": ("require_images", "run_episode"),
+            ".episode_options": ("ContractProbe", "EpisodeOptions"),
+            ".single": ("require_images", "run_episode"),
         },
     )

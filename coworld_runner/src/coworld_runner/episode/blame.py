@@ -20,9 +20,9 @@ from coworld_core.errors import CoworldError, TransferError
 from ..backend import Component
 from ..errors import PLATFORM_ENDS
 
-__all__ = ["TABLE", "Known", "Row", "Ruling", "Seen", "What", "rule"]
+__all__ = ["TABLE", "Circumstances", "Observation", "Row", "Ruling", "What", "rule"]
 
-What = Literal[
+ObservationKind = Literal[
     "not_started",
     "not_ready",
     "violation",
@@ -60,10 +60,10 @@ _BEFORE_PLAY = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class Observation:
     """One observation."""
 
-    what: What
+    what: ObservationKind
     component: Component | None = None
     """The unit observed, if any."""
     slot: int | None = None
@@ -81,7 +81,7 @@ class Seen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class Circumstances:
     """Facts known at the time of an observation."""
 
     stage: str = "play"
@@ -101,10 +101,10 @@ class Known:
     """Whether something went wrong that is no player's fault."""
 
 
-Condition = Callable[[Seen, Known], bool]
+Condition = Callable[[Observation, Circumstances], bool]
 
 
-def _always(_: Seen, __: Known) -> bool:
+def _always(_: Observation, __: Circumstances) -> bool:
     return True
 
 
@@ -114,7 +114,7 @@ class Row:
 
     seen: str
     """Description of the observation, for people."""
-    what: What
+    what: ObservationKind
     component: Component | None = None
     """The unit observed; None matches any unit, or none."""
     when: Condition = _always
@@ -130,11 +130,11 @@ class Row:
     """Whether the unit's log says more about the observation."""
 
 
-def _of_the_host(seen: Seen, _: Known) -> bool:
+def _of_the_host(seen: Observation, _: Circumstances) -> bool:
     return seen.exit is not None and seen.exit.reason in PLATFORM_ENDS
 
 
-def _in_good_order(seen: Seen, _: Known) -> bool:
+def _in_good_order(seen: Observation, _: Circumstances) -> bool:
     return seen.exit is not None and (seen.exit.ok or seen.exit.reason == "stopped")
 
 
@@ -146,35 +146,35 @@ def _has_code(*codes: str) -> Condition:
     return lambda seen, _: seen.error is not None and seen.error.code in codes
 
 
-def _by_the_platform(seen: Seen, _: Known) -> bool:
+def _by_the_platform(seen: Observation, _: Circumstances) -> bool:
     return isinstance(seen.error, TransferError) and seen.error.party == "platform"
 
 
-def _is_blamed(seen: Seen, known: Known) -> bool:
+def _is_blamed(seen: Observation, known: Circumstances) -> bool:
     return seen.slot in known.blamed
 
 
-def _after_the_game_failed(_: Seen, known: Known) -> bool:
+def _after_the_game_failed(_: Observation, known: Circumstances) -> bool:
     return known.game_failed
 
 
-def _is_explained(seen: Seen, known: Known) -> bool:
+def _is_explained(seen: Observation, known: Circumstances) -> bool:
     return _is_blamed(seen, known) or _after_the_game_failed(seen, known)
 
 
-def _as_the_game_was_stopped(seen: Seen, known: Known) -> bool:
+def _as_the_game_was_stopped(seen: Observation, known: Circumstances) -> bool:
     return known.stopped_at is not None and seen.ended is not None and seen.ended >= known.stopped_at
 
 
-def _as_a_seat_was_tried(seen: Seen, known: Known) -> bool:
+def _as_a_seat_was_tried(seen: Observation, known: Circumstances) -> bool:
     return known.disturbed_at is not None and seen.ended is not None and seen.ended >= known.disturbed_at
 
 
-def _cut_off_by_a_player(_: Seen, known: Known) -> bool:
+def _cut_off_by_a_player(_: Observation, known: Circumstances) -> bool:
     return bool(known.blamed) and known.game_exit is not None and known.game_exit.reason == "stopped"
 
 
-def _without_results(_: Seen, known: Known) -> bool:
+def _without_results(_: Observation, known: Circumstances) -> bool:
     """Whether the reason for the missing results is already known."""
     if known.game_exit is None or known.game_failed:
         return True
@@ -490,7 +490,7 @@ class Ruling:
     hint: str | None = None
 
 
-def rule(seen: Seen, known: Known, *, who: str = "The game", log: str = "its log") -> Ruling:
+def rule(seen: Observation, known: Circumstances, *, who: str = "The game", log: str = "its log") -> Ruling:
     """Find the matching row, and fill in its message and hint.
 
     Args:
@@ -513,5 +513,5 @@ def rule(seen: Seen, known: Known, *, who: str = "The game", log: str = "its log
     return Ruling(row=row, message=row.says.format_map(words), hint=hint)
 
 
-def _fits(row: Row, seen: Seen, known: Known) -> bool:
+def _fits(row: Row, seen: Observation, known: Circumstances) -> bool:
     return row.what == seen.what and row.component in {None, seen.component} and row.when(seen, known)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..backend import Placement
-from ..own_players.hosted import HOSTED_FILE
-from ..runs._files import LOGS
+from ..package.own_players.game_run_player import HOSTED_FILE
+from ..runs._unit_files import LOGS
 from ..runs.scratch import Scratch
-from .setup import Setup
+from .episode_inputs import Setup
 
 __all__ = ["hosted_files", "hosted_players", "stage_players"]
 

@@ -15,23 +15,23 @@ from coworld_core.errors import CoworldError, NotReadyError, StartError
 
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
 from ..errors import OWN_DOING, unwrapped
-from ..plan import Seat
-from ..runs._opening import started
+from ..package.plan import Seat
 from ..runs.scratch import Scratch, open_scratch
-from . import probes
-from .calling_out import open_proxy
-from .collecting import ArtifactCollector
-from .housing import house_player
-from .leaving import blame_for_leaving, watch_leaving
-from .ledger import Ledger
-from .links import play_links
-from .missing import watch_connections
-from .options import ContractProbe, OnReady
-from .record import close_record, write_record
-from .setup import Setup
-from .specs import game_spec, player_spec
+from . import contract_probes
+from .artifact_collector import ArtifactCollector
+from .departures import blame_for_leaving, watch_leaving
+from .episode_inputs import Setup
+from .episode_ledger import Ledger
+from .episode_options import ContractProbe, OnReady
+from .episode_record import close_record, write_record
+from .episode_watch import Watch
+from .https_access import open_proxy
+from .missing_players import watch_connections
+from .play_links import play_links
+from .player_images import house_player
+from .run_start import started
 from .starvation import StarvationMeter, tick_seconds
-from .watching import Watch
+from .unit_specs import game_spec, player_spec
 
 __all__ = ["Flow"]
 
@@ -187,14 +187,14 @@ class Flow:
                 with unwrapped():
                     async with anyio.create_task_group() as group:
                         # import what the contract checks need while the game boots
-                        group.start_soon(anyio.to_thread.run_sync, probes.load_libraries)
+                        group.start_soon(anyio.to_thread.run_sync, contract_probes.load_libraries)
                         await game.wait_ready(HttpProbe(timeout=self._options.ready_timeout))
             except NotReadyError as error:
                 await self._ledger.see("not_ready", "game", error=error)
                 return False
         if self._on_ready is not None:
             plan, tokens = self._setup.plan, self._setup.tokens
-            dialect, _ = await probes.detect_dialect(game.endpoint().here, "global")
+            dialect, _ = await contract_probes.detect_dialect(game.endpoint().here, "global")
             self._on_ready(play_links(game, dialect, tokens, admin=self._options.admin, extra=plan.extra_ports))
         return True
 

@@ -27,8 +27,8 @@ import anyio.to_thread
 
 from coworld_core.episode.record import StarvationRecord
 
-from .._connections import Connections
 from ..backend import Unit
+from ..backends._kernel_connections import Connections
 
 __all__ = [
     "STARVED_SHARE",

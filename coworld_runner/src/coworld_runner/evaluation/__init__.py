@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .comparing import compare as compare
-    from .diagnosing import diagnose as diagnose
-    from .mixing import mix as mix
-    from .page import report_page as report_page
-    from .picking import pickup as pickup
-    from .playing import PlayedEvaluation as PlayedEvaluation
-    from .playing import RunArguments as RunArguments
-    from .playing import read_evaluation as read_evaluation
+    from .comparison import compare as compare
+    from .diagnosis import diagnose as diagnose
+    from .evaluation_page import report_page as report_page
+    from .evaluation_rules import EvaluationRules as EvaluationRules
+    from .evaluation_run import PlayedEvaluation as PlayedEvaluation
+    from .evaluation_run import RunArguments as RunArguments
+    from .evaluation_run import read_evaluation as read_evaluation
+    from .mixture import mix as mix
+    from .pickup_value import pickup as pickup
     from .ranking import rank as rank
-    from .rules import EvaluationRules as EvaluationRules
-    from .scrimmaging import scrimmage as scrimmage
+    from .self_play import scrimmage as scrimmage
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".comparing": ("compare",),
-            ".diagnosing": ("diagnose",),
-            ".mixing": ("mix",),
-            ".page": ("report_page",),
-            ".picking": ("pickup",),
-            ".playing": ("PlayedEvaluation", "RunArguments", "read_evaluation"),
+            ".comparison": ("compare",),
+            ".diagnosis": ("diagnose",),
+            ".mixture": ("mix",),
+            ".evaluation_page": ("report_page",),
+            ".pickup_value": ("pickup",),
+            ".evaluation_run": ("PlayedEvaluation", "RunArguments", "read_evaluation"),
             ".ranking": ("rank",),
-            ".rules": ("EvaluationRules",),
-            ".scrimmaging": ("scrimmage",),
+            ".evaluation_rules": ("EvaluationRules",),
+            ".self_play": ("scrimmage",),
         },
     )

@@ -10,11 +10,11 @@ from coworld_core.errors import UsageError
 from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport, player_labels
 from coworld_core.evaluation.ratings import RatingName
 
-from .._stage import find_package
-from ..package.resolving import Package
-from .lineups import Entrants
-from .playing import RunArguments, play_evaluation
-from .rules import EvaluationRules, rating_for
+from ..episode.run_context import find_package
+from ..package.resolver import Package
+from .entrants import Entrants
+from .evaluation_rules import EvaluationRules, rating_for
+from .evaluation_run import RunArguments, play_evaluation
 
 __all__ = ["rank"]
 

@@ -27,7 +27,7 @@ import anyio.to_thread
 from coworld_core.errors import EnvironmentFault
 
 from ..backend import Found, Reaped
-from ._trees import remove_tree
+from ._tree_removal import remove_tree
 
 __all__ = [
     "REMOVE_SECONDS",

@@ -15,19 +15,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import ArtifactRecord
 from coworld_core.errors import EnvironmentFault, WorkspaceError
-from coworld_core.wording import listed
-from coworld_core.writing import write_whole
+from coworld_core.files.atomic import write_whole
+from coworld_core.text.phrases import listed
 
-from ._locking import busy, is_free, lock, while_opening
+from ._locks import busy, is_free, lock, while_opening
 
 if TYPE_CHECKING:
-    from ._contents import Contents
+    from ._workspace_contents import Contents
 
 __all__ = [
-    "Reserve",
+    "WorkspaceReservation",
     "artifact_records",
     "atomic_write",
     "default_workspace",
@@ -155,7 +155,7 @@ def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents
         # An episode of a run of several
         raise busy(workspace.parent, above)
     # It knows the plans of all evaluations, which an episode does not need.
-    from ._contents import read_contents
+    from ._workspace_contents import read_contents
 
     found = read_contents(workspace)
     if found.foreign:
@@ -274,7 +274,7 @@ def atomic_write(path: Path, data: bytes) -> None:
         raise unwritable(path, error) from error
 
 
-class Reserve:
+class WorkspaceReservation:
     """Reserves space on a workspace's disk, so that a run that has filled the disk can still write its record.
 
     The space belongs to a file without a name, so a killed runner leaves nothing behind. Use as a context manager.

@@ -15,8 +15,8 @@ from coworld_core.lazy import lazy_names
 if TYPE_CHECKING:
     from .conformance import Arena as Arena
     from .conformance import BackendConformance as BackendConformance
-    from .fake import FakeBackend as FakeBackend
-    from .fake import FakeContext as FakeContext
+    from .fake_backend import FakeBackend as FakeBackend
+    from .fake_backend import FakeContext as FakeContext
     from .leaks import leak_check as leak_check
     from .leaks import private_scratch as private_scratch
 else:
@@ -24,7 +24,7 @@ else:
         __name__,
         {
             ".conformance": ("Arena", "BackendConformance"),
-            ".fake": ("FakeBackend", "FakeContext"),
+            ".fake_backend": ("FakeBackend", "FakeContext"),
             ".leaks": ("leak_check", "private_scratch"),
         },
     )

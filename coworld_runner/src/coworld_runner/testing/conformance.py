@@ -16,11 +16,11 @@ waits for what must happen, within ``deadline``.
 
 from __future__ import annotations
 
-from ._conformance_kit import SUBJECT, Arena, subject_environment
-from ._conformance_making import MakingChecks
-from ._conformance_output import OutputChecks
-from ._conformance_sharing import SharingChecks
-from ._conformance_stopping import StoppingChecks
+from ._conformance_arena import SUBJECT, Arena, subject_environment
+from ._creation_checks import MakingChecks
+from ._isolation_checks import SharingChecks
+from ._output_checks import OutputChecks
+from ._stop_checks import StoppingChecks
 
 __all__ = ["SUBJECT", "Arena", "BackendConformance", "subject_environment"]
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .inputs import Outputs as Outputs
-    from .inputs import Settings as Settings
-    from .inputs import read_outputs as read_outputs
-    from .inputs import read_settings as read_settings
-    from .preparing import init_config as init_config
-    from .running import run_worker as run_worker
+    from .episode_setup import init_config as init_config
+    from .worker_run import run_worker as run_worker
+    from .worker_settings import Outputs as Outputs
+    from .worker_settings import Settings as Settings
+    from .worker_settings import read_outputs as read_outputs
+    from .worker_settings import read_settings as read_settings
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".inputs": ("Outputs", "Settings", "read_outputs", "read_settings"),
-            ".preparing": ("init_config",),
-            ".running": ("run_worker",),
+            ".worker_settings": ("Outputs", "Settings", "read_outputs", "read_settings"),
+            ".episode_setup": ("init_config",),
+            ".worker_run": ("run_worker",),
         },
     )

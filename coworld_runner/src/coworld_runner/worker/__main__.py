@@ -51,7 +51,7 @@ def _configure_log() -> None:
 
 
 async def _run() -> int:
-    from .running import run_worker
+    from .worker_run import run_worker
 
     return 0 if (await run_worker(os.environ)).counts else 1
 
@@ -59,10 +59,10 @@ async def _run() -> int:
 async def _init_config() -> int:
     from coworld_core.episode.verdict import judge_error
 
-    from .evidence import error_info
-    from .inputs import read_outputs
-    from .preparing import init_config
-    from .transfer import Transfers
+    from ..package.transfers import Transfers
+    from .episode_setup import init_config
+    from .worker_evidence import error_info
+    from .worker_settings import read_outputs
 
     try:
         await init_config(os.environ)

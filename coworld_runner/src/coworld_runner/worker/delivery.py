@@ -24,13 +24,13 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.verdict import Verdict
 from coworld_core.errors import CoworldError
 
-from .evidence import Stopwatch, error_info, pack_debug, pack_replay
-from .inputs import Outputs
-from .transfer import Transfers
+from ..package.transfers import Transfers
+from .worker_evidence import Stopwatch, error_info, pack_debug, pack_replay
+from .worker_settings import Outputs
 
 __all__ = ["Delivery"]
 

@@ -12,7 +12,7 @@ import click
 
 from coworld_cli.output import Output
 from coworld_cli.render.text import table
-from coworld_core import durations
+from coworld_core import time_limits
 from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
 
@@ -307,7 +307,7 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--episode-timeout",
         type=click.FloatRange(1),
-        default=durations.EPISODE,
+        default=time_limits.EPISODE,
         show_default=True,
         help="Seconds an episode may take, everything included.",
     )

@@ -12,10 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import Manifest
-from coworld_runner.images.compose import find_compose, load_compose
-from coworld_runner.serving.starting import new_sample
+from coworld_runner.kit.server.scaffolds import new_sample
+from coworld_runner.package.images.compose import find_compose, load_compose
 
 from .services import Services
 from .settings import prepare_directory, write_secret

@@ -130,11 +130,11 @@ async def open_place(services: Services) -> AsyncGenerator[Place | None]:
 
 def _make(services: Services, name: str, packages: OwnPackages, login: tuple[str, str]) -> Backend:
     if name == "process":
-        from coworld_runner.backends.process.backend import ProcessBackend
+        from coworld_runner.backends.process.process_backend import ProcessBackend
 
         return ProcessBackend(contexts=packages)
     if name == "docker":
-        from coworld_runner.backends.docker.backend import DockerBackend
+        from coworld_runner.backends.docker.docker_backend import DockerBackend
 
         return DockerBackend(logins={services.settings.registry: login})
     return _cluster(services.settings)
@@ -142,7 +142,7 @@ def _make(services: Services, name: str, packages: OwnPackages, login: tuple[str
 
 def _cluster(settings: Settings) -> Backend:
     """The cluster of the kubeconfig; its nodes pull images themselves, with Secrets of the cluster."""
-    from coworld_runner.backends.kubernetes.backend import KubernetesBackend
+    from coworld_runner.backends.kubernetes.kubernetes_backend import KubernetesBackend
 
     if not settings.pull_secrets:
         _log.warning(
@@ -156,7 +156,7 @@ def _cluster(settings: Settings) -> Backend:
 @asynccontextmanager
 async def open_worker(services: Services, place: Place, *, owner: str) -> AsyncGenerator[Worker]:
     """Run a worker according to the settings while the context is open."""
-    from coworld_runner.episode.running import EpisodeOptions
+    from coworld_runner.episode.single import EpisodeOptions
 
     from .operating.presence import announced
     from .work.worker import Worker, WorkerOptions

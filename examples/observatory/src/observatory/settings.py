@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from coworld_core import durations
+from coworld_core import time_limits
 from coworld_core.errors import UsageError
-from coworld_core.writing import write_whole
+from coworld_core.files.atomic import write_whole
 
 from .quotas import Quotas
 
@@ -78,7 +78,7 @@ class Settings:
     pull_secrets: tuple[str, ...] = ()
     parallel: int = 1
     lease: float = 30.0
-    episode_timeout: float = durations.EPISODE
+    episode_timeout: float = time_limits.EPISODE
     quotas: Quotas = field(default_factory=Quotas)
     retention: Retention = field(default_factory=Retention)
 

@@ -1,6 +1,6 @@
 """Runs the server as its environment says: one game, one replay, or replays by request.
 
-The kit (`coworld_runner.serving`) provides all that games have in common: connections, tokens, input and output files,
+The kit (`coworld_runner.kit.server`) provides all that games have in common: connections, tokens, input and output files,
 signals.
 """
 
@@ -9,7 +9,7 @@ import os
 import anyio
 
 from coworld_core.errors import UsageError
-from coworld_runner.serving.environment import (
+from coworld_runner.kit.server.game_environment import (
     announce,
     countdown,
     heeding_signals,
@@ -18,8 +18,8 @@ from coworld_runner.serving.environment import (
     results_and_replay,
     show_replays,
 )
-from coworld_runner.serving.server import game_server, talked_out
-from coworld_runner.worker.transfer import Transfers
+from coworld_runner.kit.server.game_server import game_server, talked_out
+from coworld_runner.package.transfers import Transfers
 from paintarena.config import parse_config
 from paintarena.logs import Log
 from paintarena.match import Match

@@ -8,8 +8,8 @@ from typing import Final, Literal
 import anyio
 
 from coworld_core.rules import RulesError
-from coworld_runner.serving.countdown import Countdown
-from coworld_runner.serving.outbox import Outbox
+from coworld_runner.kit.server.countdown import Countdown
+from coworld_runner.kit.server.outbox import Outbox
 from paintarena.config import Config, Json, is_tick_rate
 from paintarena.logs import Log
 from paintarena.rules import Board, action_from

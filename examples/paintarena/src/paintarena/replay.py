@@ -3,9 +3,9 @@
 import json
 from typing import Final
 
-from coworld_core.compression import unpack
 from coworld_core.errors import CoworldError
-from coworld_runner.worker.transfer import read_document
+from coworld_core.files.compression import unpack
+from coworld_runner.package.transfers import read_document
 from paintarena.config import Json
 
 MAX_BYTES: Final = 256 * 1024 * 1024

@@ -7,7 +7,7 @@ request names its replay. This module only starts and ends the process; `hosting
 
 import sys
 
-from coworld_runner.serving.program import run_program
+from coworld_runner.kit.server.server_process import run_program
 
 
 def main() -> int:

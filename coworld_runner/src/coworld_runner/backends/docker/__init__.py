@@ -7,6 +7,6 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .backend import DockerBackend as DockerBackend
+    from .docker_backend import DockerBackend as DockerBackend
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {".backend": ("DockerBackend",)})
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {".docker_backend": ("DockerBackend",)})

@@ -7,6 +7,6 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .backend import KubernetesBackend as KubernetesBackend
+    from .kubernetes_backend import KubernetesBackend as KubernetesBackend
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {".backend": ("KubernetesBackend",)})
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {".kubernetes_backend": ("KubernetesBackend",)})

@@ -9,9 +9,9 @@ from typing import Any
 
 import anyio
 
-from coworld_core.retrying import Backoff
+from coworld_core.retries import Backoff
 
-from ._api import Cluster, ClusterGone, ClusterRefused, Kind
+from ._cluster import Cluster, ClusterGone, ClusterRefused, Kind
 
 __all__ = ["follow"]
 

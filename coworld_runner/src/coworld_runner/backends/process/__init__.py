@@ -7,6 +7,6 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .backend import ProcessBackend as ProcessBackend
+    from .process_backend import ProcessBackend as ProcessBackend
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {".backend": ("ProcessBackend",)})
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {".process_backend": ("ProcessBackend",)})

@@ -41,7 +41,7 @@ else:
         import signal
 
 if TYPE_CHECKING or __package__:
-    from ...collector.usage import FreeRoom, disk_usage, too_much
+    from ..collector.disk_usage import FreeRoom, disk_usage, too_much
 else:
     from collector.usage import FreeRoom, disk_usage, too_much
 

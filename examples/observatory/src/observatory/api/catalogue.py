@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core import api
 from coworld_core.errors import ImageError, ManifestError
 from coworld_core.images import ImageRef
-from coworld_core.manifest.loading import dump_manifest, load_manifest, manifest_sha256
+from coworld_core.manifest.manifest_file import dump_manifest, load_manifest, manifest_sha256
 from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
 from coworld_core.versions import next_version
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 
 from ..errors import Refusal, conflict
 from ..evidence.access import view_of, visible

@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.manifest.gameconfig import game_config_for, slot_count, token_bounds, with_input_controls
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.game_config import game_config_for, slot_count, token_bounds, with_input_controls
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import GAME_HOSTED, Manifest
 
 from ..errors import Refusal, conflict, explained, forbidden, not_found

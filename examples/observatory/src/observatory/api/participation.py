@@ -10,8 +10,8 @@ from pydantic import Field
 from starlette.responses import Response
 
 from coworld_core.errors import ManifestError
-from coworld_core.manifest.gameconfig import game_config_for, slot_count
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.game_config import game_config_for, slot_count
+from coworld_core.manifest.manifest_file import load_manifest
 
 from ..errors import conflict, not_found
 from ..store.models import Coworld

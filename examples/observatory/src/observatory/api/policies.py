@@ -11,7 +11,7 @@ from fastapi import Query
 from pydantic import Field
 
 from coworld_core import api
-from coworld_core.environment import is_reserved_env
+from coworld_core.reserved_env import is_reserved_env
 
 from ..errors import conflict, forbidden, invalid, not_found
 from ..operating.closing import closed_since

@@ -19,9 +19,9 @@ from ..work.outcome import POLICY, store_outcome
 from ..work.queue import write_outcome
 
 if TYPE_CHECKING:
-    from coworld_core.episode.artifacts import EpisodeLayout
+    from coworld_core.episode.layout import EpisodeLayout
     from coworld_core.episode.record import EpisodeRecord
-    from coworld_runner.plan import EpisodePlan
+    from coworld_runner.package.plan import EpisodePlan
 
     from ..services import Services
     from .sessions import Session

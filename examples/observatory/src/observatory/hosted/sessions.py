@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from anyio.abc import TaskGroup
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.errors import CoworldError
 from coworld_core.ids import new_run_id
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from coworld_core.episode.events import BaseEvent
     from coworld_core.episode.record import EpisodeRecord
     from coworld_core.manifest.models import Manifest
-    from coworld_runner.episode.links import PlayLinks
+    from coworld_runner.episode.play_links import PlayLinks
 
     from ..runtime import Place
     from ..services import Services
@@ -162,7 +162,7 @@ class Sessions:
         return session
 
     async def _replay(self, session: Session, artifact: Artifact) -> None:
-        from coworld_runner.replay.showing import open_replay
+        from coworld_runner.replay.replay_session import open_replay
 
         manifest = await self._manifest(session.coworld_id)
         directory = self._work / session.id
@@ -237,7 +237,7 @@ class Sessions:
             raise conflict(explained(error), code=error.code) from error
 
     async def _play(self, session: Session, game: HostedGame) -> None:
-        from coworld_runner.episode.running import EpisodeOptions, run_episode
+        from coworld_runner.episode.single import EpisodeOptions, run_episode
 
         plan = await plan_game(self._services, self._place.admission, game)
 

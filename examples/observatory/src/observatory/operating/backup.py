@@ -21,7 +21,7 @@ import anyio.to_thread
 import sqlalchemy as sa
 
 from coworld_core.errors import UsageError
-from coworld_core.wording import listed
+from coworld_core.text.phrases import listed
 
 from ..services import Services, open_services
 from ..serving import only_one

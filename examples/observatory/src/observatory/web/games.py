@@ -123,7 +123,7 @@ def _headers(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 async def _tunnel(socket: WebSocket) -> None:
     from websockets.exceptions import InvalidHandshake
 
-    from coworld_runner.websocket import game_socket
+    from coworld_runner.web.game_socket import game_socket
 
     services = cast("Services", socket.app.state.services)
     target = await _target(services, socket)

@@ -16,12 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import JsonObject, Manifest, Runnable
-from coworld_runner.images.compose import find_compose, load_compose
-from coworld_runner.own_players.player import OwnPlayer
-from coworld_runner.package.resolving import find_in_directory
-from coworld_runner.players import manifest_host, seat_files
+from coworld_runner.package.images.compose import find_compose, load_compose
+from coworld_runner.package.own_players.own_player import OwnPlayer
+from coworld_runner.package.player_names import manifest_host, seat_files
+from coworld_runner.package.resolver import find_in_directory
 
 from ..store.models import Image
 

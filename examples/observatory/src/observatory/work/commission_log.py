@@ -17,8 +17,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.commissioner.values import VariantInfo
 from coworld_core.episode.record import SeatRow
-from coworld_core.tournament.commissioning import Commission as CommissionView
-from coworld_core.tournament.log import (
+from coworld_core.tournament.commissions import Commission as CommissionView
+from coworld_core.tournament.pairings import commissioner
+from coworld_core.tournament.standings import Tournament
+from coworld_core.tournament.tournament_log import (
     DueRound,
     EntrantAdded,
     EntrantWithdrawn,
@@ -30,8 +32,6 @@ from coworld_core.tournament.log import (
     RoundScheduled,
     decode_event,
 )
-from coworld_core.tournament.pairings import commissioner
-from coworld_core.tournament.standings import Tournament
 
 from ..store.models import (
     CommissionEvent,

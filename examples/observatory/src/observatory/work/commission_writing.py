@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.terminal import strip_controls
-from coworld_core.tournament.log import (
+from coworld_core.text.terminal import strip_controls
+from coworld_core.tournament.tournament_log import (
     DivisionPlaces,
     LeagueSet,
     LogEvent,

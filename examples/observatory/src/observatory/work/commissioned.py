@@ -2,7 +2,7 @@
 
 One server at a time talks to a league's commissioner, under a lease. When that server stops or dies, the next one reads
 the log and continues: it starts the open round again with the commissioner, and answers its requests with the episodes
-that have already been played (``coworld_runner.tournament.commissioning``).
+that have already been played (``coworld_runner.evaluation.tournament.commissioned_rounds``).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from coworld_core.commissioner.hook_names import HookName
 from coworld_core.episode.events import BaseEvent, Notice
 from coworld_core.errors import CommissionerError, CoworldError, UsageError, unwrapped
 from coworld_core.ids import new_run_id
-from coworld_core.tournament.log import RoundDecided
-from coworld_runner.commissioner.finding import FoundCommissioner, declared_commissioner
-from coworld_runner.tournament.commissioning import Chair
+from coworld_core.tournament.tournament_log import RoundDecided
+from coworld_runner.evaluation.commissioner.commissioner_lookup import FoundCommissioner, declared_commissioner
+from coworld_runner.evaluation.tournament.commissioned_rounds import CommissionedTournament
 
 from ..background import Endurance, report
 from ..runtime import Place, owner_name
@@ -225,7 +225,7 @@ class _League:
                     raise UsageError("The Coworld of this league no longer exists.", code="unknown_coworld")
                 found = await self._find(session, season)
             await write_events(self._database, season, self._lease.token)
-            chair = Chair(
+            chair = CommissionedTournament(
                 season.tournament,
                 season.view(),
                 found,
@@ -259,7 +259,9 @@ class _League:
         admitted = await admission.admit(session, found.runnable, owner=season.setup.coworld.user_id)
         return replace(found, runnable=admitted.runnable)
 
-    async def _play(self, season: CommissionedSeason, chair: Chair, asked: str, hooks: Collection[HookName]) -> None:
+    async def _play(
+        self, season: CommissionedSeason, chair: CommissionedTournament, asked: str, hooks: Collection[HookName]
+    ) -> None:
         """Play a season until, between two rounds, its members, its game or the hooks to ask change."""
         while True:
             async with self._database.reading() as session:
@@ -304,7 +306,7 @@ class _League:
             return None
         return CommissionerError(f"The round was not complete after {most:g} s.", code="commissioner_overtime")
 
-    async def _step(self, season: CommissionedSeason, chair: Chair) -> None:
+    async def _step(self, season: CommissionedSeason, chair: CommissionedTournament) -> None:
         """Exchange one message with the commissioner, and store what follows from it."""
         league = season.tournament.league
         asks = league.open is None and bool(league.commissioner)

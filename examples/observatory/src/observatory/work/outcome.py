@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.episode.verdict import Verdict, VerdictPolicy
 

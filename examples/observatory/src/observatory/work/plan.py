@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import Manifest, Runnable
-from coworld_runner.plan import EpisodePlan, Seat
+from coworld_runner.package.plan import EpisodePlan, Seat
 
 from ..evidence.stats import SeatNames
 from ..services import Services

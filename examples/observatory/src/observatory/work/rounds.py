@@ -18,9 +18,9 @@ import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.tournament.log import TournamentRules
 from coworld_core.tournament.standings import TournamentState
-from coworld_runner.tournament.pairings import find_pairing
+from coworld_core.tournament.tournament_log import TournamentRules
+from coworld_runner.evaluation.tournament.pairing_plugins import find_pairing
 
 from ..background import Endurance
 from ..operating.closing import sweep_closed

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.manifest.gameconfig import (
+from coworld_core.manifest.game_config import (
     game_config_for,
     overwritten_named_players,
     token_bounds,

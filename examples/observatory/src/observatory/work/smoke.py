@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.manifest.gameconfig import game_config_for
-from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.game_config import game_config_for
+from coworld_core.manifest.manifest_file import load_manifest
 
 from ..store.columns import JsonObject
 from ..store.database import next_revision

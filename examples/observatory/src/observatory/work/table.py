@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from coworld_core.documents.records import READING
 from coworld_core.episode.record import EpisodeRow, SeatRow
 from coworld_core.evaluation.designs import Lineup, episode_key
-from coworld_core.evaluation.reports import IntervalRecord
-from coworld_core.records import READING
-from coworld_core.tournament.log import (
+from coworld_core.evaluation.report_base import IntervalRecord
+from coworld_core.tournament.pairing_rule import PairingRule
+from coworld_core.tournament.standings import Tournament, TournamentState
+from coworld_core.tournament.tournament_log import (
     EntrantAdded,
     EntrantWithdrawn,
     EpisodeEnded,
@@ -26,8 +28,6 @@ from coworld_core.tournament.log import (
     ScheduledBlock,
     TournamentRules,
 )
-from coworld_core.tournament.pairing import PairingRule
-from coworld_core.tournament.standings import Tournament, TournamentState
 
 from ..store.columns import JsonObject
 from .setups import GameSetup

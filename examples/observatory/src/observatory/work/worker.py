@@ -20,14 +20,14 @@ import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
 from sqlalchemy.exc import SQLAlchemyError
 
-from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.episode.verdict import judge, judge_error
 from coworld_core.errors import BackendUnavailable, CoworldError
-from coworld_core.retrying import Backoff, Tries
+from coworld_core.retries import Backoff, Tries
 from coworld_runner.backend import Backend
-from coworld_runner.episode.links import PlayLinks
-from coworld_runner.episode.running import EpisodeOptions, run_episode
+from coworld_runner.episode.play_links import PlayLinks
+from coworld_runner.episode.single import EpisodeOptions, run_episode
 from coworld_runner.errors import unwrapped
 
 from ..background import Endurance

@@ -1,0 +1,152 @@
+"""Commands for writing games and players: working on them while they play, serving them, taking a seat."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..event_loop import Running, run_async
+from ..options.common import browser_option
+from ..options.declarations import declared_by
+from ..options.play_options import PlayOptions
+from ..options.values import DIRECTORY
+from ..output import Output, output_options
+from ..render.text import clean
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+_port = click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port on this machine.  [default: any]"
+)
+_seed = declared_by(PlayOptions, "seed")
+
+
+@commands.command("dev")
+@click.argument("directory", required=False, type=DIRECTORY, default=".", metavar="[DIR]")
+@declared_by(
+    PlayOptions,
+    "player",
+    help="Who plays: a file (./bot.py), the id of a bundled player, or human; repeatable. A suffix @N gives it N "
+    "seats. Default: you in seat 0, and bundled players.",
+)
+@declared_by(PlayOptions, "variant", help="Variant to play. Default: the first.")
+@_seed
+@_port
+@browser_option
+@output_options
+def dev(
+    out: Output,
+    directory: Path,
+    player: tuple[str, ...],
+    variant: str | None,
+    seed: int | None,
+    port: int,
+    open_browser: bool | None,
+) -> int:
+    """Work on the game in DIR while it plays in the browser.
+
+    One page shows every seat, the spectators' view and the log. When you save a file, the game or the player that it
+    belongs to restarts. On the page you can take any seat and hand it back, and simulate faults: mute, delay or
+    disconnect a player.
+    """
+
+    async def work(running: Running) -> int:
+        from anyio import sleep_forever
+
+        from coworld_runner.kit.dev.dev_session import open_dev
+
+        from ..browser import open_page, wants_browser
+
+        async with open_dev(directory, variant=variant, players=player, seed=seed, port=port) as session:
+            out.answer({"link": session.link})
+            out.say(f"Page: {click.style(session.link, bold=True)}")
+            sys.stdout.flush()
+            out.note("Anyone who has this link can do all of this. Ctrl-C ends it.")
+            if wants_browser(open_browser):
+                running.tasks.start_soon(open_page, session.link, out)
+            with running.on_hurry(session.hurry):
+                await running.until_interrupted(sleep_forever)
+        return exitcodes.OK
+
+    return run_async(out, work)
+
+
+@commands.command("serve")
+@click.argument("game", metavar="MODULE:CLASS|FILE.py|DIR")
+@click.option(
+    "--config", metavar="JSON", help="Game config, as JSON or as a file; its tokens become those of the seats."
+)
+@_seed
+@_port
+@browser_option
+@output_options
+def serve(out: Output, game: str, config: str | None, seed: int | None, port: int, open_browser: bool | None) -> int:
+    """Serve one game on this machine, for people and players.
+
+    GAME is a rules class of the kit, a file that contains one, or a directory with a manifest, whose first variant is
+    served. `coworld sit` puts a player into a seat.
+    """
+
+    async def work(running: Running) -> int:
+        from coworld_runner.kit.dev.local_programs import read_scores
+        from coworld_runner.kit.dev.local_server import open_served
+
+        from ..browser import open_page, wants_browser
+        from ..files import read_object
+        from ..render.results import play_links
+        from ..run_preparation import unit_status
+
+        async with open_served(
+            game, config=read_object(config, what="--config") if config else None, seed=seed, port=port
+        ) as served:
+            out.answer({"links": {**served.links.players, "global": served.links.viewer}, "names": served.names})
+            out.say(play_links(served.links, served.names))
+            sys.stdout.flush()
+            out.note("Ctrl-C ends it.")
+            if wants_browser(open_browser):
+                running.tasks.start_soon(open_page, served.links.players[0], out)
+            ended = await running.until_interrupted(served.unit.wait)
+            scores = await read_scores(served.unit) or ()
+            for slot, score in enumerate(scores):
+                out.say(f"{clean(served.names[slot], one_line=True)}: {score:g}")
+            return await unit_status(ended, served.unit, out)
+
+    return run_async(out, work)
+
+
+@commands.command("sit")
+@click.argument("address")
+@click.argument("player")
+@declared_by(PlayOptions, "secret_env")
+@declared_by(PlayOptions, "secret_env_file")
+@output_options
+def sit(out: Output, address: str, player: str, secret_env: tuple[str, ...], secret_env_file: tuple[Path, ...]) -> int:
+    """Let PLAYER take a seat in a game that runs anywhere.
+
+    ADDRESS is the link of the seat's page, or its ws:// address. PLAYER is a file (./bot.py), a directory, or a
+    function (bot:act). It runs on this machine, and sees only those variables of your environment that --secret-env
+    names.
+    """
+
+    async def work(running: Running) -> int:
+        from coworld_runner.kit.dev.file_watch import follow_log
+        from coworld_runner.kit.dev.seat_player import open_seat
+
+        from ..run_preparation import read_secrets
+
+        secrets = read_secrets(secret_env, secret_env_file, out)
+        async with open_seat(address, player, secret_env=secrets.values) as unit:
+            await follow_log(unit, lambda line: out.note(clean(line, one_line=True)))
+            ended = await unit.wait()
+        out.answer({"ok": ended.ok, "exit": ended.model_dump(mode="json")})
+        if not ended.ok:
+            out.note(f"The player {clean(str(ended), one_line=True)}.")
+        return exitcodes.OK if ended.ok else exitcodes.ANSWER_IS_NO
+
+    return run_async(out, work)

@@ -1,0 +1,203 @@
+"""Getting started: the sample world, a new game, a new player."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options.common import browser_option
+from ..options.values import DIRECTORY, FILE
+from ..output import Output, output_options
+from ..render.text import command_line, shown_path, table
+
+if TYPE_CHECKING:
+    from coworld_runner.kit.server.scaffolds import NewFiles
+
+    from ..event_loop import Running
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+_DEMO = Path("coworld-demo")
+
+
+@commands.command("demo")
+@click.option(
+    "--output-dir",
+    "-o",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="New or empty directory for the sample, which you may change and build.  [default: ./coworld-demo]",
+)
+@browser_option
+@output_options
+def demo(out: Output, output_dir: Path | None, open_browser: bool | None) -> int:
+    """Play the sample world, and see its replay.
+
+    The sample, Paint Arena, is copied into a directory: game, players, pages and Dockerfile. Its two players play
+    for a second or two as local processes, without Docker and without an account. The replay is a single page
+    that opens in any browser.
+    """
+    from ..event_loop import run_async
+
+    return run_async(out, lambda running: _demo(output_dir, running, open_browser=open_browser))
+
+
+async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool | None) -> int:
+    """Write the sample's directory, play it, and write the page of its replay."""
+    from importlib.resources import files
+
+    from coworld_core.episode.layout import EpisodeLayout
+    from coworld_core.ids import new_run_id
+    from coworld_runner.episode.single import run_episode
+    from coworld_runner.kit.server.scaffolds import new_sample
+    from coworld_runner.replay.recorded_page import replay_page
+
+    from ..browser import open_page, wants_browser
+    from ..files import write_whole
+    from ..options.play_options import PlayOptions
+    from ..render.progress import show_progress
+    from ..render.results import episode_result
+    from ..run_preparation import evidence_directory, find_package, opened_backend
+
+    out = running.out
+    directory = output_dir or _DEMO
+    if output_dir is not None or not (directory / "coworld_manifest_template.json").is_file():
+        new_sample(files("coworld_cli") / "sample", directory, known_as="examples/paintarena")
+        out.note(f"Wrote the sample world to {shown_path(directory)}.")
+    options = PlayOptions(manifest=str(directory))
+    package = await find_package(options, running)
+    run_id = new_run_id()
+    layout = EpisodeLayout(evidence_directory(options, package, run_id))
+    page = None
+    async with opened_backend(options, package, running) as backend:
+        with show_progress(running, package.manifest.game.name) as progress:
+            record = await run_episode(
+                package,
+                backend=backend,
+                workspace=layout.workspace,
+                options=options.episode(watch=not out.quiet),
+                listeners=(progress,),
+                latest=True,
+                run_id=run_id,
+            )
+        if record.ok:
+            whole = await replay_page(package, layout.replay, backend=backend)
+            page = write_whole(layout.workspace / "replay.html", whole.html.encode())
+    out.answer(
+        {
+            "directory": str(directory.absolute()),
+            "workspace": str(layout.workspace),
+            "html": str(page) if page else None,
+            "ok": record.ok,
+        }
+    )
+    out.say(episode_result(record, layout, follow_up=None))
+    if page is None:
+        return exitcodes.ANSWER_IS_NO
+    out.say(f"\nWatch it:  {click.style(page.as_uri(), bold=True)}\n\nThree things to try next:")
+    tries = [
+        (command_line("play", shown_path(directory), "--human", "0"), "take a seat yourself, with the arrow keys"),
+        (command_line("init", "game", "my-game"), "start a game of your own, which only needs rules"),
+        (
+            command_line("certify", shown_path(directory)),
+            "check in ten steps that it follows the contract",
+        ),
+    ]
+    out.say(table(tries, indent="  "))
+    if wants_browser(open_browser):
+        await open_page(page.as_uri(), out)
+    return exitcodes.OK
+
+
+@commands.group("init", cls=NounGroup)
+def init() -> None:
+    """Start a new game, or a new player."""
+
+
+@init.command("game")
+@click.argument("name")
+@click.argument("directory", required=False, type=DIRECTORY, metavar="[DIR]")
+@output_options
+def game(out: Output, name: str, directory: Path | None) -> int:
+    """Start a game called NAME: rules, a player and a manifest, ready to play.
+
+    DIR must be new or empty; by default it is named after the game.
+    """
+    from coworld_runner.kit.server.scaffolds import new_game
+
+    made = new_game(name, directory=directory)
+    _tell(out, made, then=["dev", str(made.directory)])
+    return exitcodes.OK
+
+
+@init.command("player")
+@click.argument("file", type=FILE)
+@output_options
+def player(out: Output, file: Path) -> int:
+    """Start a player: FILE gets one function, which plays any game of the kit.
+
+    FILE ends in .py for Python or .mjs for JavaScript.
+    """
+    from coworld_runner.kit.server.scaffolds import new_player
+
+    _tell(out, new_player(file), then=None)
+    return exitcodes.OK
+
+
+@commands.command("wrap")
+@click.argument("source", required=False, metavar="[LIBRARY:GAME]")
+@click.option(
+    "-o",
+    "--output",
+    "directory",
+    type=DIRECTORY,
+    help="New or empty directory of the package; the game is named after it. Default: named after the game.",
+)
+@click.option(
+    "--list",
+    "library",
+    is_flag=False,
+    flag_value="openspiel",
+    metavar="[LIBRARY]",
+    help="List the games of a library, and why some cannot be wrapped.",
+)
+@click.option("--measure/--no-measure", default=True, help="Measure the game for its card.  [default: measure]")
+@output_options
+def wrap(out: Output, source: str | None, directory: Path | None, library: str | None, measure: bool) -> int:
+    """Make a package of a game of OpenSpiel, PettingZoo or TextArena.
+
+    The package has rules, two players, a manifest and a card with measurements. The library must be installed where
+    coworld is.
+    """
+    if library is not None:
+        from coworld_runner.kit.wrappers.game_catalogue import list_wrappable
+
+        games = list_wrappable(library)
+        out.answer([asdict(game) for game in games])
+        for game in games:
+            out.say(f"{game.source}: {f'no: {game.refused}' if game.refused else game.title}")
+        return exitcodes.OK
+    if source is None:
+        raise click.UsageError("Name a game, such as openspiel:hanabi, or say --list LIBRARY.")
+    from coworld_runner.kit.wrappers.wrapped_package import wrap_game
+
+    made = wrap_game(source, directory=directory, measure=measure)
+    if made.card is not None:
+        out.say(made.card.markdown())
+    _tell(out, made, then=["run-episode", str(made.directory)])
+    return exitcodes.OK
+
+
+def _tell(out: Output, made: NewFiles, *, then: list[str] | None) -> None:
+    out.answer({"directory": str(made.directory.absolute()), "files": list(made.paths)})
+    for path in made.paths:
+        out.say(f"Wrote {shown_path(made.directory / path)}.")
+    if then is not None:
+        out.say(f"\nNext:  {command_line(*then)}")

@@ -1,0 +1,87 @@
+"""Fixing a manifest: shows the changes, and writes them when the user agrees."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coworld_core.text.phrases import plural
+
+from . import exitcodes
+from .output import Output
+from .render.text import clean, command_line, shown_path
+
+__all__ = ["fix_manifest", "yes_option"]
+
+
+def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--yes`` to a command that has ``--fix``."""
+    return click.option("--yes", "-y", is_flag=True, help="With --fix: write without asking.")(function)
+
+
+def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
+    """Fix the issues of a manifest that have exactly one right fix, without losing anything; list the rest.
+
+    Args:
+        out: Where to write.
+        where: The manifest's file, or a directory that contains one.
+        yes: Write without asking.
+
+    Returns:
+        0 if the manifest then has no issue under the strict rules, else 1.
+    """
+    from coworld_core.manifest.manifest_fixes import fixed_manifest
+    from coworld_runner.package.resolver import find_in_directory
+
+    from .render.issues import render_report
+
+    fixed = fixed_manifest(find_in_directory(where)[0] if where.is_dir() else where)
+    name = shown_path(fixed.path)
+    changed = fixed.after != fixed.before
+    write = changed and (yes or (out.json is False and _agrees(fixed.before, fixed.after, name, len(fixed.done))))
+    if yes and changed:
+        out.say(_difference(fixed.before, fixed.after, name))
+    if write:
+        fixed.write()
+    out.answer(
+        {
+            "ok": fixed.left.ok and (write or not changed),
+            "path": str(fixed.path),
+            "written": write,
+            "fixed": [issue.model_dump(mode="json") for issue in fixed.done],
+            "difference": _difference(fixed.before, fixed.after, name, colour=False),
+            **fixed.left.model_dump(mode="json"),
+        }
+    )
+    if write:
+        out.say(f"{name} is written, with {plural(len(fixed.done), 'issue')} fixed.")
+    elif changed:
+        out.say(f"Nothing is written. To write it: {command_line('validate', name, '--fix', '--yes')}")
+    else:
+        out.say(f"There is nothing in {name} that can be fixed automatically.")
+    if fixed.left.issues:
+        out.say("Left for you to fix:" if not fixed.left.ok else "Remarks:")
+        out.say(render_report(fixed.left))
+    return exitcodes.OK if fixed.left.ok and (write or not changed) else exitcodes.ANSWER_IS_NO
+
+
+def _agrees(before: str, after: str, name: str, count: int) -> bool:
+    """Show the difference and ask, if the terminal is interactive."""
+    click.echo(_difference(before, after, name))
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    return click.confirm(f"Write {plural(count, 'change')} to {name}?", err=True)
+
+
+def _difference(before: str, after: str, name: str, *, colour: bool = True) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} (fixed)", n=1, lineterm="")
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    told = [clean(line) for line in lines]
+    if not colour:
+        return "\n".join(told)
+    return "\n".join(click.style(line, fg=colours.get(line[:1])) for line in told)

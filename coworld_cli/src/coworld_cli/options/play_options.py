@@ -1,0 +1,481 @@
+"""Options of the commands that play: where things run, which package, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+from click.core import ParameterSource
+
+from coworld_core import time_limits
+
+from .declarations import Options, argument, declared_by, option
+from .platform import SERVER_SECTION, server_field
+from .values import DIRECTORY, FILE, AtATime, BackendName, HttpsHosts, Quantity, Seconds, check_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coworld_runner.backend import Limits
+    from coworld_runner.backends.registry import ClusterOptions
+    from coworld_runner.episode.parallelism import Parallel
+    from coworld_runner.episode.single import EpisodeOptions
+
+__all__ = [
+    "REQUIREMENTS",
+    "EvaluationOptions",
+    "PackageOptions",
+    "PlayOptions",
+    "WhereOptions",
+    "manifest_argument",
+    "package_server_option",
+]
+
+REQUIREMENTS: dict[str, tuple[str, ...]] = {
+    "isolation": ("network_isolation", "file_isolation"),
+    "network": ("network_isolation",),
+    "files": ("file_isolation",),
+    "memory": ("memory_limit",),
+    "cpu": ("cpu_limit",),
+    "pids": ("pids_limit",),
+    "disk": ("disk_limit",),
+    "images": ("images",),
+}
+"""Value of ``--require`` → names of a backend's capabilities."""
+
+_WHERE = "Where it runs"
+_CLUSTER = "Kubernetes"
+_WITHOUT_CLUSTER = ("auto", "process", "docker")
+
+
+class WhereOptions(Options):
+    """Where things run, and for which platform."""
+
+    backend: str = option(
+        "--backend",
+        section=_WHERE,
+        type=BackendName(auto=True),
+        metavar="NAME",
+        default="auto",
+        envvar="COWORLD_BACKEND",
+        show_default=True,
+        show_envvar=True,
+        help="Local processes (process, for code you trust), Docker containers (docker), pods of a cluster "
+        "(kubernetes), whichever of the first two fits (auto), or any other backend that is installed.",
+    )
+    context: str | None = option(
+        "--context", section=_CLUSTER, metavar="NAME", help="Context of the kubeconfig.  [default: the current one]"
+    )
+    namespace: str | None = option(
+        "--namespace",
+        section=_CLUSTER,
+        metavar="NAME",
+        envvar="COWORLD_NAMESPACE",
+        show_envvar=True,
+        help="Namespace of the cluster.  [default: the context's own]",
+    )
+    kubeconfig: Path | None = option(
+        "--kubeconfig",
+        section=_CLUSTER,
+        type=FILE,
+        metavar="FILE",
+        help="How to reach the cluster.  [default: KUBECONFIG, ~/.kube/config]",
+    )
+    collector_image: str | None = option(
+        "--collector-image",
+        section=_CLUSTER,
+        metavar="IMAGE",
+        envvar="COWORLD_COLLECTOR_IMAGE",
+        show_envvar=True,
+        help="Any image with Python, for the helper in each pod.  [default: python:3.12-slim]",
+    )
+    pull_secrets: tuple[str, ...] = option(
+        "--pull-secret",
+        section=_CLUSTER,
+        multiple=True,
+        metavar="NAME",
+        help="Secret of the namespace with which the cluster pulls images. May be repeated.",
+    )
+    network_policy: bool | None = option(
+        "--network-policy/--no-network-policy",
+        section=_CLUSTER,
+        help="Whether the cluster enforces network policies.  [default: inferred from what is installed there]",
+    )
+    platform: str | None = option(
+        "--platform", section=_WHERE, metavar="OS/ARCH", help="Platform of the images, e.g. linux/amd64."
+    )
+
+    def cluster(self) -> ClusterOptions:
+        """The options for a cluster."""
+        from dataclasses import fields
+
+        from coworld_runner.backends.registry import ClusterOptions
+
+        return ClusterOptions(**{item.name: getattr(self, item.name) for item in fields(ClusterOptions)})
+
+    def refuse_cluster(self) -> None:
+        """Refuse cluster options if the backend is certainly not a cluster.
+
+        Raises:
+            click.UsageError: One was given on the command line.
+        """
+        from dataclasses import fields
+
+        from coworld_runner.backends.registry import ClusterOptions
+
+        ctx = click.get_current_context(silent=True)
+        if ctx is None or self.backend not in _WITHOUT_CLUSTER:
+            return
+        only = {item.name for item in fields(ClusterOptions)}
+        for param in ctx.command.params:
+            if param.name in only and ctx.get_parameter_source(param.name) == ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"{param.opts[0]} goes with --backend kubernetes.", ctx)
+
+    def backend_words(self) -> list[str]:
+        """The options of a follow-up command that make it run in the same place."""
+        return ["--backend", self.backend] if self.backend != "auto" else []
+
+
+class PackageOptions(WhereOptions):
+    """A package, and where it is to run."""
+
+    manifest: str = argument("")
+    server: str = server_field("API that a cow_… id is fetched from.", section=SERVER_SECTION)
+    env: tuple[str, ...] = option(
+        "--env",
+        section="What to play",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set this variable for the game and the players, overriding the manifest; repeatable.",
+    )
+
+    build: bool = option(
+        "--build",
+        section=_WHERE,
+        is_flag=True,
+        default=False,
+        help="Build the images first, so that containers run the sources as they are now.",
+    )
+
+    @classmethod
+    def at(cls, where: WhereOptions, *, manifest: str, server: str) -> PackageOptions:
+        """Build the options for a package from those of a command that takes no MANIFEST."""
+        return cls(**where.__dict__, manifest=manifest, server=server)
+
+
+manifest_argument = declared_by(PackageOptions, "manifest")
+package_server_option = declared_by(PackageOptions, "server")
+
+_TOKENS = "one token each: --run python --run -m --run my_player."
+
+
+class PlayOptions(PackageOptions):
+    """Options of the commands that play; each command leaves out those that it does not need."""
+
+    players: tuple[str, ...] = argument((), nargs=-1, metavar="[EPISODE_REQUEST.json | PLAYER...]")
+    player: tuple[str, ...] = option(
+        "--player",
+        section="What to play",
+        multiple=True,
+        metavar="PLAYER",
+        help="The same as PLAYER: a file (./bot.py), a directory, the id of a bundled player, an image, "
+        "llm:MODEL, recording:EPISODE@SLOT or random. Repeatable; a suffix @N gives it N seats.",
+    )
+    variant: str | None = option(
+        "--variant",
+        section="What to play",
+        metavar="ID",
+        help="Variant to play. Default: the certification fixture.",
+    )
+    seed: int | None = option(
+        "--seed", section="What to play", type=int, metavar="N", help="Put this seed into the game config."
+    )
+    run: tuple[str, ...] = option(
+        "--run",
+        section="What to play",
+        multiple=True,
+        metavar="TOKEN",
+        help=f"Command of player images, {_TOKENS}",
+    )
+    output_dir: Path | None = option(
+        "--output-dir",
+        "-o",
+        section="Evidence",
+        type=DIRECTORY,
+        metavar="DIR",
+        help="New or empty directory for the evidence. Default: a fresh one under results/ beside the manifest.",
+    )
+    overwrite: bool = option(
+        "--overwrite",
+        section="Evidence",
+        default=False,
+        is_flag=True,
+        help="Remove what an earlier run left in the output directory first.",
+    )
+    resume: bool = option(
+        "--resume",
+        section="Evidence",
+        default=False,
+        is_flag=True,
+        help="Continue the run in the output directory: play only the missing episodes.",
+    )
+    episodes: int = option(
+        "--episodes",
+        "-n",
+        section="What to play",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="Number of episodes to play.",
+        show_default=True,
+    )
+    parallel: Parallel = option(
+        "--parallel",
+        section="What to play",
+        type=AtATime(),
+        default="auto",
+        metavar="K",
+        help="Number of episodes to play at a time; auto: as many as this machine can handle.",
+        show_default=True,
+    )
+    verify_replay: bool = option(
+        "--verify-replay/--no-verify-replay",
+        section="Evidence",
+        default=False,
+        help="Load the replay afterwards, and fail if neither the game nor its static viewer shows it.",
+    )
+    human: tuple[int, ...] = option(
+        "--human",
+        section="What to play",
+        type=click.IntRange(min=0),
+        multiple=True,
+        metavar="SLOT",
+        help="Leave this seat to a person in the browser; repeatable. Default: bots in all seats.",
+    )
+    admin: bool = option(
+        "--admin", section="What to play", default=False, is_flag=True, help="Ask the game for its admin page."
+    )
+    watch: bool = option(
+        "--watch", section="Evidence", default=False, is_flag=True, help="Open the game's live page in the browser."
+    )
+    timeout_seconds: float = option(
+        "--timeout-seconds",
+        section="Times",
+        type=Seconds(least=1),
+        default=time_limits.EPISODE,
+        help=f"Deadline of the whole episode.  [default: {time_limits.EPISODE:g}]",
+    )
+    ready_timeout_seconds: float = option(
+        "--ready-timeout-seconds",
+        section="Times",
+        type=Seconds(),
+        default=time_limits.READY,
+        help=f"Time for the game to become healthy.  [default: {time_limits.READY:g}]",
+    )
+    player_exit_timeout_seconds: float = option(
+        "--player-exit-timeout-seconds",
+        section="Times",
+        type=Seconds(zero=True),
+        default=time_limits.PLAYER_EXIT,
+        help=f"Time for players to exit once the game is over.  [default: {time_limits.PLAYER_EXIT:g}]",
+    )
+    linger_seconds: float = option(
+        "--linger-seconds",
+        section="Times",
+        type=Seconds(zero=True),
+        default=time_limits.LINGER,
+        help="How long a game may go on for viewers after results and replay are complete.  "
+        f"[default: {time_limits.LINGER:g}]",
+    )
+    abandoned_timeout_seconds: float = option(
+        "--abandoned-timeout-seconds",
+        section="Times",
+        type=Seconds(zero=True),
+        default=time_limits.ABANDONED,
+        help="How long a game may go on after all its players have left, to write its results.  "
+        f"[default: {time_limits.ABANDONED:g}]",
+    )
+    on_player_failure: Literal["stop", "continue"] = option(
+        "--on-player-failure",
+        section="What to play",
+        type=click.Choice(["stop", "continue"]),
+        default="stop",
+        show_default=True,
+        help="End the episode when a player fails, or let the game decide.",
+    )
+    player_network: Literal["game-only", "open"] | None = option(
+        "--player-network",
+        section="Limits",
+        type=click.Choice(["game-only", "open"]),
+        help="What players can reach: only the game, or also the internet and each other.  "
+        "[default: game-only; open with --use-bedrock, unless --player-https names hosts]",
+    )
+    player_https: tuple[str, ...] = option(
+        "--player-https",
+        section="Limits",
+        type=HttpsHosts(),
+        default=(),
+        help="The only hosts outside the game that players may reach, by HTTPS: api.example.com, or *.example.com for "
+        "all its subdomains.",
+    )
+    players_drop_privileges: bool = option(
+        "--players-drop-privileges",
+        section="Limits",
+        is_flag=True,
+        default=False,
+        help="Let the start scripts of player images change file owners and switch users (chown, gosu), as those of "
+        "game images may.",
+    )
+    require: tuple[str, ...] = option(
+        "--require",
+        section="Limits",
+        type=click.Choice(list(REQUIREMENTS)),
+        multiple=True,
+        help="Refuse to start on a backend that cannot enforce this; repeatable.",
+    )
+    player_memory: float | None = option(
+        "--player-memory", section="Limits", type=Quantity("memory"), help="Limit of each player, e.g. 512Mi."
+    )
+    player_cpus: float | None = option(
+        "--player-cpus", section="Limits", type=Quantity("cpu"), help="Limit of each player, e.g. 1.5 or 500m."
+    )
+    player_pids: int | None = option(
+        "--player-pids", section="Limits", type=click.IntRange(min=1), metavar="N", help="Limit of each player."
+    )
+    game_memory: float | None = option(
+        "--game-memory", section="Limits", type=Quantity("memory"), help="Limit of the game."
+    )
+    game_cpus: float | None = option("--game-cpus", section="Limits", type=Quantity("cpu"), help="Limit of the game.")
+    game_pids: int | None = option(
+        "--game-pids", section="Limits", type=click.IntRange(min=1), metavar="N", help="Limit of the game."
+    )
+    secret_env: tuple[str, ...] = option(
+        "--secret-env",
+        section="Secrets for players",
+        multiple=True,
+        metavar="NAME",
+        help="Pass this variable of your environment to players; repeatable.",
+    )
+    secret_env_file: tuple[Path, ...] = option(
+        "--secret-env-file",
+        section="Secrets for players",
+        type=FILE,
+        multiple=True,
+        metavar="FILE",
+        help="Pass players the variables of a file with one NAME=VALUE per line; repeatable.",
+    )
+    use_bedrock: bool = option(
+        "--use-bedrock",
+        section="Secrets for players",
+        default=False,
+        is_flag=True,
+        help="Pass AWS credentials for Bedrock to players.",
+    )
+    aws_profile: str | None = option(
+        "--aws-profile", section="Secrets for players", metavar="NAME", help="AWS profile; needs --use-bedrock."
+    )
+    aws_region: str | None = option(
+        "--aws-region", section="Secrets for players", metavar="REGION", help="AWS region; needs --use-bedrock."
+    )
+
+    def check(self) -> None:
+        """Check that the options fit together."""
+        check_run(self.run)
+        if self.players and self.player:
+            raise click.UsageError(
+                "Players are named one after the other or with --player, not both.", click.get_current_context()
+            )
+        if (self.aws_profile or self.aws_region) and not self.use_bedrock:
+            raise click.UsageError("--aws-profile and --aws-region need --use-bedrock.", click.get_current_context())
+        if self.watch and self.episodes > 1:
+            raise click.UsageError("--watch shows one episode, and these are several: leave out -n, or --watch.")
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The players, from whichever option names them."""
+        return self.players or self.player
+
+    @property
+    def network(self) -> Literal["game-only", "open"] | None:
+        """The network of players; Bedrock cannot be reached from the game's network, unless hosts are named."""
+        return self.player_network or ("open" if self.use_bedrock and not self.player_https else None)
+
+    def episode(self, *, watch: bool, countdown: float = 0.0) -> EpisodeOptions:
+        """Options of the episode. Capabilities that were named explicitly must be enforced.
+
+        Args:
+            watch: Whether to show the game's progress.
+            countdown: Seconds for the game to count down before it starts.
+        """
+        from coworld_runner.episode.single import EpisodeOptions
+
+        defaults = EpisodeOptions()
+        required = [name for word in self.require for name in REQUIREMENTS[word]]
+        required += ["network_isolation"] if self.player_network == "game-only" else []
+        required += ["images"] if self.players_drop_privileges else []
+        limited = {
+            "memory_limit": (self.player_memory, self.game_memory),
+            "cpu_limit": (self.player_cpus, self.game_cpus),
+            "pids_limit": (self.player_pids, self.game_pids),
+        }
+        required += [name for name, values in limited.items() if any(value is not None for value in values)]
+        return EpisodeOptions(
+            timeout=self.timeout_seconds,
+            ready_timeout=self.ready_timeout_seconds,
+            player_exit_timeout=self.player_exit_timeout_seconds,
+            abandoned_timeout=self.abandoned_timeout_seconds,
+            linger=self.linger_seconds,
+            on_player_failure=self.on_player_failure,
+            game_limits=_limited(defaults.game_limits, self.game_memory, self.game_cpus, self.game_pids),
+            player_limits=_limited(defaults.player_limits, self.player_memory, self.player_cpus, self.player_pids),
+            player_network=self.network or defaults.player_network,
+            player_https=self.player_https,
+            players_drop_privileges=self.players_drop_privileges,
+            required_capabilities=tuple(dict.fromkeys(required)),
+            platform=self.platform,
+            watch=watch,
+            admin=self.admin,
+            countdown=countdown,
+        )
+
+
+class EvaluationOptions(PlayOptions):
+    """Additional options of the commands that measure players."""
+
+    max_blocks: int = option(
+        "--max-blocks",
+        section="What counts",
+        type=click.IntRange(min=1),
+        default=200,
+        metavar="N",
+        show_default=True,
+        help="Play at most this many blocks: a block is one seed, with every player in every seat.",
+    )
+    metric: str = option(
+        "--metric",
+        section="What counts",
+        default="",
+        metavar="POINTER",
+        help="What is measured: a JSON pointer to a list in the results, one number per seat.  [default: the scores]",
+    )
+    forfeit: float | None = option(
+        "--forfeit",
+        section="What counts",
+        type=float,
+        metavar="SCORE",
+        help="Score of a player that forfeits an episode by failing in it.  [default: the lowest that the game allows]",
+    )
+    count_starved: bool = option(
+        "--count-starved",
+        section="What counts",
+        default=False,
+        is_flag=True,
+        help="Also count episodes that were short of CPU time: for games in which time does not matter.",
+    )
+
+
+def _limited(base: Limits, memory: float | None, cpus: float | None, pids: int | None) -> Limits:
+    import dataclasses
+
+    given = {"memory_bytes": int(memory) if memory is not None else None, "cpus": cpus, "pids": pids}
+    return dataclasses.replace(base, **{name: value for name, value in given.items() if value is not None})

@@ -1,0 +1,58 @@
+"""Results of evaluations as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .results import labelled
+from .text import clean, shown_path, table
+
+if TYPE_CHECKING:
+    from coworld_core.evaluation.report_contents import ShownReport, Table
+
+__all__ = ["evaluation_result"]
+
+_COLOURS = {"better": "green", "worse": "red", "equal": "cyan"}
+
+
+def evaluation_result(report: ShownReport, workspace: Path, *, tables: int | None = None) -> str:
+    """The result of an evaluation, with its caveats.
+
+    Args:
+        report: The evaluation's report.
+        workspace: Where its files are.
+        tables: How many of its tables to show, the most important ones; None: all.
+    """
+    from coworld_core.evaluation.comparison import ComparisonReport
+
+    found = report.contents()
+    colour = _COLOURS.get(report.verdict, "yellow") if isinstance(report, ComparisonReport) else None
+    verdict = click.style(clean(found.headline, one_line=True), fg=colour, bold=True)
+    name, dot, rest = clean(found.about, one_line=True).partition(" · ")
+    word = click.style("note:", fg="yellow", bold=True)
+    notes = [f"{word} {clean(note, one_line=True)}" for note in found.notes]
+    facts = [(name, clean(value, one_line=True)) for name, value in found.facts]
+    return "\n\n".join(
+        [
+            f"{click.style(name, bold=True)}{click.style(dot + rest, dim=True)}\n{verdict}",
+            *(_table(one, titled=number > 0) for number, one in enumerate(found.tables[:tables])),
+            *([labelled(facts)] if facts else []),
+            *(["\n".join(notes)] if notes else []),
+            labelled(
+                [("Artifacts", shown_path(workspace)), ("Report", shown_path(workspace / "report.md"))], indent=""
+            ),
+        ]
+    )
+
+
+def _table(of: Table, *, titled: bool) -> str:
+    """A table; the first needs no title, because the text above introduces it."""
+    rows = [[click.style(head.lower(), dim=True) for head in of.head]]
+    for row in of.rows:
+        rows.append([clean(cell, one_line=True) for cell in row])
+    right = [column for column in range(len(of.head)) if column not in of.names]
+    title = f"  {click.style(of.title, bold=True)}\n" if titled else ""
+    return title + table(rows, right=right, indent="  ")

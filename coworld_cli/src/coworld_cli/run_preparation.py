@@ -1,0 +1,195 @@
+"""Shared preparation of commands that run something: the package, its players' secrets, the backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import click
+
+from coworld_core.episode.outcome import Exit
+from coworld_core.manifest.manifest_file import MANIFEST_NAME
+from coworld_core.text.phrases import listed
+from coworld_runner.backend import Backend, Unit
+from coworld_runner.episode.backend_choice import open_backend
+from coworld_runner.package.own_players.own_player import OwnPlayer
+from coworld_runner.package.player_names import housing_words
+from coworld_runner.package.resolver import Package, coworld_id, resolve_package
+from coworld_runner.package.secret_env import SecretEnv, read_secret_env
+
+from . import exitcodes
+from .event_loop import Running, opened_client
+from .options.platform import Connection
+from .options.play_options import PackageOptions, PlayOptions, WhereOptions
+from .options.values import key_values
+from .output import Output
+from .render.issues import render_issue
+from .render.text import clean, command_line
+
+__all__ = [
+    "evidence_directory",
+    "find_package",
+    "opened_backend",
+    "player_secrets",
+    "read_secrets",
+    "tell_network",
+    "tell_players",
+    "unit_status",
+]
+
+
+_DOWNLOADS = Path("coworld")
+
+
+def _manifest(coworld: str) -> anyio.Path:
+    """The path of a downloaded Coworld's manifest."""
+    return anyio.Path(_DOWNLOADS, coworld, MANIFEST_NAME)
+
+
+async def find_package(options: PackageOptions, running: Running) -> Package:
+    """Resolve the package of a command, build it with ``--build``, and report the issues of its manifest.
+
+    A Coworld that is named by its id is downloaded, unless it was downloaded before.
+    """
+    out = running.out
+    named = coworld_id(options.manifest)
+    if named is not None and named.startswith("cow_") and not await _manifest(named).is_file():
+        async with opened_client(Connection(server=options.server), anonymous=True) as api:
+            await api.coworlds.download(named, _DOWNLOADS)
+    package = await resolve_package(options.manifest, server=options.server)
+    if options.build:
+        if options.backend == "process":
+            raise click.UsageError("--build builds images, and --backend process runs the sources without them.")
+        from coworld_runner.build.rebuild import build_again
+
+        from .render.progress import show_progress
+
+        with show_progress(running, "build") as progress:
+            package = await build_again(package, platform=options.platform, publish=progress)
+    package = package.with_environment(key_values("--env", options.env, form="NAME=VALUE"))
+    told = [issue for issue in package.report.issues if issue.severity == "warning" or issue.code == "template_newer"]
+    for issue in told[:3]:
+        out.note(render_issue(package.report.source, issue))
+    if len(told) > 3:
+        out.note(f"… and {len(told) - 3} more: {command_line('validate', options.manifest)}")
+    return package
+
+
+@asynccontextmanager
+async def opened_backend(options: WhereOptions, package: Package, running: Running) -> AsyncGenerator[Backend]:
+    """Enter the backend that a package runs on, and narrate which one and why."""
+    options.refuse_cluster()
+    async with open_backend(options.backend, package, cluster=options.cluster()) as (backend, choice):
+        running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
+        with running.on_hurry(backend.hurry):
+            yield backend
+
+
+def tell_players(
+    options: PlayOptions,
+    players: Iterable[OwnPlayer | None],
+    secrets: Mapping[str, str],
+    package: Package,
+    backend: Backend,
+    out: Output,
+) -> None:
+    """Say in which environment the user's own players run, and whether players reach the services that they call.
+
+    Args:
+        options: The options of the command.
+        players: The user's own players.
+        secrets: The secrets of every player.
+        package: The package that is played.
+        backend: The backend that it is played on.
+        out: Where to narrate.
+    """
+    own = [player for player in players if player is not None]
+    for line in housing_words(own, package, backend):
+        out.note(clean(line, one_line=True))
+    if backend.capabilities.network_isolation:
+        theirs = {name: value for player in own for name, value in player.secret_env.items()}
+        tell_network(options, {**theirs, **secrets}, out)
+
+
+def tell_network(options: PlayOptions, secrets: Mapping[str, str], out: Output) -> None:
+    """Say whether players' network lets them reach the services that their secrets are for."""
+    from coworld_runner.package.called_services import called_services
+    from coworld_runner.web.https_proxy import is_named
+
+    called = called_services(secrets)
+    handed, where = clean(listed(called.secrets), one_line=True), clean(",".join(called.hosts), one_line=True)
+    if options.player_https:
+        out.note(f"Players reach the game and {', '.join(options.player_https)}, by HTTPS.")
+        if missing := [host for host in called.hosts if not is_named(host, options.player_https)]:
+            out.warn(f"players are handed {handed}, and --player-https does not name {clean(listed(missing))}.")
+    elif options.network == "open":
+        if options.use_bedrock:
+            out.note(
+                "Players reach the internet and each other, because they call Bedrock. "
+                f"--player-https {where} lets them reach that alone."
+            )
+    elif called.unlisted:
+        out.warn(
+            f"players are handed {handed}, and do not reach {clean(listed(called.unlisted), one_line=True)}: their "
+            "network is closed, and --player-https opens HTTPS on port 443 of public names alone. "
+            "--backend process plays with this machine's network, --player-network open opens everything else."
+        )
+    elif called.secrets:
+        hosts = ",".join(filter(None, (where, "HOST" if called.unknown else "")))
+        out.warn(
+            f"players are handed {handed}, and reach no service with it: their network is closed. "
+            f"--player-https {hosts} opens that alone, --player-network open everything."
+        )
+
+
+def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> Path:
+    """The output directory: the given one, or a fresh one among the package's results."""
+    from coworld_runner.runs.workspace import default_workspace
+
+    if options.output_dir is not None:
+        return options.output_dir.expanduser().absolute()
+    return default_workspace(package.default_results_dir(), run_id)
+
+
+async def player_secrets(options: PlayOptions, out: Output) -> Mapping[str, str]:
+    """The secrets of the players."""
+    from coworld_runner.episode.bedrock import bedrock_environment
+
+    secrets = read_secrets(options.secret_env, options.secret_env_file, out)
+    if not options.use_bedrock:
+        return secrets.values
+    credentials = await bedrock_environment(
+        environment=os.environ, profile=options.aws_profile, region=options.aws_region
+    )
+    return {**credentials, **secrets.values}
+
+
+def read_secrets(items: Sequence[str], files: Sequence[Path], out: Output) -> SecretEnv:
+    """Read the given secrets, and warn of values that were given on the command line."""
+    secrets = read_secret_env(items, files=files, environment=os.environ)
+    if secrets.exposed:
+        out.warn(
+            f"the value of {', '.join(secrets.exposed)} stood on the command line, where process lists and "
+            "shell history show it. Use --secret-env NAME, or --secret-env-file."
+        )
+    return secrets
+
+
+async def unit_status(ended: Exit | None, unit: Unit, out: Output, *, doing: str = "") -> int:
+    """The exit status for a game that was open for viewing; shows the end of its log if it failed.
+
+    Args:
+        ended: How the game ended; None: the user ended it.
+        unit: The game.
+        out: Where to narrate.
+        doing: What the game was doing, as a verb with its object.
+    """
+    if ended is None or ended.ok or ended.was_told:
+        return exitcodes.OK
+    out.note(f"The game {clean(str(ended), one_line=True)}{f' while it {doing}' if doing else ''}.")
+    for line in clean(await unit.log_tail()).rstrip().splitlines()[-12:]:
+        out.note(f"  │ {line}")
+    return exitcodes.ANSWER_IS_NO

@@ -1,0 +1,97 @@
+"""A seat as a session: messages from the game and to the game, in any protocol."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from .connection import SeatError, connected
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+__all__ = ["OpenSeat"]
+
+
+class OpenSeat:
+    """A seat of a game, as it is passed to `async def play(seat)`.
+
+    ::
+
+        async def play(seat):
+            async for observation in seat:
+                await seat.send({"move": "right"})
+
+    The messages are the game's own JSON, of any form. They end when the game closes the connection normally, or cannot
+    be reached any more after its first message; otherwise a lost connection is opened again.
+
+    Args:
+        url: The address of the seat.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._socket: ClientConnection | None = None
+        self._greeted = False
+
+    async def __aenter__(self) -> OpenSeat:
+        self._socket = await connected(self._url)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._socket is not None:
+            await self._socket.close()
+
+    def __aiter__(self) -> OpenSeat:
+        return self
+
+    async def __anext__(self) -> Any:
+        """The next message.
+
+        Raises:
+            SeatError: The message is not JSON, or the game refuses this player or was lost before its first message.
+        """
+        from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
+
+        while self._socket is not None:
+            try:
+                frame = await self._socket.recv()
+            except ConnectionClosedOK:
+                break
+            except ConnectionClosedError:
+                await self._again()
+                continue
+            self._greeted = True
+            try:
+                return json.loads(frame)
+            except ValueError:
+                raise SeatError("The game has sent a message that is not JSON.", code="other_protocol") from None
+        raise StopAsyncIteration
+
+    async def send(self, message: Any) -> None:
+        """Send a message as JSON; a message that is lost with the connection is not sent again.
+
+        Raises:
+            ValueError: The message contains a NaN or an infinity.
+            TypeError: The message contains a value that has no JSON form.
+        """
+        from websockets.exceptions import ConnectionClosed
+
+        text = json.dumps(message, allow_nan=False)
+        if self._socket is not None:
+            try:
+                await self._socket.send(text)
+            except ConnectionClosed:
+                # The game's last messages are still to be read, and then the reason of the close.
+                return
+
+    async def _again(self) -> None:
+        print("connection lost, trying again", file=sys.stderr, flush=True)
+        try:
+            self._socket = await connected(self._url)
+        except SeatError as error:
+            if not self._greeted or error.code != SeatError.default_code:
+                raise
+            print(error.message, file=sys.stderr, flush=True)
+            self._socket = None

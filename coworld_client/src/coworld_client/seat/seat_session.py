@@ -1,0 +1,213 @@
+"""The player's end of `coworld.seat/1`: connect, answer observations on one's turn, leave when the game is over."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import random
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from coworld_core.errors import UsageError
+from coworld_core.rules import Act, load_player
+from coworld_core.rules.player_loader import PlayerForm, is_session, seated
+from coworld_core.rules.seat_wire import PROTOCOL
+
+from .connection import SeatError, connected
+from .open_seat import OpenSeat
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+__all__ = ["Act", "SeatError", "load_player", "play_seat", "seat_url"]
+
+URL_VARIABLES: Final = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
+"""Environment variables in which a runner passes the seat's address: the current name and the older one."""
+
+MAX_REFUSED: Final = 20
+"""How many actions the game may refuse, not counting late ones, before the player gives up."""
+
+PASS: Final = object()
+"""Returned by `decide` to send no action and let the time pass."""
+
+
+def seat_url() -> str:
+    """The seat's address from the environment, including the token.
+
+    Raises:
+        UsageError: The environment has none.
+    """
+    for variable in URL_VARIABLES:
+        if url := os.environ.get(variable):
+            return url
+    raise UsageError(f"{URL_VARIABLES[0]} is not set; a runner sets it to the address of the game.", code="no_seat")
+
+
+async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) -> dict[str, Any] | None:
+    """Play one game to its end, and reconnect after a lost connection.
+
+    Args:
+        player: A function `act`; a class or an object with `act`, and optionally `start` and `over`; or a session,
+            `async def play(seat)`, which handles the messages itself, so that its game may have any protocol.
+        url: The address of its seat.
+        seed: The seed of the player's `rng`; random by default.
+
+    Returns:
+        The game's last message, `over`. None if the game closed the connection normally without it, or cannot be
+        reached any more after it has greeted this player: a game may end while a slow player is still answering. Always
+        None for a session.
+
+    Raises:
+        SeatError: The game cannot be reached, refuses this player, speaks another protocol, or has refused too many of
+            its actions; or the player raised an exception, which is then the cause.
+    """
+    if is_session(player):
+        await _play_session(player, url)
+        return None
+
+    sitting = _Sitting(player, random.Random(seed))
+    try:
+        return await _sit(sitting, url)
+    finally:
+        await sitting.close()
+
+
+async def _sit(sitting: _Sitting, url: str) -> dict[str, Any] | None:
+    from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
+
+    while True:
+        try:
+            socket = await connected(url)
+        except SeatError as error:
+            if sitting.greeted and error.code == SeatError.default_code:
+                print(error.message, file=sys.stderr, flush=True)
+                return None
+            raise
+        try:
+            async with socket:
+                return await sitting.converse(socket)
+        except ConnectionClosedOK:
+            return None
+        except ConnectionClosedError:
+            print("connection lost, trying again", file=sys.stderr, flush=True)
+
+
+async def _play_session(play: PlayerForm, url: str) -> None:
+    async with OpenSeat(url) as seat:
+        try:
+            await play(seat)
+        except SeatError:
+            raise
+        except Exception as error:
+            raise SeatError(f"The player failed: {_said(error)}", code="player_failed") from error
+
+
+class _Sitting:
+    def __init__(self, player: PlayerForm, rng: random.Random) -> None:
+        try:
+            self._player: Any = seated(player)
+        except Exception as error:
+            raise SeatError(f"The player failed before its game: {_said(error)}", code="player_failed") from error
+        act: Act = getattr(self._player, "act", self._player)
+
+        def decide(asked: dict[str, Any]) -> Any:
+            return act(asked["observation"], asked.get("legal"), rng)
+
+        # Built-in controllers get the whole message; other players get only the arguments of `act`.
+        self._decide: Callable[[dict[str, Any]], Any] = getattr(self._player, "decide", decide)
+        by = getattr(self._player, "controller", None) if hasattr(self._player, "decide") else None
+        self._by = {} if by is None else {"by": by}
+        self._refused = 0
+        self._asked: dict[str, Any] | None = None
+        self.greeted = False
+        """Whether the game has sent a message."""
+        self._started = False
+
+    async def converse(self, socket: ClientConnection) -> dict[str, Any]:
+        while True:
+            message: Any = json.loads(await socket.recv())
+            self.greeted = True
+            match message.get("type"):
+                case "hello":
+                    await self._begin(message)
+                case "observe" if message.get("your_turn"):
+                    self._asked = message
+                    await self._answer(socket)
+                case "refused":
+                    await self._heed(socket, message)
+                case "over":
+                    await self._tell("over", message)
+                    return message
+                case _:
+                    # Messages that later versions of the protocol add are ignored.
+                    pass
+
+    async def close(self) -> None:
+        """Close a built-in controller, which may then write its artifact."""
+        if (close := getattr(self._player, "close", None)) is not None and hasattr(self._player, "decide"):
+            await close()
+
+    async def _begin(self, hello: dict[str, Any]) -> None:
+        if (protocol := hello.get("protocol")) != PROTOCOL:
+            raise SeatError(f"The game speaks {protocol!r}, this player {PROTOCOL}.", code="other_protocol")
+        # After a reconnection the same game says hello again.
+        if not self._started:
+            self._started = True
+            await self._tell("start", hello)
+
+    async def _tell(self, form: str, message: dict[str, Any]) -> None:
+        """Call `start` or `over`, if the player has it."""
+        if (told := getattr(self._player, form, None)) is not None:
+            await _run(f"in {form}", told, message)
+
+    async def _heed(self, socket: ClientConnection, message: dict[str, Any]) -> None:
+        reason = str(message.get("reason"))
+        print(f"refused in tick {message.get('tick')}: {reason}", file=sys.stderr, flush=True)
+        asked = self._asked
+        if asked is None or message.get("tick") != asked.get("tick"):
+            return
+        # Every refusal lists what is legal now. Without legal actions, or too late, there is nothing to try again.
+        if "late" in reason or (not message.get("legal") and asked.get("legal") is not None):
+            return
+        self._refused += 1
+        if self._refused > MAX_REFUSED:
+            raise SeatError(f"The game has refused {self._refused} actions.", code="seat_hopeless")
+        # There is still time, so try again with the actions that are legal now.
+        asked["legal"] = message.get("legal")
+        asked["refused"] = reason
+        await self._answer(socket)
+
+    async def _answer(self, socket: ClientConnection) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        asked = self._asked
+        assert asked is not None
+        where = f"in tick {asked['tick']}"
+        action = await _run(where, self._decide, asked)
+        if action is PASS:
+            return
+        try:
+            said = {"type": "act", "tick": asked["tick"], "action": action, **self._by}
+            text = json.dumps(said, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise SeatError(f"The player failed {where}: {_said(error)}", code="player_failed") from error
+        # The game's last messages, perhaps `over`, are still to be read, and then the reason of the close.
+        with contextlib.suppress(ConnectionClosed):
+            await socket.send(text)
+
+
+async def _run(where: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        answer: Any = function(*arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+    except SeatError:
+        raise
+    except Exception as error:
+        raise SeatError(f"The player failed {where}: {_said(error)}", code="player_failed") from error
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

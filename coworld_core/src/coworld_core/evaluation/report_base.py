@@ -1,0 +1,509 @@
+"""The common base of all evaluations: the plan, the report, and the progress block by block."""
+
+from __future__ import annotations
+
+import abc
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import Field
+
+from ..documents.records import OpenEnum, Record, SchemaVersion
+from ..episode.events import EvaluationProgressed
+from ..episode.record import EpisodeRow, SeatRow
+from ..errors import UsageError
+from ..text.phrases import plural
+from ..text.tables import TableRow, Tabular
+from .block_ledger import BlockLedger, JudgedBlock
+from .designs import Lineup, parse_key
+from .estimates import Interval, Sample
+from .totals import PATIENCE, Totals
+
+__all__ = [
+    "UNMEASURED",
+    "Durations",
+    "Estimate",
+    "Evaluation",
+    "EvaluationPlan",
+    "EvaluationReport",
+    "EvaluationTerms",
+    "FaultCount",
+    "ForfeitRecord",
+    "IntervalRecord",
+    "MeasuredEntrant",
+    "MeasuredSeat",
+    "MeasuredValue",
+    "Remark",
+    "interval_record",
+    "measured_durations",
+    "measured_seats",
+    "measured_value",
+    "rounded",
+]
+
+UNMEASURED = frozenset({"never_started", "game_faults", "spoiled"})
+"""Reasons why an evaluation ended without measuring anything."""
+
+_VOID_SHARE = 0.1
+"""Above this share of void blocks, the result says more about the game than about the players."""
+
+
+class EvaluationTerms(Record):
+    """The terms of an evaluation or a tournament: what is played and what counts."""
+
+    coworld: str = Field(description="Name of the Coworld.")
+    version: str = Field(description="Version of the Coworld.")
+    manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
+    variant: str = Field(description="Variant id, or certification.")
+    seats: int = Field(ge=1, description="Number of seats in the game.")
+    seed: int = Field(description="The base seed, from which those of the blocks are derived.")
+    seeded: bool = Field(description="Whether the game's config takes a seed, so that a block's episodes share one.")
+    metric: str = Field(default="", description="JSON pointer to the measured numbers; empty: the scores.")
+    forfeit: float | None = Field(default=None, description="Score of a player that forfeits; null: the lowest.")
+    lowest: float | None = Field(
+        default=None, description="Lowest score that the game allows, by its results schema; null: unknown."
+    )
+    highest: float | None = Field(default=None, description="Highest score that it allows; null: unknown.")
+    starved: bool = Field(default=False, description="Whether episodes short of processors count.")
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="How often equal players may be told apart.")
+    max_blocks: int = Field(ge=1, description="Maximum number of blocks.")
+
+
+class EvaluationPlan(EvaluationTerms):
+    """The plan of an evaluation."""
+
+    schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
+    kind: str = Field(description="The command that made it.")
+    same_commands: tuple[tuple[str, ...], ...] = Field(
+        default=(), description="Groups of labels of players with the same command and settings."
+    )
+
+    @abc.abstractmethod
+    def players(self) -> dict[str, SeatRow]:
+        """The measured players, by label."""
+
+
+class IntervalRecord(Record):
+    """An interval that contains the true value in 95 of 100 cases."""
+
+    low: float = Field(description="Its lower end.")
+    high: float = Field(description="Its upper end.")
+    method: Annotated[Literal["bootstrap", "student-t", "running", "model", "wilson", "mover"], OpenEnum] = Field(
+        description="How it was computed; running: valid after every block."
+    )
+
+
+class ForfeitRecord(Record):
+    """The first episode that an entrant forfeited."""
+
+    workspace: str = Field(description="Its directory, relative to the evaluation's.")
+    error_type: str = Field(description="Type of the entrant's fault.")
+    message: str = Field(description="The fault in a sentence.")
+
+
+class MeasuredEntrant(Record):
+    """The result of one entrant."""
+
+    label: str = Field(description="Label of the entrant.")
+    mean: float | None = Field(description="Mean over blocks of its mean score in each; null without blocks.")
+    interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
+    digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
+    forfeits: int = Field(default=0, ge=0, description="Episodes that it forfeited, because it failed in them.")
+    first_forfeit: ForfeitRecord | None = Field(default=None, description="The first of them; null: there is none.")
+
+
+class MeasuredSeat(Record):
+    """The value of a seat, independent of its player."""
+
+    slot: int = Field(ge=0, description="The seat.")
+    effect: float = Field(description="Mean score in this seat less that in all seats.")
+    interval: IntervalRecord | None = Field(default=None, description="Interval of the effect.")
+
+
+class MeasuredValue(Record):
+    """A mean over blocks."""
+
+    value: float = Field(description="The mean.")
+    interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
+
+
+class Durations(Record):
+    """How long episodes took, in seconds."""
+
+    episodes: int = Field(ge=1, description="Number of episodes, including those played again.")
+    median: float = Field(ge=0, description="Half of the episodes took less.")
+    longest: float = Field(ge=0, description="The longest episode.")
+    total: float = Field(ge=0, description="Sum over all episodes.")
+
+
+class FaultCount(Record):
+    """The number of episodes with a fault of one kind."""
+
+    party: str = Field(description="The party at fault.")
+    error_type: str = Field(description="Type of the fault.")
+    episodes: int = Field(ge=1, description="Number of episodes with this fault.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A number that an evaluation measured, with its interval."""
+
+    quantity: str
+    """What the number measures."""
+    of: str
+    """The player or thing it describes."""
+    value: float
+    interval: IntervalRecord | None
+
+
+class Remark(Record):
+    """Something that a reader must know to judge an evaluation."""
+
+    code: str = Field(description="Stable name of the remark.")
+    message: str = Field(description="The remark, in a sentence or two.")
+
+
+class EvaluationReport(Record, Tabular):
+    """The result of an evaluation."""
+
+    if TYPE_CHECKING:
+        plan: EvaluationPlan
+
+    schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
+    stopped: Annotated[
+        Literal[
+            "", "evidence", "margin", "told_apart", "max_blocks", "rounds", "never_started", "game_faults", "spoiled"
+        ],
+        OpenEnum,
+    ] = Field(description="Why no more blocks are needed; empty while more are.")
+    blocks: int = Field(ge=0, description="Number of counted blocks.")
+    void: int = Field(
+        ge=0, description="Void blocks, mostly due to the game, or to a player that had never connected; not counted."
+    )
+    spoiled: int = Field(ge=0, description="Blocks that the machine or the engine spoiled every time, not counted.")
+    replayed: int = Field(ge=0, description="How often a block was played again.")
+    entrants: tuple[MeasuredEntrant, ...] = Field(description="The result of each entrant.")
+    seat_effects: tuple[MeasuredSeat, ...] = Field(
+        default=(), description="The effect of each seat; empty unless every player sat in every seat."
+    )
+    faults: tuple[FaultCount, ...] = Field(default=(), description="Faults in episodes, including those played again.")
+    remarks: tuple[Remark, ...] = Field(default=(), description="What a reader must know.")
+
+    def estimates(self) -> list[Estimate]:
+        """Every measured number with its interval, the most important first."""
+        names = {label: player.name for label, player in self.plan.players().items()}
+        found = [
+            Estimate(quantity="mean score", of=names[entrant.label], value=entrant.mean, interval=entrant.interval)
+            for entrant in self.entrants
+            if entrant.mean is not None
+        ]
+        return found + [
+            Estimate(quantity="seat effect", of=f"seat {seat.slot}", value=seat.effect, interval=seat.interval)
+            for seat in self.seat_effects
+        ]
+
+    def to_records(self) -> list[TableRow]:
+        """Every measured number as a flat row, for a data frame.
+
+        Returns:
+            Rows with the keys ``kind``, ``coworld``, ``version``, ``variant``, ``seed``, ``blocks``, ``quantity``,
+            ``of``, ``value``, ``low``, ``high`` and ``method``; the last three are None if there is no interval.
+        """
+        plan = self.plan
+        return [
+            {
+                "kind": plan.kind,
+                "coworld": plan.coworld,
+                "version": plan.version,
+                "variant": plan.variant,
+                "seed": plan.seed if plan.seeded else None,
+                "blocks": self.blocks,
+                "quantity": one.quantity,
+                "of": one.of,
+                "value": one.value,
+                "low": one.interval.low if one.interval else None,
+                "high": one.interval.high if one.interval else None,
+                "method": one.interval.method if one.interval else None,
+            }
+            for one in self.estimates()
+        ]
+
+
+_Plan = TypeVar("_Plan", bound=EvaluationPlan)
+_Report = TypeVar("_Report", bound=EvaluationReport)
+
+
+class Evaluation(abc.ABC, Generic[_Plan, _Report]):
+    """An evaluation in progress: accepts rows in any order and judges blocks in sequence.
+
+    Args:
+        plan: The plan of the evaluation.
+
+    Attributes:
+        ledger: The rows, judged block by block.
+        stopped: Why it is over; empty while it is not.
+        digests: Content ids of what ran, by label, if known.
+        totals: The totals of its blocks, up to the one that ended it.
+    """
+
+    def __init__(self, plan: _Plan) -> None:
+        self.plan = plan
+        self.ledger = BlockLedger(
+            self.lineups, starved=plan.starved, forfeit=plan.forfeit, lowest=plan.lowest, highest=plan.highest
+        )
+        self.stopped: str = ""
+        self.digests: dict[str, str] = {}
+        self.totals = Totals()
+
+    @abc.abstractmethod
+    def lineups(self, block: int) -> Sequence[Lineup]:
+        """The lineups of a block."""
+
+    def seed_of(self, block: int) -> int | None:
+        """The seed given for a block; None if it is drawn from the base seed."""
+        del block
+        return None
+
+    @abc.abstractmethod
+    def look(self, block: JudgedBlock) -> str:
+        """Take in a block; return why no more are needed, or an empty string while more are."""
+
+    @abc.abstractmethod
+    def report(self) -> _Report:
+        """The result; it does not depend on the order of the rows."""
+
+    def over(self, rows: Iterable[EpisodeRow]) -> _Report:
+        """Add rows and return the report."""
+        for row in rows:
+            self.add(row)
+        return self.report()
+
+    def add(self, row: EpisodeRow) -> None:
+        """Add a row. Blocks after the deciding one have no effect.
+
+        Raises:
+            UsageError: Code ``image_changed`` if a different image ran than before.
+        """
+        self._note_digests(row)
+        for block in self.ledger.add(row):
+            self.take_in(block)
+
+    def take_in(self, block: JudgedBlock) -> None:
+        """Take in a judged block, and check whether it ends the evaluation."""
+        if self.stopped:
+            return
+        self.add_up(block)
+        reason = self.look(block)
+        totals = self.totals
+        if block.absent or totals.blocks == PATIENCE:
+            reason = ("never_started" if totals.never_started else totals.spoiled_from_the_start) or reason
+        over = totals.blocks >= self.plan.max_blocks
+        self.stopped = reason or (("max_blocks" if totals.fates["counted"] else "spoiled") if over else "")
+
+    def add_up(self, block: JudgedBlock) -> None:
+        """Add a block to the totals."""
+        counted = block.fate == "counted"
+        self.totals.add(
+            block,
+            alike=self.alike(block) if counted else (),
+            outcome=self.outcome(block) if counted else (),
+            seats=self.seat_scores(block) if counted else (),
+        )
+
+    @property
+    def last_block(self) -> int:
+        """Number of the last block that may be played."""
+        return self.plan.max_blocks
+
+    def alike(self, block: JudgedBlock) -> tuple[str, ...]:
+        """A value that is equal for blocks that differ only in their seeds."""
+        return tuple(sorted(block.scores))
+
+    def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
+        """Scores that are equal for blocks with the same outcome."""
+        return tuple(block.scores[label] for label in sorted(block.scores))
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything could be measured; otherwise no block counts."""
+        return self.stopped not in UNMEASURED
+
+    def seat_scores(self, block: JudgedBlock) -> tuple[float, ...]:
+        """The mean score of each seat in a block; empty unless every player sat in every seat."""
+        return block.by_seat
+
+    def progress(self) -> EvaluationProgressed:
+        """The progress so far, as an event."""
+        return EvaluationProgressed(
+            blocks=self.totals.blocks,
+            max_blocks=self.plan.max_blocks,
+            counted=self.totals.fates["counted"],
+            stopped=self.stopped,
+        )
+
+    def common(self) -> dict[str, Any]:
+        """The fields common to all reports."""
+        totals, measured = self.totals, self.measured
+        effects = measured_seats(totals.seats.effects) if measured else ()
+        return {
+            "stopped": self.stopped,
+            "blocks": totals.fates["counted"] if measured else 0,
+            "void": totals.fates["void"] + totals.fates["unplayed"],
+            "spoiled": totals.fates["spoiled"],
+            "replayed": totals.replayed,
+            "entrants": tuple(self._measured(label) for label in self.plan.players()),
+            "seat_effects": effects,
+            "faults": tuple(
+                FaultCount(party=party, error_type=kind, episodes=count)
+                for (party, kind), count in sorted(totals.faults.items())
+            ),
+            "remarks": (*self._about_twins(), *_remarks(self.plan, totals, effects, self.stopped)),
+        }
+
+    def _measured(self, label: str) -> MeasuredEntrant:
+        mean = measured_value(self.totals.scores.get(label)) if self.measured else None
+        first = self.totals.first_forfeits.get(label)
+        return MeasuredEntrant(
+            label=label,
+            mean=mean.value if mean else None,
+            interval=mean.interval if mean else None,
+            digest=self.digests.get(label, ""),
+            forfeits=self.totals.forfeits[label],
+            first_forfeit=ForfeitRecord(**first._asdict()) if first is not None else None,
+        )
+
+    def _note_digests(self, row: EpisodeRow) -> None:
+        if not any(seat.digest for seat in row.seats) or (place := parse_key(row.key)) is None:
+            return
+        for label, seat in zip(self.ledger.lineups(place[0])[place[2] - 1], row.seats, strict=False):
+            if label is None or not seat.digest:
+                continue
+            if (before := self.digests.setdefault(label, seat.digest)) != seat.digest:
+                raise UsageError(
+                    f"The image {seat.image} has changed since the evaluation began: it was {before} and is "
+                    f"{seat.digest} now.",
+                    code="image_changed",
+                    hint="Begin anew in another directory, or name the image by its digest.",
+                )
+
+    def _about_twins(self) -> list[Remark]:
+        players = self.plan.players()
+        remarks: list[Remark] = []
+        for group in self.plan.same_commands:
+            images: dict[str, list[str]] = {}
+            for label in group:
+                images.setdefault(self.digests.get(label) or players[label].image, []).append(players[label].name)
+            for names in images.values():
+                if len(names) > 1:
+                    message = f"{' and '.join(names)} are the same program: you compare a player with itself."
+                    remarks.append(Remark(code="same_player", message=message))
+        return remarks
+
+
+def rounded(value: float) -> float:
+    """Round a number for a report: further digits would differ between processors."""
+    return float(f"{value:.6g}")
+
+
+def interval_record(interval: Interval | None) -> IntervalRecord | None:
+    """An interval, rounded for a report."""
+    if interval is None:
+        return None
+    return IntervalRecord(low=rounded(interval.low), high=rounded(interval.high), method=interval.method)
+
+
+def measured_value(sample: Sample | None) -> MeasuredValue | None:
+    """The mean of one number per block, rounded for a report; None without blocks."""
+    if sample is None or not sample.count:
+        return None
+    return MeasuredValue(value=rounded(sample.mean), interval=interval_record(sample.interval()))
+
+
+def measured_durations(totals: Totals) -> Durations | None:
+    """How long the episodes of these blocks took; None if there were none."""
+    seconds = totals.seconds
+    if not seconds:
+        return None
+    return Durations(
+        episodes=len(seconds),
+        median=rounded(statistics.median(seconds)),
+        longest=rounded(max(seconds)),
+        total=rounded(math.fsum(seconds)),
+    )
+
+
+def measured_seats(effects: Sequence[Sample], *, among: int = 1) -> tuple[MeasuredSeat, ...]:
+    """The value of each seat.
+
+    Args:
+        effects: The score of each seat less the mean of all seats, block by block (``SeatSamples``).
+        among: Number of games that are examined; each is another chance to be wrong.
+    """
+    # two seats are one comparison, as their effects are opposite; with more, each is another chance to be wrong
+    level = 1 - 0.05 / among / (1 if len(effects) == 2 else max(1, len(effects)))
+    return tuple(
+        MeasuredSeat(slot=slot, effect=rounded(effect.mean), interval=interval_record(effect.interval(level=level)))
+        for slot, effect in enumerate(effects)
+    )
+
+
+def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSeat], stopped: str) -> list[Remark]:
+    """The remarks that apply to any evaluation."""
+    remarks: list[Remark] = []
+    names = {label: player.name for label, player in plan.players().items()}
+
+    def say(code: str, message: str) -> None:
+        remarks.append(Remark(code=code, message=message))
+
+    if absent := totals.never_started:
+        who = " and ".join(names[label] for label in absent)
+        so = ", so nothing was counted" if stopped == "never_started" else ""
+        say("never_started", f"{who} failed in every episode of the first {PATIENCE} blocks{so}.")
+    for label, count in sorted(totals.unplayed.items()):
+        if label not in absent:
+            say(
+                "unplayed_blocks",
+                f"{names[label]} had not connected once in the first {plural(count, 'block')} that it had a seat in, "
+                "which were left out for that reason.",
+            )
+    void, spoiled = totals.fates["void"], totals.fates["spoiled"]
+    if void > _VOID_SHARE * totals.blocks and stopped != "never_started":
+        say(
+            "game_faults",
+            f"{void} of {totals.blocks} blocks are void, the first because: {totals.reasons['void']} "
+            "The game was measured, not the players.",
+        )
+    if spoiled:
+        say(
+            "spoiled_blocks",
+            f"{spoiled} of {totals.blocks} blocks were spoiled every time they were played, the first because: "
+            f"{totals.reasons['spoiled']}",
+        )
+    if not plan.seeded:
+        say(
+            "no_seed",
+            "The game takes no seed: the episodes of a block share nothing but their time, so seeds cannot be paired.",
+        )
+    measured = stopped not in UNMEASURED
+    if measured and totals.constant:
+        say("constant_scores", "Everybody scored the same in every block: these scores tell nobody apart.")
+    elif measured and totals.all_alike:
+        say(
+            "same_blocks",
+            "Every block came out exactly alike: more blocks of the same game are no more evidence about other games.",
+        )
+    for seat in effects:
+        # an interval has no width when all blocks gave the same result
+        if seat.interval is not None and 0 < seat.interval.low < seat.interval.high:
+            say(
+                "seat_effect",
+                f"The game favours seat {seat.slot}, by {seat.effect:g} on average. Everybody sat there equally often.",
+            )
+    for label, count in sorted(totals.forfeits.items()):
+        first = totals.first_forfeits.get(label)
+        why = f" The first is {first.workspace}: {first.message} [{first.error_type}]" if first is not None else ""
+        say("forfeits", f"{names[label]} forfeited {plural(count, 'episode')}, and lost what it forfeited.{why}")
+    return remarks

@@ -1,0 +1,83 @@
+"""Values as tables: HTML for notebooks, and flat rows for data frames."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..lazy import load_library
+
+__all__ = ["Cell", "TableRow", "Tabular", "html_table", "one_line"]
+
+Cell = str | int | float | bool | None
+"""A value in a row: never nested."""
+
+TableRow = dict[str, Cell]
+"""One row, by column name."""
+
+_MOST = 100
+"""Maximum number of rows in an HTML table."""
+
+
+def one_line(text: str) -> str:
+    """Make untrusted text fit on one line: characters that are invisible or would end the line are escaped."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def html_table(caption: str, rows: Sequence[Mapping[str, Cell]], *, notes: Sequence[str] = ()) -> str:
+    """Format rows as an HTML table for a notebook.
+
+    Args:
+        caption: One line above the table.
+        rows: The rows, all with the same columns; the first hundred are shown.
+        notes: Paragraphs below the table.
+
+    Returns:
+        HTML in which all text is escaped.
+    """
+    from html import escape
+
+    def shown(cell: Cell) -> str:
+        if isinstance(cell, float):
+            return f"{cell:g}"
+        return "" if cell is None else escape(one_line(str(cell)))
+
+    left = len(rows) - _MOST
+    notes = [*notes, *([f"{left} more are not shown."] if left > 0 else [])]
+    columns = list(rows[0]) if rows else []
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{shown(row[column])}</td>' for column in columns)}</tr>" for row in rows[:_MOST]
+    )
+    table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if rows else ""
+    below = "".join(f"<p>{shown(note)}</p>" for note in notes)
+    return f"<table><caption>{shown(caption)}</caption>{table}</table>{below}"
+
+
+class Tabular(ABC):
+    """Base class for values that convert to flat rows, and to data frames of whichever library is installed."""
+
+    @abstractmethod
+    def to_records(self) -> list[TableRow]:
+        """Flat rows, all with the same columns."""
+
+    def to_pandas(self) -> Any:
+        """The rows as a ``pandas.DataFrame``.
+
+        Raises:
+            EnvironmentFault: pandas is not installed (``not_installed``).
+        """
+        return _library("pandas").DataFrame.from_records(self.to_records())
+
+    def to_polars(self) -> Any:
+        """The rows as a ``polars.DataFrame``.
+
+        Raises:
+            EnvironmentFault: polars is not installed (``not_installed``).
+        """
+        return _library("polars").DataFrame(self.to_records(), infer_schema_length=None)
+
+
+def _library(name: str) -> Any:
+    return load_library(name, f"pip install {name}; or use the plain rows that to_records() returns.")

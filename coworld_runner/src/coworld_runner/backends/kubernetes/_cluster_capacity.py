@@ -1,0 +1,243 @@
+"""Queues runs in the client until the cluster has room, instead of piling up pending pods.
+
+A run is admitted as a whole, game and players: if two runs each got half of what they need, neither would end. The
+cluster reports its room, as far as permissions allow; admitted runs are subtracted here until they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import anyio
+
+from coworld_core.errors import BackendError, StartError
+from coworld_core.quantities import parse_quantity
+from coworld_core.retries import Backoff, Tries
+
+from ...backend import Component, UnitSpec
+from ._cluster import Cluster, ClusterRefused
+from ._pod_objects import CALL, COLLECTOR_REQUESTS, PodOptions
+
+__all__ = ["ClusterCapacity", "Need", "need_of"]
+
+_BACKOFF = Backoff(base=0.75, cap=6.0)
+_FRESH_SECONDS = 10.0
+"""How long the cluster's answer is used."""
+_MANY_NODES = 50
+"""With more nodes, room is not computed here: the scheduler decides, pod by pod."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Resources that pods request, or that are available."""
+
+    cpu: Decimal = Decimal(0)
+    memory: Decimal = Decimal(0)
+    pods: Decimal = Decimal(0)
+
+    def __add__(self, other: Need) -> Need:
+        return Need(self.cpu + other.cpu, self.memory + other.memory, self.pods + other.pods)
+
+    def __sub__(self, other: Need) -> Need:
+        return Need(self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods)
+
+    def fits(self, room: Need) -> bool:
+        """Whether ``room`` has enough of everything."""
+        return self.cpu <= room.cpu and self.memory <= room.memory and self.pods <= room.pods
+
+    def at_most(self, other: Need) -> Need:
+        """The smaller of each resource."""
+        return Need(min(self.cpu, other.cpu), min(self.memory, other.memory), min(self.pods, other.pods))
+
+    def __str__(self) -> str:
+        return f"{float(self.cpu):.3g} processors, {float(self.memory) / 2**20:.0f} MiB, {int(self.pods)} pods"
+
+
+_ENDLESS = Need(Decimal("Infinity"), Decimal("Infinity"), Decimal("Infinity"))
+
+
+def need_of(specs: Sequence[UnitSpec], options: PodOptions) -> Need:
+    """The resources that a run needs: its units, their future clients, and the pod of the owning Job."""
+    components: list[Component] = [spec.component for spec in specs]
+    made = {spec.name for spec in specs}
+    coming = {name for spec in specs for name in spec.clients} - made
+    total = Need(Decimal("0.001"), Decimal(2**20), Decimal(1))
+    components.extend("player" for _ in coming)
+    for component in components:
+        for asked in (options.requests[component], COLLECTOR_REQUESTS):
+            total += Need(parse_quantity(asked.cpu), parse_quantity(asked.memory))
+        total += Need(pods=Decimal(1))
+    return total
+
+
+class ClusterCapacity:
+    """Decides when runs may create pods; one object for all runs of a backend.
+
+    Args:
+        cluster: The cluster.
+        patience: Seconds that a run or a single pod may wait for room.
+    """
+
+    def __init__(self, cluster: Cluster, *, patience: float) -> None:
+        self.patience = patience
+        self._cluster = cluster
+        self._entering = anyio.Lock()
+        self._inside: dict[str, Need] = {}
+        self._calls: set[str] = set()
+        self._left = anyio.Event()
+        self._room: Need | None = None
+        self._asked_at = 0.0
+
+    # --- runs
+
+    async def enter(self, run_id: str, call: str, need: Need, note: Callable[[str], object]) -> None:
+        """Wait until there is room for a run, behind those already waiting.
+
+        Args:
+            run_id: The run; nothing happens if it was already admitted.
+            call: The label of the pods to be created.
+            need: The run's total need.
+            note: Called once with the reason if the run has to wait.
+
+        Raises:
+            StartError: There was no room in time.
+        """
+        self._calls.add(call)
+        if run_id in self._inside:
+            return
+        until = anyio.current_time() + self.patience
+        told = False
+        async with self._entering:
+            # a run alone is always admitted: the cluster describes better what it lacks
+            while self._inside and not (need + self._taken()).fits(room := await self._look()):
+                left = until - anyio.current_time()
+                if left <= 0:
+                    raise StartError(
+                        f"There was no room on the cluster for run {run_id} within {self.patience:g} s: "
+                        f"it needs {need}, and there is {room - self._taken()}.",
+                        code="no_room",
+                        hint="Run fewer episodes at a time (--parallel), or ask for less.",
+                        context={"run_id": run_id},
+                    )
+                if not told:
+                    told = True
+                    note(f"{len(self._inside)} runs are on the cluster, and it has no room for another yet ({need}).")
+                departure = self._left
+                with anyio.move_on_after(min(left, _FRESH_SECONDS)):
+                    await departure.wait()
+            self._inside[run_id] = need
+
+    def leave(self, run_id: str) -> None:
+        """Release the room of a run that has ended."""
+        self._inside.pop(run_id, None)
+        if not self._inside:
+            self._calls.clear()
+        self._left.set()
+        self._left = anyio.Event()
+
+    def _taken(self) -> Need:
+        return sum(self._inside.values(), Need())
+
+    async def _look(self) -> Need:
+        """The room on the cluster, not counting our own pods."""
+        now = anyio.current_time()
+        if self._room is None or now - self._asked_at > _FRESH_SECONDS:
+            self._room = await _on_nodes(self._cluster, self._calls)
+            self._room = self._room.at_most(await _in_quota(self._cluster, self._calls))
+            self._asked_at = now
+        return self._room
+
+    # --- single pods
+
+    async def take(self, make: Callable[[], Awaitable[None]], note: Callable[[str], object]) -> None:
+        """Create a pod; while the namespace's quota is full, wait and try again.
+
+        Args:
+            make: Creates the pod.
+            note: Called once with the reason if the pod has to wait.
+
+        Raises:
+            ClusterRefused: The pod was refused for another reason, or there was no room in time.
+        """
+        tries = Tries(_BACKOFF, patience=self.patience)
+        told = False
+        while True:
+            try:
+                await make()
+            except ClusterRefused as error:
+                pause = tries.again() if error.over_quota else None
+                if pause is None:
+                    raise
+                if not told:
+                    told = True
+                    note(error.words)
+            else:
+                return
+            await anyio.sleep(pause)
+
+
+def _asked(pod: Mapping[str, Any]) -> Need:
+    """The resources that a pod requests; none once it has ended."""
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return Need()
+    total = Need(pods=Decimal(1))
+    for container in pod["spec"].get("containers") or ():
+        resources: Mapping[str, Mapping[str, str]] = container.get("resources") or {}
+        requests: Mapping[str, str] = resources.get("requests") or {}
+        total += Need(parse_quantity(requests.get("cpu", "0")), parse_quantity(requests.get("memory", "0")))
+    return total
+
+
+def _is_ours(pod: Mapping[str, Any], calls: set[str]) -> bool:
+    return (pod["metadata"].get("labels") or {}).get(CALL) in calls
+
+
+async def _on_nodes(cluster: Cluster, calls: set[str]) -> Need:
+    """The nodes' resources, less those of others' pods; infinite if they cannot be read."""
+    try:
+        nodes = await cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, patience=5)
+        if len(nodes["items"]) > _MANY_NODES:
+            return _ENDLESS
+        pods = await cluster.call("GET", "/api/v1/pods", query={"limit": 5000}, patience=5)
+    except BackendError:
+        return _ENDLESS
+    total = Need()
+    for node in nodes["items"]:
+        if not node["spec"].get("unschedulable"):
+            has: Mapping[str, str] = node["status"].get("allocatable") or {}
+            total += Need(*(parse_quantity(has.get(name, "0")) for name in ("cpu", "memory", "pods")))
+    for pod in pods["items"]:
+        if pod["spec"].get("nodeName") and not _is_ours(pod, calls):
+            total -= _asked(pod)
+    return total
+
+
+async def _in_quota(cluster: Cluster, calls: set[str]) -> Need:
+    """The room in the namespace's quotas, not counting our own pods; infinite without a quota."""
+    try:
+        quotas = (await cluster.list("resourcequotas", patience=5))["items"]
+        pods: Sequence[Any] = (await cluster.list("pods", CALL, patience=5))["items"] if quotas else ()
+    except BackendError:
+        return _ENDLESS
+    ours = sum((_asked(pod) for pod in pods if _is_ours(pod, calls)), Need())
+    room = _ENDLESS
+    for quota in quotas:
+        status: Mapping[str, Any] = quota.get("status") or {}
+        hard: Mapping[str, str] = status.get("hard") or {}
+        used: Mapping[str, str] = status.get("used") or {}
+
+        def left(own: Decimal, *names: str, hard: Mapping[str, str] = hard, used: Mapping[str, str] = used) -> Decimal:
+            found = [parse_quantity(hard[name]) - parse_quantity(used.get(name, "0")) for name in names if name in hard]
+            return min(found) + own if found else Decimal("Infinity")
+
+        room = room.at_most(
+            Need(
+                left(ours.cpu, "requests.cpu", "cpu"),
+                left(ours.memory, "requests.memory", "memory"),
+                left(ours.pods, "pods", "count/pods"),
+            )
+        )
+    return room

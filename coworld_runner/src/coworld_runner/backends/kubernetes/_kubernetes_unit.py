@@ -1,0 +1,367 @@
+"""One pod as a unit: created, started, followed to its end and removed."""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from coworld_core.episode.events import Notice, UnitReady
+from coworld_core.episode.outcome import Exit
+from coworld_core.errors import BackendError, NotReadyError, StartError, TransferError
+
+from ...backend import Backend, Endpoint, HttpProbe, Publish, UnitSpec
+from ...errors import unwrapped
+from ...runs._task_groups import cancel_after, nursery
+from ..base import LOCALHOST, wait_until_ready
+from ..engine import Presence, Signal
+from . import _pod_state as state
+from ._cluster import Cluster, ClusterGone, ClusterRefused
+from ._cluster_capacity import ClusterCapacity
+from ._collector_client import Collector, CollectorGone
+from ._local_ports import LocalPorts
+from ._pod_objects import (
+    MAIN,
+    Given,
+    PodOptions,
+    collector_port,
+    object_name,
+    pod_body,
+    policy_body,
+    secret_body,
+    service_body,
+)
+from ._run_job import Run
+from ._watched_unit import WatchedUnit
+from ._written_files import Written
+
+__all__ = ["KubernetesUnit", "PodContext"]
+
+_CREATE_SECONDS = 60.0
+"""How long a cancelled creation is still awaited, so that its result is known and can be removed."""
+_END_SECONDS = 45.0
+"""How long a pod may take to end; after that it is deleted without waiting for its node."""
+_ASK_AGAIN = 0.5
+"""Seconds between attempts to reach a collector that does not answer."""
+_SIGKILL = 9
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class PodContext:
+    """Where a unit lives: the cluster, its run, the call that made it, and the task group that follows it."""
+
+    cluster: Cluster
+    run: Run
+    call: str
+    tasks: TaskGroup
+    options: PodOptions
+    room: ClusterCapacity
+
+
+class KubernetesUnit(WatchedUnit):
+    """A unit that runs as a pod. Created by ``KubernetesBackend.units``."""
+
+    forbidden_hint = "`coworld doctor --backend kubernetes` says what is not permitted."
+
+    def __init__(self, spec: UnitSpec, place: PodContext, *, backend: Backend, publish: Publish) -> None:
+        pod = object_name(spec.run_id, spec.name)
+        super().__init__(spec, backend=backend, publish=publish, cluster=place.cluster, tasks=place.tasks, pod=pod)
+        self._place = place
+        self._token = secrets.token_urlsafe(24)
+        self._collector = Collector(place.cluster, self.pod, collector_port(spec), self._token)
+        self._body: Mapping[str, Any] = {}
+        self._environment: dict[str, str] = {}
+        self._given = Given()
+        self._ports = LocalPorts(place.cluster, self.pod)
+        self._waiting_since: float | None = None
+        self._written = Written(self, self._collector)
+
+    # --- what it is
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """How to reach a port: through a forwarded port on loopback, or at the pod's own address for its clients."""
+        number = {item.name: item.number for item in self.spec.ports}[port]
+        address = state.pod_address(self._state) or f"{self.pod}.{self._cluster.namespace}"
+        return Endpoint(here=f"{LOCALHOST}:{self._ports.number(port)}", there=f"{address}:{number}")
+
+    @property
+    def trouble(self) -> str:
+        """Why the pod can no longer be observed, in words; empty while it can."""
+        if self.presence is Presence.GONE:
+            return ""
+        if node := state.silent_node(self._state):
+            return f"node {node} has stopped reporting, and with it pod {self.id}"
+        return ""
+
+    @property
+    def _in_reach(self) -> bool:
+        """Whether its collector may still answer."""
+        return self.presence is Presence.MADE and not state.is_over(self._state)
+
+    # --- made
+
+    async def make(self) -> None:
+        """Create everything but the pod, which would run at once.
+
+        Raises:
+            StartError: Something could not be created; ``remove`` removes the rest.
+        """
+        spec, call = self.spec, self._place.call
+        await self._ports.open(spec, self._place.tasks)
+        self._environment = {**spec.environment(self.inside()), **spec.secret_env}
+        self._given = await anyio.to_thread.run_sync(Given.of, spec)
+        try:
+            owner = await self._uncancelled(lambda: self._place.run.owner(self.publish))
+            secret = secret_body(
+                spec,
+                call,
+                owner,
+                environment=self._environment,
+                given=self._given,
+                token=self._token,
+            )
+            with unwrapped():
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._make, "secrets", secret)
+                    if spec.ports and spec.clients:
+                        tasks.start_soon(self._make, "services", service_body(spec, call, owner))
+                    if spec.network != "open":
+                        tasks.start_soon(self._make, "networkpolicies", policy_body(spec, call, owner))
+            self._body = pod_body(
+                spec, call, owner, options=self._place.options, environment=self._environment, given=self._given
+            )
+        except (ClusterRefused, ClusterGone) as error:
+            raise self._refused("objects", error) from error
+
+    async def _make(self, kind: Any, body: Mapping[str, Any]) -> None:
+        await self._uncancelled(lambda: self._cluster.create(kind, body))
+
+    async def _uncancelled(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        try:
+            with anyio.fail_after(_CREATE_SECONDS, shield=True):
+                return await call()
+        except TimeoutError as error:
+            raise ClusterGone("create", self._cluster.server, f"no answer within {_CREATE_SECONDS:g} s") from error
+
+    # --- started
+
+    async def make_pod(self) -> None:
+        """Create the pod once the namespace has room for it."""
+        await self._place.room.take(self._make_pod, self._note_waiting)
+
+    async def prepare(self) -> None:
+        """Upload the files that are too large for a Secret."""
+        if self._given.large:
+            await self._bring_files()
+
+    def _note_waiting(self, words: str) -> None:
+        self.publish(Notice(message=f"{self.name} waits for room on the cluster: {words}"))
+
+    async def _make_pod(self) -> None:
+        async def create() -> None:
+            made = await self._cluster.create("pods", self._body)
+            self._uid = str(made["metadata"]["uid"])
+            if not self._state:
+                self._state = made
+
+        await self._uncancelled(create)
+
+    async def _bring_files(self) -> None:
+        """Upload the files that are too large for a Secret; the unit is held back until they have arrived."""
+        await self._until(lambda: bool(state.pod_address(self._state)) or self._has_node())
+        until = anyio.current_time() + self._place.room.patience
+        try:
+            while not await self._collector_answers():
+                self._raise_trouble()
+                if anyio.current_time() >= until:
+                    raise self._trouble("start_failed", "its collector does not answer", "See the pod's events.")
+            for name, path in self._given.large.items():
+                await self._collector.put(name, path)
+            await self._collector.call("POST", "/go")
+        except CollectorGone as error:
+            self._raise_trouble()
+            raise StartError(
+                f"{self.name} could not be given its files: {error.message}",
+                code="transfer_lost",
+                hint=error.hint,
+                context={"unit": self.name, "pod": self.id},
+            ) from error
+
+    async def _collector_answers(self) -> bool:
+        try:
+            await self._collector.call("GET", "/hello", patience=2)
+        except CollectorGone:
+            return False
+        return True
+
+    def _has_node(self) -> bool:
+        return bool(self._state.get("spec", {}).get("nodeName"))
+
+    def patience(self) -> float:
+        """Return how many seconds the pod may still wait for a node."""
+        words = state.unschedulable(self._state)
+        if not words:
+            self._waiting_since = None
+            return math.inf
+        if self._waiting_since is None:
+            self._waiting_since = anyio.current_time()
+            if state.lacks_room(words):
+                self._note_waiting(words)
+        left = self._waiting_since + self._place.room.patience - anyio.current_time()
+        if not state.lacks_room(words) or left <= 0:
+            raise self._trouble("unschedulable", words, "Lower its resource requests, or add a node that fits it.")
+        return left
+
+    def explain(self, trouble: state.Trouble) -> tuple[str, str]:
+        """Return the code and the hint for a container that could not start."""
+        own = trouble.container == MAIN
+        image = self.spec.image if own else self._place.options.collector_image
+        hints = {
+            "image_unreachable": f"See that the cluster can pull {image!r}, and has the right to (imagePullSecrets)."
+            if own
+            else f"The pods' own helper runs in {image!r}: name another image with Python with --collector-image.",
+            "command_failed": "Correct the runnable's `run`, or put the program into the image.",
+        }
+        more = f"kubectl describe pod -n {self._cluster.namespace} {self.pod} says more."
+        return trouble.code, hints.get(trouble.code, more)
+
+    # --- followed
+
+    async def settle(self, ended: Exit) -> Exit:
+        """Check whether the unit was killed for exceeding its disk limit, and report its last files."""
+        if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.of_disk:
+            ended = await self._over_disk(ended)
+        if self._in_reach:
+            await self._written.drain()
+        self._written.end()
+        return ended
+
+    async def _over_disk(self, ended: Exit) -> Exit:
+        try:
+            over = str((await self._collector.call("GET", "/used", patience=5))["over"])
+        except BackendError:
+            return ended
+        return ended.model_copy(update={"reason": "disk", "detail": over}) if over else ended
+
+    def finish(self, exit: Exit) -> None:
+        """Record how the unit ended; no more files are reported."""
+        self._written.end()
+        super().finish(exit)
+
+    # --- used
+
+    async def wait_ready(self, probe: HttpProbe) -> float:
+        """Wait until the unit answers the collector in its pod, where no other program can be mistaken for it."""
+        number = {item.name: item.number for item in self.spec.ports}[probe.port]
+        reached = False
+
+        async def ask(see: Callable[[str], None]) -> None:
+            def note(seen: str, there: bool) -> None:
+                nonlocal reached
+                reached = there
+                see(seen)
+
+            await self._collector.until_ready(number, probe.path, probe.interval, note)
+
+        while True:
+            since = self.started_at or anyio.current_time()
+            try:
+                seconds = await wait_until_ready(self, probe, since=since, elsewhere=ask)
+            except NotReadyError:
+                if self.exit is not None or (reached and await self._collector_answers()):
+                    raise
+                # no request reached the unit: its time starts once the collector can be reached
+                await self.reach()
+            else:
+                self.tell(UnitReady, seconds=seconds)
+                return seconds
+
+    async def reach(self) -> None:
+        """Wait until the collector answers, since the path to it is the same, or the unit has ended."""
+        async with nursery() as tasks:
+            tasks.start_soon(cancel_after, self.ended, tasks.cancel_scope)
+            while not await self._collector_answers():  # noqa: ASYNC110 - nothing reports that the path works again
+                await anyio.sleep(_ASK_AGAIN)
+            tasks.cancel_scope.cancel()
+
+    def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
+        """Names of files in its directory as they are completed."""
+        return self._written.names()
+
+    async def left(self) -> tuple[str, ...]:
+        """Names of the files in its directory; none once its pod is gone."""
+        if self.spec.directory is None or not self.started.is_set() or not self._in_reach:
+            return ()
+        try:
+            return await self._collector.left()
+        except CollectorGone:
+            # fetching a required file reports the error
+            return ()
+
+    async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
+        """Copy a file out of the unit's directory and check it against the collector's digest."""
+        if self.spec.directory is None or not self.started.is_set():
+            raise FileNotFoundError(f"{self.name} has no directory to read from.")
+        if not self._in_reach:
+            raise FileNotFoundError(f"The pod {self.id} is gone, and its directory with it.")
+        try:
+            return await self._collector.fetch(name, target, limit=limit)
+        except CollectorGone as error:
+            raise TransferError(error.message, code="transfer_lost", hint=error.hint, context=error.context) from error
+
+    async def size(self, name: str) -> int | None:
+        """Bytes of a file in its directory so far; None if there is no such file, or it cannot be read."""
+        return (
+            await self._collector.size(name) if self.started.is_set() and self.presence is not Presence.GONE else None
+        )
+
+    # --- ended
+
+    async def send(self, signal: Signal) -> bool:
+        """Signal the unit through its collector; if that does not answer, delete the pod."""
+        try:
+            return bool(await self._collector.signal(signal))
+        except BackendError:
+            return self.presence is not Presence.LOST and await self._delete(1)
+
+    async def _delete(self, grace: int) -> bool:
+        try:
+            return await self._cluster.delete("pods", self.pod, grace=grace, uid=self._uid or None, patience=10)
+        except BackendError:
+            return False
+
+    async def remove(self) -> None:
+        """Remove the pod; publish that it is left behind if that fails."""
+        if self.presence in (Presence.MADE, Presence.LOST):
+            await self._remove_pod()
+        await super().remove()
+
+    async def _remove_pod(self) -> None:
+        try:
+            if state.exit_of(self._state) is None and self._has_node():
+                # the unit may still run: kill it and wait until it has ended
+                await self._cluster.delete("pods", self.pod, grace=1, uid=self._uid or None)
+                with anyio.move_on_after(_END_SECONDS):
+                    while self._in_reach and not self.trouble:
+                        await self.changed.wait()
+            # only the collector is left, with nothing to do: do not wait for the node
+            if self.presence is not Presence.GONE:
+                await self._cluster.delete("pods", self.pod, grace=0, uid=self._uid or None)
+        except BackendError as error:
+            self.leak(f"pod {self.id}", _reason(error))
+
+
+def _reason(error: BackendError) -> str:
+    return re.sub(r"\s+", " ", error.message)

@@ -1,0 +1,236 @@
+"""Images on a cluster: nodes list those they have; an image that no node has is pulled once as a test."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import anyio
+
+from coworld_core.episode.events import ImageReady
+from coworld_core.errors import ImageError
+
+from ...backend import ImageInfo, Publish
+from ...runs._task_groups import nursery
+from ...runs.scratch import open_scratch
+from ..engine import RUN
+from . import _pod_state as state
+from ._cluster import Cluster, ClusterRefused
+from ._object_parts import thing
+from ._pod_objects import (
+    MANAGED,
+    PULL_SECONDS,
+    PodOptions,
+    annotations_of,
+    object_name,
+    owner_body,
+    owner_reference,
+    pull_spec,
+)
+from ._watch import follow
+
+__all__ = ["Images", "is_pulled", "pull"]
+
+_UNPUBLISHED = re.compile(r"img_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CHECK = "coworld.image-check"
+_REMOVE_SECONDS = 30
+
+
+class Images:
+    """The images of a cluster.
+
+    Args:
+        cluster: The cluster.
+        options: How pods are created, pull secrets included.
+    """
+
+    def __init__(self, cluster: Cluster, options: PodOptions) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._known: dict[tuple[str, str | None], ImageInfo] = {}
+        self._asking: dict[str, anyio.Lock] = {}
+
+    async def ensure(self, image: str, *, platform: str | None, publish: Publish | None) -> ImageInfo:
+        """Make sure that the cluster can get an image.
+
+        Raises:
+            ImageError: The cluster cannot get the image, in its own words.
+        """
+        if _UNPUBLISHED.fullmatch(image):
+            raise ImageError(
+                f"{image} is the id of an image that the platform has not published yet.",
+                code="image_unpublished",
+                hint="Download the package again once it is published, or build its image and name that instead.",
+                context={"image": image},
+            )
+        async with self._asking.setdefault(image, anyio.Lock()):
+            if (image, platform) not in self._known:
+                info = await self._on_nodes(image, platform) or await self._try(image, platform)
+                self._known[image, platform] = info
+        info = self._known[image, platform]
+        if publish is not None:
+            publish(ImageReady(image=image, digest=info.digest, platform=info.platform))
+        return info
+
+    async def has(self, image: str) -> bool:
+        """Whether a node lists the image; nothing is pulled."""
+        return await self._on_nodes(image, None) is not None
+
+    async def _on_nodes(self, image: str, platform: str | None) -> ImageInfo | None:
+        """Return a node's description of an image; None if no node has it, or nodes may not be listed."""
+        try:
+            listing = await self._cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, patience=10)
+        except ClusterRefused:
+            return None
+        wanted = _spellings(image)
+        for node in listing.get("items") or ():
+            status: Mapping[str, Any] = node["status"]
+            info: Mapping[str, str] = status.get("nodeInfo") or {}
+            its = f"{info.get('operatingSystem')}/{info.get('architecture')}"
+            if platform is not None and its != "/".join(platform.split("/")[:2]):
+                continue
+            for entry in status.get("images") or ():
+                names: list[str] = entry.get("names") or []
+                if wanted & set(names):
+                    digests = [name.partition("@")[2] for name in names if "@" in name]
+                    return ImageInfo(image=image, digest=digests[0] if digests else "", platform=its)
+        return None
+
+    async def _try(self, image: str, platform: str | None) -> ImageInfo:
+        """Pull the image with a pod whose program does not exist, so that nothing runs."""
+        check = f"image-{secrets.token_hex(6)}"
+        # locked meanwhile, so that it is not taken for the remains of a killed runner
+        async with open_scratch(check):
+            try:
+                job = await self._cluster.create("jobs", owner_body(check, lease=PULL_SECONDS, image=image))
+                body = self._body(check, image, platform, owner_reference(job))
+                pod = await pull(self._cluster, body, f"{_CHECK}={object_name(check)}", until=_is_settled)
+            except ClusterRefused as error:
+                raise self._refusal(image, error.words) from error
+            finally:
+                with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
+                    await self._cluster.delete("jobs", object_name(check))
+        trouble = state.start_trouble(pod)
+        if trouble is not None and trouble.code == "image_unreachable":
+            raise self._refusal(image, trouble.words)
+        words = state.unschedulable(pod)
+        if words:
+            raise self._refusal(image, f"no node can try it: {words}")
+        digest = str(state.container_status(pod).get("imageID") or "")
+        found = re.search(r"sha256:[0-9a-f]{64}", digest)
+        return ImageInfo(image=image, digest=found[0] if found else "", platform=platform or "")
+
+    def _body(self, check: str, image: str, platform: str | None, owner: Mapping[str, Any]) -> dict[str, Any]:
+        """The pod that pulls the image."""
+        options = self._options
+        metadata = {
+            "name": object_name(check),
+            "labels": {**MANAGED, RUN: check, _CHECK: object_name(check)},
+            "annotations": annotations_of(check),
+            "ownerReferences": [dict(owner)],
+        }
+        user = options.run_as_user or 65534
+        spec = pull_spec(image, policy=options.pull_policy, user=user, **options.placing(platform))
+        return thing("Pod", metadata, spec=spec)
+
+    def _refusal(self, image: str, words: str) -> ImageError:
+        return ImageError(
+            f"The cluster cannot get the image {image!r}: {words}.",
+            code="image_unreachable",
+            hint="Push it to a registry that the cluster reaches, and see that it may pull (imagePullSecrets).",
+            context={"image": image},
+        )
+
+
+async def pull(
+    cluster: Cluster, body: Mapping[str, Any], selector: str, *, until: Callable[[Mapping[str, Any]], bool]
+) -> Mapping[str, Any]:
+    """Create a pod that pulls its image, and remove it afterwards.
+
+    Args:
+        cluster: The cluster.
+        body: The pod, built with ``pull_spec``.
+        selector: Labels that match the pod; they may match others as well.
+        until: Whether a state of the pod settles the matter.
+
+    Returns:
+        The last known state of the pod; empty if it was never seen.
+
+    Raises:
+        BackendError: The pod could not be created or removed.
+    """
+    name = str(body["metadata"]["name"])
+    last: Mapping[str, Any] = {}
+    done = anyio.Event()
+    login = _Login()
+
+    def look(pod: Mapping[str, Any]) -> None:
+        nonlocal last
+        if pod["metadata"]["name"] == name:
+            last = pod
+            if not login.is_tried_again(pod) and until(pod):
+                done.set()
+
+    def gone(pod: Mapping[str, Any]) -> None:
+        if pod["metadata"]["name"] == name:
+            done.set()
+
+    try:
+        await cluster.create("pods", body)
+        async with nursery() as beside:
+            beside.start_soon(partial(follow, cluster, "pods", selector, on_object=look, on_gone=gone))
+            with anyio.move_on_after(PULL_SECONDS):
+                await done.wait()
+    finally:
+        with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
+            await cluster.delete("pods", name, grace=0)
+    return last
+
+
+class _Login:
+    """Whether a pod that a registry refused for lack of a login will get another chance.
+
+    A kubelet waits a second for a pull secret that it has not read before, then pulls without it. That refusal says
+    nothing about the secret; the next one does, because by then the kubelet has read it.
+    """
+
+    def __init__(self) -> None:
+        self._refused = False
+        self._again = False
+
+    def is_tried_again(self, pod: Mapping[str, Any]) -> bool:
+        """Whether the kubelet will try again and only that attempt counts; call it with every state of the pod."""
+        if not pod["spec"].get("imagePullSecrets"):
+            return False
+        reason, lacks_login = state.pull_trouble(pod)
+        if reason == "ErrImagePull" and lacks_login and not self._again:
+            self._refused = True
+            return True
+        if reason == "ImagePullBackOff" and self._refused:
+            self._again = True
+            return True
+        return False
+
+
+def is_pulled(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has its image, or will never have it."""
+    return state.start_trouble(pod) is not None or state.has_started(pod) or state.is_over(pod)
+
+
+def _is_settled(pod: Mapping[str, Any]) -> bool:
+    return is_pulled(pod) or bool(state.unschedulable(pod))
+
+
+def _spellings(image: str) -> set[str]:
+    """The names under which a node may list an image."""
+    tagged = image if re.search(r"(:[^/@]+|@sha256:[0-9a-f]+)$", image) else f"{image}:latest"
+    names = {image, tagged}
+    first = tagged.partition("/")[0]
+    if "/" not in tagged:
+        names |= {f"docker.io/library/{tagged}", f"library/{tagged}"}
+    elif "." not in first and ":" not in first and first != "localhost":
+        names.add(f"docker.io/{tagged}")
+    return names

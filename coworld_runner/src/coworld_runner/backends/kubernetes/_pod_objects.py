@@ -1,0 +1,510 @@
+"""The objects that a cluster is asked to create for a unit, as plain values: names, labels and bodies."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from coworld_core.quantities import parse_quantity
+
+from ...backend import INPUTS_MOUNT, Component, UnitSpec
+from ..engine import RUN, UNIT, capabilities_of, run_labels, unit_labels
+from ._object_parts import UNDISTURBED, concealing, container, pod_spec, secret, thing
+
+__all__ = [
+    "CALL",
+    "COLLECTOR",
+    "COLLECTOR_REQUESTS",
+    "MAIN",
+    "MANAGED",
+    "PULL_SECONDS",
+    "Given",
+    "PodOptions",
+    "Requests",
+    "annotations_of",
+    "call_selector",
+    "collector_port",
+    "label",
+    "labels_of",
+    "object_name",
+    "owner_body",
+    "owner_reference",
+    "pod_body",
+    "policy_body",
+    "program",
+    "pull_spec",
+    "run_selector",
+    "secret_body",
+    "service_body",
+]
+
+MAIN, COLLECTOR = "main", "collector"
+"""Names of the two containers of a pod."""
+
+CALL = "coworld.call"
+MANAGED = {"app.kubernetes.io/managed-by": "coworld"}
+
+_PROGRAM = "/coworld-collector"
+_START = f"import sys; sys.path.insert(0, {_PROGRAM!r}); from collector.start import main; main()"
+_GIVEN = "/coworld-given"
+_COLLECTOR_DIRECTORY = "/coworld-unit"
+_COLLECTOR_INPUTS = "/coworld-unit-inputs"
+_PORTS = (47931, 47932, 47933, 47934)
+"""Ports for the collector: it takes the first one that the unit does not use."""
+_LOG_ROOM = 512 * 1024**2
+"""Bytes of a unit's output that a node may keep, besides what the unit itself may write."""
+_SECRET_BYTES = 700 * 1024
+"""Bytes that go into one Secret; the server accepts 1 MiB, base64 included."""
+_SECRET_FILES = 500
+"""The most files in one Secret: each is also listed by path in the pod's spec."""
+
+_COLLECTOR_CAPABILITIES = ("DAC_READ_SEARCH", "KILL")
+"""Needed because the unit may run as any user, and its files must be read and its processes signalled."""
+
+PULL_SECONDS = 900
+"""Seconds that pulling an image may take before the cluster ends the attempt."""
+
+_NOBODY = 65534
+"""The id of the user ``nobody``."""
+NO_SCHEDULER = "coworld-nobody"
+"""A scheduler that does not exist: a pod that names it waits forever, on no node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """The resources that the scheduler reserves for a container. Limits come from the unit."""
+
+    cpu: str
+    """A quantity: ``250m``."""
+    memory: str
+    """A quantity: ``256Mi``."""
+
+    def as_map(self) -> dict[str, str]:
+        """The values by the cluster's names."""
+        return {"cpu": self.cpu, "memory": self.memory}
+
+
+def _requests() -> dict[Component, Requests]:
+    small = Requests(cpu="100m", memory="128Mi")
+    return {
+        "game": Requests(cpu="250m", memory="256Mi"),
+        "replay": Requests(cpu="250m", memory="256Mi"),
+        "player": small,
+        "reporter": small,
+        "commissioner": small,
+        "grader": small,
+        "diagnoser": small,
+        "optimizer": small,
+        "proxy": Requests(cpu="10m", memory="32Mi"),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodOptions:
+    """Options shared by all pods of a backend."""
+
+    collector_image: str
+    """Any image with Python 3.9 or later; the collector's program is added to the pod."""
+    pull: Literal["missing", "never", "always"] = "missing"
+    requests: Mapping[Component, Requests] = field(default_factory=_requests)
+    run_as_user: int | None = None
+    """The user id of all containers; None: each image's own, which a *restricted* namespace refuses."""
+    node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    image_pull_secrets: tuple[str, ...] = ()
+    runtime_class: str | None = None
+    priority_class: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further labels of the pods: with ``kueue.x-k8s.io/queue-name``, Kueue admits them when there is room."""
+    lifetime: float = 24 * 3600.0
+    """Seconds after which the cluster ends a pod."""
+
+    @property
+    def pull_policy(self) -> str:
+        """The cluster's name for ``pull``."""
+        return {"missing": "IfNotPresent", "never": "Never", "always": "Always"}[self.pull]
+
+    def placing(self, platform: str | None) -> dict[str, Any]:
+        """The part of a pod's spec that selects nodes and names the pull Secrets.
+
+        Args:
+            platform: ``os/arch`` of the nodes; None: any.
+        """
+        selector = dict(self.node_selector)
+        if platform is not None:
+            system, _, machine = platform.partition("/")
+            selector |= {"kubernetes.io/os": system, "kubernetes.io/arch": machine.partition("/")[0]}
+        return {
+            "nodeSelector": selector,
+            "tolerations": [dict(entry) for entry in self.tolerations],
+            "imagePullSecrets": [{"name": entry} for entry in self.image_pull_secrets],
+        }
+
+
+COLLECTOR_REQUESTS = Requests(cpu="10m", memory="32Mi")
+_COLLECTOR_MEMORY = "256Mi"
+
+
+# --- names and labels -------------------------------------------------------------------------------------------
+
+
+def object_name(run_id: str, *parts: str) -> str:
+    """The name of an object: at most 63 characters, valid in a host name, and unique for the run and the parts."""
+    text = "-".join(("coworld", run_id, *parts))
+    plain = re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")
+    if plain == text and len(plain) <= 63:
+        return plain
+    return f"{plain[:50].strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def label(text: str) -> str:
+    """A text as a label value; a text that is not a valid value becomes its digest."""
+    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
+        return text
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def run_selector(run_id: str | None) -> str:
+    """The selector for everything of one run, or of all runs."""
+    return f"{RUN}={label(run_id)}" if run_id is not None else RUN
+
+
+def call_selector(call: str) -> str:
+    """The selector for everything made by one call of ``units``."""
+    return f"{CALL}={call}"
+
+
+def labels_of(spec: UnitSpec, call: str) -> dict[str, str]:
+    """Labels of everything made for a unit."""
+    return {**MANAGED, RUN: label(spec.run_id), **unit_labels(spec), UNIT: label(spec.name), CALL: call}
+
+
+def annotations_of(run_id: str, **more: str) -> dict[str, str]:
+    """The owner's identity: enough to tell on the same machine whether that runner is alive."""
+    return {**run_labels(run_id), "coworld.pid": str(os.getpid()), **UNDISTURBED, **more}
+
+
+def _metadata(spec: UnitSpec, call: str, owner: Mapping[str, Any], *parts: str) -> dict[str, Any]:
+    return {
+        "name": object_name(spec.run_id, spec.name, *parts),
+        "labels": labels_of(spec, call),
+        "annotations": annotations_of(spec.run_id, **{UNIT: spec.name}),
+        "ownerReferences": [dict(owner)],
+    }
+
+
+def owner_reference(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The reference that ties an object to its run: it is removed with the run's Job."""
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
+
+
+@lru_cache(maxsize=1)
+def program() -> Mapping[str, bytes]:
+    """The collector's source by file name, as it is copied into each pod."""
+    package = files("coworld_runner").joinpath("collector")
+    return {item.name: item.read_bytes() for item in package.iterdir() if item.name.endswith(".py")}
+
+
+# --- objects ----------------------------------------------------------------------------------------------------
+
+
+def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
+    """The Job that owns everything of a run, and that the cluster removes when its lease is not renewed.
+
+    It runs nothing: its only pod names a scheduler that does not exist. At its deadline the cluster fails the Job, and
+    after ``ttlSecondsAfterFinished`` removes it with everything it owns.
+
+    Args:
+        run_id: The run's label.
+        lease: Seconds until its deadline; raised while the runner lives.
+        image: Any image; it is never pulled.
+    """
+    least = {"cpu": "1m", "memory": "1Mi"}
+    metadata = {
+        "name": object_name(run_id),
+        "labels": {**MANAGED, RUN: label(run_id)},
+        "annotations": annotations_of(run_id),
+    }
+    template = pod_spec(
+        container("nothing", image, requests=least, limits=least),
+        security={"runAsNonRoot": True, "runAsUser": _NOBODY},
+        schedulerName=NO_SCHEDULER,
+    )
+    spec = {
+        "parallelism": 1,
+        "completions": 1,
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": lease,
+        "ttlSecondsAfterFinished": 0,
+        "template": {"metadata": {"labels": dict(MANAGED)}, "spec": template},
+    }
+    return thing("Job", metadata, spec=spec)
+
+
+def pull_spec(image: str, *, policy: str, user: int = _NOBODY, **more: Any) -> dict[str, Any]:
+    """A pod that runs a program that does not exist, so that its image is pulled and nothing is run.
+
+    Args:
+        image: The image to pull.
+        policy: The pull policy, by the cluster's name.
+        user: The user id of the program.
+        more: Further fields of the pod's spec.
+    """
+    nothing = container(
+        MAIN,
+        image,
+        argv=["/coworld-image-pull"],
+        requests={"cpu": "1m", "memory": "8Mi"},
+        limits={"cpu": "100m", "memory": "32Mi", "ephemeral-storage": "16Mi"},
+        user=user,
+        imagePullPolicy=policy,
+    )
+    return pod_spec(nothing, seconds=PULL_SECONDS, **more)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The files that a unit finds when it starts, by their path in the collector.
+
+    ``files/NAME`` is a file of its directory, ``inputs/PATH`` one of its inputs.
+    """
+
+    small: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """The files that fit into its Secret."""
+    large: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """The files that are uploaded once its pod is there."""
+    inputs_bytes: int = 0
+    """Total size of its inputs."""
+
+    @classmethod
+    def of(cls, spec: UnitSpec) -> Given:
+        """Read a unit's directory, and its inputs at any depth; regular files only."""
+        small: dict[str, bytes] = {}
+        large: dict[str, Path] = {}
+        room = _SECRET_BYTES
+        inputs_bytes = 0
+        for name, path in (*_regular_files(spec.directory, "files"), *_regular_files(spec.inputs, "inputs", deep=True)):
+            size = path.stat().st_size
+            if name.startswith("inputs/"):
+                inputs_bytes += size
+            if size <= room and len(small) < _SECRET_FILES:
+                room -= size
+                small[name] = path.read_bytes()
+            else:
+                large[name] = path
+        return cls(small, large, inputs_bytes)
+
+
+def _regular_files(directory: Path | None, name: str, *, deep: bool = False) -> Iterator[tuple[str, Path]]:
+    if directory is None:
+        return
+    for path in sorted(directory.iterdir()):
+        if path.is_symlink():
+            continue
+        if path.is_file():
+            yield f"{name}/{path.name}", path
+        elif deep and path.is_dir():
+            yield from _regular_files(path, f"{name}/{path.name}", deep=True)
+
+
+def secret_body(
+    spec: UnitSpec,
+    call: str,
+    owner: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str],
+    given: Given,
+    token: str,
+) -> dict[str, Any]:
+    """The Secret with the private parts of a unit: its environment, its files, its collector's token."""
+    data = concealing(environment.values())
+    data |= {f"file.{index}": content for index, content in enumerate(given.small.values())}
+    data |= {f"collector.{name}": source for name, source in program().items()}
+    return secret(_metadata(spec, call, owner), {**data, "token": token.encode()})
+
+
+def service_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[str, Any]:
+    """A name within the cluster for the ports of a unit that others connect to."""
+    ports = [{"name": label(port.name).lower(), "port": port.number} for port in spec.ports]
+    selector = {RUN: label(spec.run_id), UNIT: label(spec.name)}
+    fields = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector, "ports": ports}
+    return thing("Service", _metadata(spec, call, owner), spec=fields)
+
+
+def policy_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[str, Any]:
+    """The network policy of an isolated unit: its clients may connect to it, and it may connect to its target."""
+
+    def peers(*names: str) -> list[dict[str, Any]]:
+        return [
+            {
+                "podSelector": {
+                    "matchLabels": {RUN: label(spec.run_id)},
+                    "matchExpressions": [{"key": UNIT, "operator": "In", "values": [label(name) for name in names]}],
+                }
+            }
+        ]
+
+    ingress: list[dict[str, Any]] = []
+    if spec.clients:
+        ports = [{"protocol": "TCP", "port": port.number} for port in spec.ports]
+        ingress.append({"from": peers(*spec.clients), "ports": ports})
+    egress: list[dict[str, Any]] = []
+    targets = [name for name in (spec.connects_to, spec.proxy) if name is not None]
+    if targets and spec.network == "game-only":
+        egress.append({"to": peers(*targets)})
+    fields = {
+        "podSelector": {"matchLabels": {RUN: label(spec.run_id), UNIT: label(spec.name)}},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": ingress,
+        "egress": egress,
+    }
+    return thing("NetworkPolicy", _metadata(spec, call, owner), spec=fields)
+
+
+def collector_port(spec: UnitSpec) -> int:
+    """The port of a unit's collector."""
+    taken = {port.number for port in spec.ports}
+    return next(port for port in _PORTS if port not in taken)
+
+
+def pod_body(
+    spec: UnitSpec,
+    call: str,
+    owner: Mapping[str, Any],
+    *,
+    options: PodOptions,
+    environment: Mapping[str, str],
+    given: Given,
+) -> dict[str, Any]:
+    """The pod of a unit: its own container, and the collector, which is up and watching before the unit starts."""
+    name = object_name(spec.run_id, spec.name)
+    sources = [{"key": f"collector.{file}", "path": f"collector/{file}"} for file in program()]
+    volumes: list[dict[str, Any]] = [
+        {"name": "unit", "emptyDir": _size(spec)},
+        {"name": "program", "secret": {"secretName": name, "items": sources}},
+    ]
+    if spec.inputs is not None:
+        volumes.append({"name": "inputs", "emptyDir": {}})
+    if given.small:
+        items = [{"key": f"file.{index}", "path": file} for index, file in enumerate(given.small)]
+        volumes.append({"name": "given", "secret": {"secretName": name, "items": items}})
+    user, security = options.run_as_user, dict[str, Any]()
+    if user is not None:
+        security = {"runAsNonRoot": user != 0, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    names: dict[str, Any] = {}
+    if spec.network != "open":
+        # outside names are not even looked up: a DNS query can carry data
+        patience = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]
+        names = {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"], "options": patience}}
+    pod = pod_spec(
+        _collector(spec, options, name, given),
+        _main(spec, options, name, environment, given.inputs_bytes),
+        seconds=spec.lifetime or options.lifetime,
+        grace=2,
+        security=security,
+        # an init process for the pod: TERM ends programs that do not handle it, and the collector can send it
+        shareProcessNamespace=True,
+        volumes=volumes,
+        runtimeClassName=options.runtime_class,
+        priorityClassName=options.priority_class,
+        **options.placing(spec.platform),
+        **names,
+    )
+    metadata = _metadata(spec, call, owner)
+    metadata["labels"] = {**options.labels, **metadata["labels"]}
+    return thing("Pod", metadata, spec=pod)
+
+
+def _size(spec: UnitSpec) -> dict[str, Any]:
+    if spec.limits.disk_bytes is None:
+        return {}
+    # the collector ends the unit at its limit; this stops a unit that writes faster than the collector checks
+    return {"sizeLimit": str(spec.limits.disk_bytes * 2 + 64 * 1024**2)}
+
+
+def _main(
+    spec: UnitSpec, options: PodOptions, secret: str, environment: Mapping[str, str], inputs_bytes: int
+) -> dict[str, Any]:
+    wanted = spec.limits
+    requests, limits = options.requests[spec.component].as_map(), dict[str, str]()
+    if wanted.memory_bytes is not None:
+        limits["memory"] = str(wanted.memory_bytes)
+        if parse_quantity(requests["memory"]) > wanted.memory_bytes:
+            requests["memory"] = limits["memory"]
+    if wanted.cpus is not None:
+        limits["cpu"] = f"{max(1, round(wanted.cpus * 1000))}m"
+        if parse_quantity(requests["cpu"]) > wanted.cpus:
+            requests["cpu"] = limits["cpu"]
+    if spec.gpu:
+        limits["nvidia.com/gpu"] = "1"
+    if wanted.disk_bytes is not None:
+        # the unit's input files count towards the pod's storage too
+        limits["ephemeral-storage"] = str(wanted.disk_bytes * 2 + _LOG_ROOM + inputs_bytes)
+        requests["ephemeral-storage"] = "16Mi"
+    mounts: list[dict[str, Any]] = []
+    if spec.directory is not None:
+        mounts.append({"name": "unit", "mountPath": spec.mount})
+    if spec.inputs is not None:
+        mounts.append({"name": "inputs", "mountPath": INPUTS_MOUNT, "readOnly": True})
+    return container(
+        MAIN,
+        spec.image,
+        argv=spec.argv,
+        concealed=environment,
+        secret=secret,
+        requests=requests,
+        limits=limits,
+        capabilities=capabilities_of(spec) if options.run_as_user is None else (),
+        imagePullPolicy=options.pull_policy,
+        ports=[{"containerPort": port.number} for port in spec.ports],
+        terminationMessagePolicy="File",
+        volumeMounts=mounts,
+    )
+
+
+def _collector(spec: UnitSpec, options: PodOptions, secret: str, given: Given) -> dict[str, Any]:
+    port = str(collector_port(spec))
+    settings = {
+        "PORT": port,
+        "DIRECTORY": _COLLECTOR_DIRECTORY,
+        "INPUTS": _COLLECTOR_INPUTS if spec.inputs is not None else "",
+        "GIVEN": _GIVEN,
+        "HOLD": str(int(bool(given.large))),
+        "DISK": "" if spec.limits.disk_bytes is None else str(spec.limits.disk_bytes),
+        "ENTRIES": "" if spec.limits.disk_entries is None else str(spec.limits.disk_entries),
+        "SIGNALS": "1",
+    }
+    plain = {f"COWORLD_COLLECTOR_{name}": value for name, value in settings.items()}
+    token = {"name": "COWORLD_COLLECTOR_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}}
+    python = ["python3", "-I", "-S"]
+    mounts: list[dict[str, Any]] = [
+        {"name": "unit", "mountPath": _COLLECTOR_DIRECTORY},
+        {"name": "program", "mountPath": _PROGRAM, "readOnly": True},
+    ]
+    if spec.inputs is not None:
+        mounts.append({"name": "inputs", "mountPath": _COLLECTOR_INPUTS})
+    if given.small:
+        mounts.append({"name": "given", "mountPath": _GIVEN, "readOnly": True})
+    own = options.run_as_user is None
+    return container(
+        COLLECTOR,
+        options.collector_image,
+        argv=[*python, "-c", _START],
+        plain={**plain, "PYTHONDONTWRITEBYTECODE": "1"},
+        env=[token],
+        requests=COLLECTOR_REQUESTS.as_map(),
+        limits={"memory": _COLLECTOR_MEMORY},
+        capabilities=_COLLECTOR_CAPABILITIES if own else (),
+        user=0 if own else None,
+        imagePullPolicy=options.pull_policy,
+        # containers start in order, each after the previous one's postStart hook has finished
+        lifecycle={"postStart": {"exec": {"command": [*python, f"{_PROGRAM}/collector/waiting.py", port]}}},
+        volumeMounts=mounts,
+    )

@@ -1,0 +1,184 @@
+"""Lays out an image's files on this machine as its Dockerfile would, with links instead of copies.
+
+Local processes need this because their commands name paths in an image: ``python /app/player.py`` must run the
+package's own file. The results of build steps (``RUN``) are missing; units that need them need the image.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...package.images.compose import Build
+from ...package.images.dockerfile import Dockerfile, read_dockerfile
+
+__all__ = ["Laid", "Layout", "layout_of"]
+
+_NOT_HERE = frozenset({"PATH", "HOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"})
+"""Variables that refer to the image's own files and would break a program outside it."""
+
+
+@dataclass(frozen=True)
+class Laid:
+    """An image's files, laid out below a directory."""
+
+    root: Path
+    workdir: Path | None
+    """Where its commands run; None: nothing was copied there, or it is the root directory."""
+    env: Mapping[str, str]
+    """Its variables, with paths below ``root``."""
+
+    def here(self, text: str) -> str:
+        """Replace a path in the image, in a word of a command or variable, with the path of that file here."""
+        parts = text.split(":") if text.startswith("/") and ":" in text else [text]
+        return ":".join(self._place(part) for part in parts)
+
+    def argv(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Replace paths in the image with paths here in each word of a command."""
+        return tuple(map(self.here, words))
+
+    def _place(self, text: str) -> str:
+        if not text.startswith("/") or text == "/" or "\0" in text:
+            return text
+        place = self.root / posixpath.normpath(text).lstrip("/")
+        return str(place) if os.path.lexists(place) and not Path(text).exists() else text
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files, variables and command that a Dockerfile gives to an image.
+
+    Args:
+        context: The build context.
+        read: The Dockerfile.
+    """
+
+    context: Path
+    read: Dockerfile
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command that a container runs by default."""
+        return self.read.command
+
+    def put(self, root: Path) -> Laid:
+        """Create a directory and lay the files out as links below it.
+
+        Raises:
+            OSError: The directory cannot be written to.
+        """
+        root.mkdir(parents=True, exist_ok=True)
+        for sources, target in self.read.copies:
+            for source, place in self._placed(sources, target):
+                _link(source, root, [part for part in place.split("/") if part])
+        workdir = root / self.read.workdir.lstrip("/")
+        filled = workdir != root and workdir.is_dir() and any(workdir.iterdir())
+        laid = Laid(root, workdir if filled else None, {})
+        env = {name: laid.here(value) for name, value in self.read.env.items() if name not in _NOT_HERE}
+        if installed := self._installed(root):
+            env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), *installed)))
+        return Laid(root, laid.workdir, env)
+
+    def unmade(self, argv: Sequence[str]) -> tuple[str, Path] | None:
+        """The first word of a command that names a file copied from a missing source, and the file's path there."""
+        for word in argv:
+            if not (posixpath.isabs(word) or "/" in word or posixpath.splitext(word)[1]) or Path(word).exists():
+                continue
+            path = posixpath.normpath(posixpath.join("/", self.read.workdir, word))
+            for sources, target in self.read.copies:
+                for source in sources:
+                    place = posixpath.join(target, posixpath.basename(source)) if target.endswith("/") else target
+                    below = posixpath.relpath(path, posixpath.normpath(place))
+                    made = self.context / source.lstrip("/")
+                    if not below.startswith("..") and not made.exists() and not set(source) & set("*?["):
+                        return word, made / below
+        return None
+
+    def _installed(self, root: Path) -> list[str]:
+        """The module directories of projects that a build step would install, as in an editable install."""
+        places = (root / target.strip("/") for _, target in self.read.copies)
+        return list(
+            dict.fromkeys(
+                str((place / "src").resolve())
+                for place in places
+                if (place / "pyproject.toml").is_file() and (place / "src").is_dir()
+            )
+        )
+
+    def _placed(self, sources: Sequence[str], target: str) -> Iterator[tuple[Path, str]]:
+        """Yield each source of one COPY with its target; a directory's content goes into the target."""
+        found = [path for source in sources for path in self._found(source)]
+        into = target.endswith("/") or len(sources) > 1 or any(set(source) & set("*?[") for source in sources)
+        for path in found:
+            if path.is_dir() or not into:
+                yield path, posixpath.normpath(target)
+            else:
+                yield path, posixpath.join(posixpath.normpath(target), path.name)
+
+    def _found(self, source: str) -> list[Path]:
+        relative = posixpath.normpath(source.lstrip("/") or ".")
+        if relative.startswith(".."):
+            return []
+        if set(relative) & set("*?["):
+            return sorted(self.context.glob(relative))
+        path = self.context / relative
+        return [path] if path.exists() else []
+
+
+def layout_of(build: Build) -> tuple[Layout | None, str]:
+    """Read the layout that the Dockerfile of a build describes.
+
+    Returns:
+        The layout, or None if there is no Dockerfile that can be read; and the error with its line, or an empty string.
+    """
+    path = build.context / (build.dockerfile or "Dockerfile")
+    text = build.dockerfile_inline
+    try:
+        text = path.read_text(encoding="utf-8") if text is None else text
+    except FileNotFoundError as error:
+        return None, f"{path} cannot be read: {error.strerror}." if build.dockerfile else ""
+    except (OSError, UnicodeDecodeError) as error:
+        return None, f"{path} cannot be read: {error}."
+    read = read_dockerfile(text, args=build.args, target=build.target)
+    if read.mistake is not None:
+        line, words = read.mistake
+        where = path if build.dockerfile_inline is None else "dockerfile_inline"
+        return None, f"{where}:{line}: {words}"
+    return Layout(build.context, read), ""
+
+
+def _link(source: Path, root: Path, parts: Sequence[str]) -> None:
+    """Link a file or directory at a path; if a directory is there already, link the source's entries into it."""
+    place = root
+    for part in parts[:-1]:
+        place /= part
+        _open(place)
+    place = place / parts[-1] if parts else place
+    if source.is_dir():
+        if not parts or place.exists():
+            _open(place)
+            for entry in source.iterdir():
+                _link(entry, place, [entry.name])
+        else:
+            place.symlink_to(source.absolute(), target_is_directory=True)
+        return
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    if not place.exists():
+        place.symlink_to(source.absolute())
+
+
+def _open(place: Path) -> None:
+    """Make a real directory at a path; a link to a directory is replaced by links to its entries."""
+    if place.is_symlink():
+        source = place.resolve()
+        place.unlink()
+        place.mkdir()
+        if source.is_dir():
+            for entry in source.iterdir():
+                (place / entry.name).symlink_to(entry, target_is_directory=entry.is_dir())
+    else:
+        place.mkdir(exist_ok=True)

@@ -1,0 +1,443 @@
+"""One local process as a unit, under the shim that supervises it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from coworld_core.episode.outcome import Exit, ExitReason
+from coworld_core.errors import CoworldError, StartError
+
+from ...backend import Backend, Publish, UnitSpec
+from ...runs._open_files import of_units
+from ...runs._tree_removal import remove_tree
+from ...runs.scratch import REMOVE_SECONDS, scratch_root
+from ..base import CappedLog, LocalUnit, kill_processes, process_labels
+from . import _shim
+from ._cgroup import new_group, remove_group
+from ._labelled_processes import KILL_SECONDS
+
+__all__ = ["ProcessUnit"]
+
+
+_DRAIN_SECONDS = 2.0
+"""How long logs are still read once the tree is gone; only a process outside the tree can keep one open."""
+
+_SHIM_SECONDS = 1.0
+"""How long a shim may take to kill its tree before the runner kills it."""
+_AWAKE_SECONDS = 1.0
+"""Seconds between checks whether a shim was stopped; the kernel reports that only through SIGCHLD."""
+
+_BOOT = "import os, sys; sys.path += sys.argv[1:3]; import _shim; _shim.main(sys.argv[3:]); os._exit(0)"
+"""Imports the shim rather than running it as a script, so that its bytecode is cached; exits without cleanup."""
+
+
+# --- units ------------------------------------------------------------------------------------------------------
+
+
+class ProcessUnit(LocalUnit):
+    kill_seconds: ClassVar[float] = KILL_SECONDS
+
+    def __init__(self, spec: UnitSpec, *, backend: Backend, context: Path, publish: Publish, tasks: TaskGroup) -> None:
+        super().__init__(spec, backend=backend, publish=publish)
+        self._context = context
+        self._tasks = tasks
+        self._environment: dict[str, str] = {}
+        self._private: Path | None = None
+        self._group = new_group(spec.run_id, spec.name)
+        self._spawned = anyio.Event()
+        """Set when the command runs, or never will."""
+        self._buried = anyio.Event()
+        """Set when the shim and its whole tree are gone."""
+        self._start_error: CoworldError | None = None
+        self._shim: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._pid = 0
+
+    # -- made
+
+    async def make(self) -> None:
+        """Prepare everything but the command: ports, private directories, the shim.
+
+        Raises:
+            StartError: The machine lacks the resources, or a port is taken.
+        """
+        spec = self.spec
+        placement = self.take_ports()
+        try:
+            self._private = Path(tempfile.mkdtemp(prefix=f".{spec.name}-", dir=scratch_root() / spec.run_id))
+            for name in ("home", "tmp"):
+                (self._private / name).mkdir(mode=0o700)
+        except OSError as error:
+            raise StartError(
+                f"{spec.name} cannot be given a directory for its temporary files: {error}.",
+                hint="Free some room, or set TMPDIR to a directory you can write to.",
+                context={"unit": spec.name},
+            ) from error
+        self._environment = {
+            **_base_environment(self._private),
+            **spec.environment(placement),
+            **spec.secret_env,
+            **process_labels(spec),
+        }
+        try:
+            logs = self._spawn()
+        except (OSError, ValueError) as error:
+            raise StartError(
+                f"{self.name} cannot be started: {getattr(error, 'strerror', None) or error}.",
+                hint="The machine is out of processes, open files or memory, or an argument has a null byte.",
+                context={"unit": self.name},
+            ) from error
+        self.follow(self._tasks, partial(self._supervise, logs))
+
+    @property
+    def id(self) -> str:
+        return str(self._pid) if self._pid else ""
+
+    @property
+    def label(self) -> str:
+        return f"process {self._pid} ({self.name})"
+
+    def processes(self) -> Iterable[int]:
+        return _below(self._shim.pid) if self._shim is not None else ()
+
+    # -- started
+
+    async def launch(self) -> None:
+        self._order(b"G")
+        await self._spawned.wait()
+        if self._start_error is not None:
+            raise self._start_error
+
+    def _spawn(self) -> list[tuple[int, CappedLog]]:
+        """Start the shim; return the descriptors to read logs from, each with its log."""
+        spec = self.spec
+        assert self._private is not None
+        with contextlib.ExitStack() as opened:
+            logs: list[tuple[int, CappedLog]] = []
+
+            def sink(path: Path | None) -> int:
+                if path is None:
+                    return subprocess.DEVNULL
+                read, write = os.pipe()
+                opened.callback(os.close, write)
+                os.set_blocking(read, False)
+                logs.append((read, self.open_log(path)))
+                return write
+
+            stdout = sink(spec.stdout)
+            # one pipe for both, so that their lines stay in order
+            stderr = sink(spec.stderr) if spec.stderr is not None else stdout
+            try:
+                control, other = socket.socketpair()
+                opened.callback(other.close)
+                control.setblocking(False)
+                self._control = control
+                self._shim = subprocess.Popen(
+                    _shim_command(spec, self._context, self._group, self._private, other.fileno()),
+                    env=self._environment,
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    pass_fds=(other.fileno(),),
+                    start_new_session=True,
+                )
+            except BaseException:
+                for read, log in logs:
+                    os.close(read)
+                    log.close()
+                raise
+            return logs
+
+    async def _supervise(self, logs: list[tuple[int, CappedLog]]) -> None:
+        said: Exit | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                for read, log in logs:
+                    tasks.start_soon(self._pump, read, log)
+                async with anyio.create_task_group() as watch:
+                    watch.start_soon(self._keep_awake)
+                    said = await self._listen()
+                    await self._bury(said)
+                    watch.cancel_scope.cancel()
+                tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
+        finally:
+            lost = Exit(reason=self.ended_by or "lost", detail="its supervising process was killed")
+            self._end(said or lost)
+
+    async def _listen(self) -> Exit | None:
+        """Read the shim's messages until it ends; return how the command ended, if the shim reported it."""
+        assert self._control is not None
+        said: Exit | None = None
+        rest = b""
+        while True:
+            try:
+                data = self._control.recv(4096)
+            except BlockingIOError:
+                await anyio.wait_readable(self._control)
+                continue
+            except OSError:
+                data = b""
+            if not data:
+                return said
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                said = self._take(line.decode("utf-8", "replace")) or said
+
+    def _take(self, line: str) -> Exit | None:
+        word, _, rest = line.partition(" ")
+        if word == "S":
+            self._pid = int(rest)
+            self.mark_started()
+            self._spawned.set()
+        elif word == "F":
+            number, _, what = rest.partition(" ")
+            self._start_error = _cannot_run(self.spec, int(number), self._context if what == "directory" else None)
+            return Exit(reason="lost", detail="it could not be started")
+        elif word == "E":
+            status, reason, detail = rest.split(" ", 2)
+            return _exit(int(status), (reason == "-" and self.ended_by) or reason, detail)
+        return None
+
+    async def _keep_awake(self) -> None:
+        """Wake the shim when a process in its tree stops it: a stopped shim notices no exit and enforces no limit."""
+        assert self._shim is not None
+        while hasattr(os, "waitid"):
+            await anyio.sleep(_AWAKE_SECONDS)
+            try:
+                # it does not block
+                stopped = os.waitid(os.P_PID, self._shim.pid, os.WSTOPPED | os.WNOHANG)  # noqa: ASYNC222
+            except ChildProcessError:
+                return
+            if stopped is not None:
+                self._wake()
+
+    async def _bury(self, said: Exit | None) -> None:
+        """Wait until the shim is gone; if it was killed, kill the processes that it supervised."""
+        shim = self._shim
+        assert shim is not None
+        await _reap_child(shim)
+        if said is None:
+            await kill_processes(self.spec.run_id, self.name)
+
+    async def _pump(self, read: int, log: CappedLog) -> None:
+        try:
+            while True:
+                try:
+                    data = os.read(read, 65536)
+                except BlockingIOError:
+                    await anyio.wait_readable(read)
+                    continue
+                if not data:
+                    return
+                log.write(data)
+                # a flood must not keep the others waiting
+                await anyio.lowlevel.checkpoint()
+        finally:
+            os.close(read)
+            self.close_log(log)
+
+    def _end(self, exit: Exit) -> None:
+        self._hang_up()
+        if not self._pid and self._start_error is None:
+            self._start_error = StartError(
+                f"{self.name} was ended before it was started.",
+                hint="It was stopped meanwhile, or its supervising process was killed.",
+                context={"unit": self.name},
+            )
+        self._spawned.set()
+        self.finish(exit)
+        self._buried.set()
+
+    # -- ended
+
+    async def discard(self) -> None:
+        if self._shim is not None:
+            self._order(b"K")
+            with anyio.move_on_after(self.kill_seconds):
+                await self._buried.wait()
+
+    async def terminate(self, grace: float) -> None:
+        self._order(b"T")
+        self._wake()
+
+    async def kill(self) -> None:
+        """Tell the shim to kill the tree; kill it directly if that fails, since the tree can keep stopping the shim."""
+        self._order(b"K")
+        assert self._shim is not None
+        for last in (False, True):
+            self._wake()
+            with anyio.move_on_after(_SHIM_SECONDS):
+                await self._buried.wait()
+                return
+            self.ended_by = "stopped"
+            if self._shim.poll() is None:
+                for pid in [*_below(self._shim.pid), *([self._shim.pid] if last else [])]:
+                    _signal(pid, signal.SIGKILL)
+
+    def _order(self, order: bytes) -> None:
+        if self._control is not None:
+            # a full or closed socket means that the shim is already ending
+            with contextlib.suppress(OSError):
+                self._control.send(order)
+
+    def _wake(self) -> None:
+        """Continue the shim if it was stopped."""
+        if self._shim is not None and self._shim.poll() is None:
+            _signal(self._shim.pid, signal.SIGCONT)
+
+    def _hang_up(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    # -- done
+
+    async def remove(self) -> None:
+        """Release the unit's ports, group and directories. A process that still runs is published as a leak."""
+        if self._shim is not None and not self._buried.is_set():
+            self.leak(self.label, f"it was still there {self.kill_seconds:g} s after it was killed")
+            # the shim keeps killing and ends by itself: do not wait for it
+            self._shim.returncode = 0
+        self.forsake()
+        self._hang_up()
+        self.give_ports_back()
+        if self._group:
+            remove_group(Path(self._group))
+        self._environment.clear()
+        if self._private is not None:
+            private = self._private
+            reason = await anyio.to_thread.run_sync(lambda: remove_tree(private, within=REMOVE_SECONDS))
+            if reason:
+                self.leak(f"directory {self._private}", reason)
+
+
+def _shim_command(spec: UnitSpec, context: Path, group: str, private: Path, control: int) -> list[str]:
+    """The command line of a unit's shim; the ``control`` socket tells it when to run the unit's own command."""
+    limits = spec.limits
+    directories = [str(path.absolute()) for path in (spec.directory, private) if path is not None]
+    first, *arguments = spec.argv
+    here = Path(__file__)
+    most = (limits.memory_bytes, limits.pids, limits.disk_bytes, limits.disk_entries)
+    numbers = (control, *(limit or 0 for limit in most), of_units())
+    return [
+        *(sys.executable, "-I", "-S", "-c", _BOOT, *map(str, (here.parents[0], here.parents[2]))),
+        *map(str, numbers),
+        *(group, str(context.absolute()), str(len(directories)), *directories),
+        *(sys.executable if first in {"python", "python3"} else first, *arguments),
+    ]
+
+
+def _cannot_run(spec: UnitSpec, number: int, directory: Path | None) -> StartError:
+    """Build the error for a unit that cannot start because of its directory or, if None, its program."""
+    reason = os.strerror(number)
+    context = {"unit": spec.name}
+    if directory is not None:
+        return StartError(
+            f"{spec.name} cannot be started in {directory}: {reason}.",
+            hint="The package's compose.yaml names this directory as the image's build context.",
+            context=context,
+        )
+    program = spec.argv[0]
+    # in an image's layout, programs are links to the package's files
+    real = os.path.realpath(program) if program.startswith("/") else program
+    code, hint = {
+        errno.ENOENT: ("program_missing", f"Install {real} on this machine, or use the docker backend."),
+        errno.EACCES: ("command_failed", f"It is not executable: chmod +x {real}"),
+        errno.ENOEXEC: (
+            "command_failed",
+            "It is machine code for another architecture, or a script whose first line names no interpreter.",
+        ),
+    }.get(number, (None, f"Install {real} on this machine, or use the docker backend."))
+    return StartError(
+        f"{spec.name} cannot be started: {real} cannot be run: {reason}.",
+        code=code,
+        hint=hint,
+        context={**context, "program": program},
+    )
+
+
+def python_path() -> str:
+    """The caller's PYTHONPATH, for programs that run in another directory; empty when there is none."""
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(str(Path(place).absolute()) for place in places if place)
+
+
+def _base_environment(private: Path) -> dict[str, str]:
+    """Variables that every local unit gets; the rest of the caller's environment may hold secrets."""
+    programs = str(Path(sys.executable).parent)
+    environment = {
+        "PATH": os.pathsep.join((programs, os.environ.get("PATH") or os.defpath)),
+        "HOME": str(private / "home"),
+        "TMPDIR": str(private / "tmp"),
+        "LANG": os.environ.get("LANG") or "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if sys.prefix != sys.base_prefix:
+        environment["VIRTUAL_ENV"] = sys.prefix
+    if path := python_path():
+        environment["PYTHONPATH"] = path
+    return environment
+
+
+def _exit(status: int, reason: str, detail: str) -> Exit:
+    code = os.waitstatus_to_exitcode(status)
+    number = -code if code < 0 else None
+    ended: dict[str, ExitReason] = {"oom": "oom", "pids": "pids", "disk": "disk", "stopped": "stopped"}
+    named = ended.get(reason)
+    if named is None:
+        named = "signal" if number is not None else "exited"
+        if number is not None and number == getattr(signal, "SIGXFSZ", None):
+            named = "disk"
+    return Exit(reason=named, code=code if code >= 0 else None, signal=number, detail=detail)
+
+
+def _below(root: int) -> list[int]:
+    """All descendants of a process."""
+    if sys.platform == "linux":
+        return list(_shim.descendants(root))
+    import psutil
+
+    try:
+        return [child.pid for child in psutil.Process(root).children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+async def _reap_child(child: subprocess.Popen[bytes]) -> None:
+    """Wait for a child without a thread."""
+    if hasattr(os, "pidfd_open"):
+        try:
+            descriptor = os.pidfd_open(child.pid)
+        except OSError:
+            pass
+        else:
+            try:
+                await anyio.wait_readable(descriptor)
+            finally:
+                os.close(descriptor)
+    pause = 0.001
+    while child.poll() is None:
+        await anyio.sleep(pause)
+        pause = min(0.05, pause * 2)

@@ -1,0 +1,232 @@
+"""The process backend: units are local processes, for code you trust.
+
+There is no daemon and no image: a unit runs the ``run`` of its manifest entry, or its Dockerfile's command, in the
+build context of its image, laid out as the Dockerfile copies it, with the interpreter that runs coworld. Each unit
+lives under a shim (``_shim``) that dies with the runner and kills the unit's whole process tree.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from coworld_core.episode.events import ImageReady
+from coworld_core.errors import BackendUnavailable, ImageError, StartError
+from coworld_core.issues import Issue
+
+from ...backend import Capabilities, Found, ImageInfo, Placement, Publish, Reaped, UnitSpec
+from ...package.images.compose import Build, Contexts
+from ..base import BaseBackend, find_processes, reap_processes
+from ..registry import BackendOptions
+from ._image_layout import Laid, layout_of
+from ._process_unit import ProcessUnit, python_path
+
+__all__ = ["ProcessBackend"]
+
+
+def _laid_out(spec: UnitSpec, laid: Laid) -> UnitSpec:
+    """Replace paths in the image, in a unit's command and variables, with the paths of those files here."""
+
+    def environment(placement: Placement) -> Mapping[str, str]:
+        given = {name: laid.here(value) for name, value in spec.environment(placement).items()}
+        own = laid.env.get("PYTHONPATH")
+        together = {"PYTHONPATH": os.pathsep.join(filter(None, (own, python_path())))} if own else {}
+        return {**laid.env, **together, **given}
+
+    return replace(spec, argv=laid.argv(spec.argv), environment=environment)
+
+
+def _not_made(spec: UnitSpec, word: str, place: Path) -> StartError:
+    return StartError(
+        f"{spec.name} cannot be started: its Dockerfile copies {word} from {place}, which is not there.",
+        code="program_missing",
+        hint="If a build step makes it, build it there, or use the docker backend, which runs all build steps.",
+        context={"unit": spec.name, "program": word, "path": str(place)},
+    )
+
+
+class ProcessBackend(BaseBackend):
+    """Runs units as local processes, for code you trust: only the caller's environment is hidden from them.
+
+    Limits are watched rather than enforced by the kernel: a few times a second the backend sums up the memory of a
+    unit's whole tree (shared memory counts once), its processes and threads, and the bytes in its own directory, its
+    home and its temporary files. Units over a limit are killed. No single file grows beyond the disk limit.
+
+    Args:
+        contexts: Directory to run in, by image reference (the build contexts of the package's compose file).
+        default_context: Directory for images that ``contexts`` does not name; None refuses them.
+    """
+
+    name = "process"
+
+    def __init__(self, *, contexts: Mapping[str, Path] | None = None, default_context: Path | None = None) -> None:
+        # not copied: the mapping may resolve tags that it does not list
+        self._contexts: Mapping[str, Path] = contexts or {}
+        self._default_context = default_context
+
+    @classmethod
+    def of(cls, options: BackendOptions) -> Self:
+        """Create the backend for a package; the entry point in ``coworld.backends``."""
+        return cls(contexts=options.contexts)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Memory and process limits are watched on Linux, disk limits everywhere; nothing is isolated."""
+        listed = sys.platform == "linux"
+        return Capabilities(
+            images=False,
+            network_isolation=False,
+            file_isolation=False,
+            memory_limit=listed,
+            cpu_limit=False,
+            pids_limit=listed,
+            disk_limit=True,
+            remote=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        if os.name != "posix":
+            raise BackendUnavailable(
+                "The process backend needs Linux or macOS.",
+                hint="Use the docker backend, or run coworld inside WSL.",
+                context={"platform": sys.platform},
+            )
+        if not sys.executable:
+            raise BackendUnavailable(
+                "The process backend cannot tell which Python interpreter runs it.",
+                hint="Run coworld from an ordinary Python installation.",
+            )
+        return self
+
+    async def check(self) -> tuple[Issue, ...]:
+        """Report what this backend does not support here, and which build contexts are missing."""
+        issues = [
+            Issue(
+                code="trusted_code_only",
+                severity="info",
+                message="Local processes can read and change whatever you can: run only packages you trust.",
+                hint="Use the docker backend for all others.",
+            )
+        ]
+        if os.name != "posix":
+            issues.append(
+                Issue(
+                    code="platform_unsupported",
+                    message="The process backend needs Linux or macOS.",
+                    hint="Use the docker backend, or run coworld inside WSL.",
+                )
+            )
+        elif sys.platform != "linux":
+            issues.append(
+                Issue(
+                    code="limits_unsupported",
+                    severity="info",
+                    message="Memory and process limits need Linux, as does ending children that left their session.",
+                    hint="Use the docker backend where that matters.",
+                )
+            )
+        issues.extend(
+            Issue(
+                code="context_missing",
+                message=f"The build context of {image!r} is not a directory: {context}.",
+                hint="Correct the image's build context in the package's compose.yaml.",
+            )
+            for image, context in self._contexts.items()
+            if not context.is_dir()
+        )
+        issues.extend(
+            Issue(
+                code="dockerfile_invalid",
+                severity="warning",
+                message=f"{trouble} So commands run in {context} itself.",
+                hint="Correct that line, or name the command and its variables in the manifest as they are there.",
+            )
+            for context, trouble in dict.fromkeys(
+                (context, layout_of(self._build(image, context))[1]) for image, context in self._contexts.items()
+            )
+            if trouble
+        )
+        return tuple(issues)
+
+    def _build(self, image: str, context: Path) -> Build:
+        """How an image is built; by default from the Dockerfile of its context."""
+        known = self._contexts.build(image) if isinstance(self._contexts, Contexts) else None
+        return known or Build(context=context)
+
+    def _context(self, image: str) -> Path:
+        context = self._contexts.get(image, self._default_context)
+        if context is None:
+            unpublished = re.fullmatch(r"img_[0-9a-f-]{36}", image) is not None
+            raise ImageError(
+                f"{image!r} has no directory to run in on the process backend.",
+                code="image_unreachable" if unpublished else "context_unknown",
+                hint="It is the id of an unpublished image and stands for nothing here; name the image instead."
+                if unpublished
+                else "Name the image with a build context in the package's compose.yaml, or use the docker backend.",
+                context={"image": image},
+            )
+        if not context.is_dir():
+            raise ImageError(
+                f"The directory that {image!r} runs in does not exist: {context}.",
+                code="context_missing",
+                hint="Correct the image's build context in the package's compose.yaml.",
+                context={"image": image, "directory": str(context)},
+            )
+        return context
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        """Find the directory that an image's command runs in.
+
+        Raises:
+            ImageError: The image has no directory, or it does not exist.
+        """
+        context = self._context(image)
+        here = f"{sys.platform}/{os.uname().machine}"
+        if publish is not None:
+            publish(ImageReady(image=image, platform=here))
+        return ImageInfo(image=image, platform=here, context=context)
+
+    def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> ProcessUnit:
+        """Create a unit that runs as a local process.
+
+        Raises:
+            ImageError: The image has no directory to run in.
+            StartError: The spec has no command.
+        """
+        context = self._context(spec.image)
+        layout, _ = layout_of(self._build(spec.image, context))
+        argv = spec.argv or (layout.command if layout is not None else ())
+        if not argv:
+            raise StartError(
+                f"{spec.name} names no command, and a local process has no image to take one from.",
+                code="no_command",
+                hint="Give the runnable a `run` in the manifest, a CMD to its Dockerfile, or use the docker backend.",
+                context={"unit": spec.name, "image": spec.image},
+            )
+        spec = replace(spec, argv=argv)
+        if layout is not None and layout.read.copies and spec.directory is not None:
+            # beside the unit's own directory: removed with the run, but not counted against the unit
+            if unmade := layout.unmade(argv):
+                raise _not_made(spec, *unmade)
+            laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"))
+            spec, context = _laid_out(spec, laid), laid.workdir or context
+        return ProcessUnit(spec, backend=self, context=context, publish=publish, tasks=tasks)
+
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        """Find this user's processes that belong to a run."""
+        return await anyio.to_thread.run_sync(find_processes, run_id)
+
+    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
+        """Kill processes, but never this process or its ancestors."""
+        return await reap_processes(found, force=force)

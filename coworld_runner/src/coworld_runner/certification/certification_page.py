@@ -1,0 +1,49 @@
+"""Renders a certification as one page: a file that opens anywhere, loads nothing, runs nothing, and prints well.
+
+Everything from a manifest, a game or a player is escaped, and characters that could reorder or hide text are made
+visible. How the page looks is in ``templates/certification.html``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ..web.page_templates import page_template
+from .certification_record import Certification
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["render_page"]
+
+_WORDS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+
+
+def render_page(certification: Certification) -> str:
+    """Render a certification as one HTML document.
+
+    Args:
+        certification: The record; nothing in it is trusted.
+    """
+    answers = Counter(_WORDS.get(step.status, step.status) for step in certification.steps)
+    tally = dict.fromkeys(_WORDS.values(), 0) | answers
+    return _template().render(
+        record=certification,
+        words=_WORDS,
+        tally=", ".join(f"{count} {word}" for word, count in tally.items() if count),
+        scores=", ".join(f"{who} {score:g}" for who, score in certification.standings),
+    )
+
+
+def _template() -> Template:
+    return page_template("coworld_runner.certification", "certification.html", moment=_moment, duration=_duration)
+
+
+def _moment(moment: dt.datetime | None) -> str:
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if moment is not None else ""
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -1,0 +1,611 @@
+"""Implementation of the ten certification steps.
+
+A step is a function of the candidate and of the findings so far. The table ``STEPS`` maps each step to its function
+and premises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core import time_limits
+from coworld_core.episode.events import BaseEvent, ProbeFinished
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.outcome import Fault, decisive
+from coworld_core.episode.record import EpisodeRecord, read_record
+from coworld_core.errors import CoworldError, EpisodeError, ImageError, ManifestError, StartError
+from coworld_core.issues import Report
+from coworld_core.manifest.game_results import check_results
+from coworld_core.manifest.manifest_file import check_manifest, dump_manifest
+from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
+from coworld_core.ports import EXTRA_PORTS_ENV
+from coworld_core.text.phrases import listed
+from coworld_core.versions import Generation
+
+from ..backend import Backend, Publish
+from ..episode.single import EpisodeOptions, run_episode
+from ..errors import OWN_DOING, unwrapped
+from ..package.plan import plan_episode
+from ..package.resolver import Package
+from ..package.viewer_bundle import find_bundle
+from ..replay.replay_session import ReplayOptions, verify_replay
+from ..replay.viewer_check import check_viewer
+from ..runs.event_bus import Listener
+from .certification_record import Evidence, Level, SkipReason, StepId
+from .config_check import check_configs, configs_of_refused
+from .player_presence import check_attendance
+from .secret_leaks import slots_leaked
+from .source_references import SourceOptions, check_sources
+from .step_answers import (
+    StepAnswer,
+    about_results,
+    advice,
+    failed_on,
+    issue_evidence,
+    missing,
+    note,
+    passed,
+    required,
+    skipped,
+)
+from .step_ledger import EPISODE, StepLedger
+
+__all__ = ["STEPS", "Candidate", "CertifyOptions", "blamed_in", "carry_out", "say_of_refused"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyOptions:
+    """How a Coworld is certified. Times are seconds."""
+
+    episode: EpisodeOptions = field(
+        default_factory=lambda: EpisodeOptions(timeout=time_limits.SMOKE_EPISODE, ready_timeout=120.0)
+    )
+    """For the smoke episode; its ``timeout`` is the only deadline. Images are fetched before it begins."""
+    replay: ReplayOptions = field(default_factory=ReplayOptions)
+    """For showing the replay."""
+    sources: SourceOptions = field(default_factory=SourceOptions)
+    """For looking up source references."""
+    platform: str = "linux/amd64"
+    """Platform that images must support, on a backend with images; hosted runs need this one."""
+    images_timeout: float = 1800.0
+    """For fetching all images."""
+    published: Generation | None = None
+    """Published version whose rules apply; None: today's rules."""
+
+    @property
+    def packs_replays(self) -> bool:
+        """Whether a replay must load packed, as ``replay.z``; otherwise it must load as the game wrote it."""
+        return self.published in (None, "0.1.26")
+
+    @classmethod
+    def within(
+        cls,
+        timeout: float,
+        *,
+        offline: bool = False,
+        platform: str | None = None,
+        published: Generation | None = None,
+    ) -> CertifyOptions:
+        """Return the default options with another deadline for the smoke episode.
+
+        Args:
+            timeout: Seconds; also the most that the game gets to become healthy.
+            offline: Whether to skip looking up source references.
+            platform: Platform that images must support; None means the default.
+            published: Published version whose rules apply; None means today's.
+        """
+        usual = cls()
+        ready = min(timeout, usual.episode.ready_timeout)
+        return cls(
+            episode=dataclasses.replace(usual.episode, timeout=timeout, ready_timeout=ready, watch=True),
+            sources=dataclasses.replace(usual.sources, offline=offline),
+            platform=platform or usual.platform,
+            published=published,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """The Coworld to certify, with its backend, options and workspace."""
+
+    package: Package
+    backend: Backend
+    options: CertifyOptions
+    layout: EpisodeLayout
+    """The certification's own workspace."""
+    publish: Publish
+    episode_listeners: tuple[Listener, ...] = ()
+
+    @property
+    def manifest(self) -> Manifest:
+        """The package's manifest."""
+        return self.package.manifest
+
+    @property
+    def episode(self) -> EpisodeLayout:
+        """The smoke episode's workspace."""
+        return EpisodeLayout(self.layout.workspace / EPISODE)
+
+    @property
+    def platform(self) -> str | None:
+        """Platform that the images must support; None on a backend without images."""
+        return self.options.platform if self.backend.capabilities.images else None
+
+
+async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    report = await anyio.to_thread.run_sync(_strict_report, candidate)
+    ledger.issues = report.issues
+    if report.errors:
+        return _manifest_invalid(report)
+    ledger.matriculated_at = dt.datetime.now(dt.UTC)
+    evidence = [issue_evidence(issue) for issue in report.issues]
+    if candidate.package.is_template:
+        caveat = (
+            "This is a template: `coworld build` puts version and images in, so this says nothing about what "
+            "will be published."
+        )
+        ledger.caveats.append(caveat)
+        evidence.append(advice("template", caveat, hint="Build it, and certify what was built."))
+    if published := candidate.options.published:
+        caveat = f"It was certified by the rules of {published}, not by today's."
+        ledger.caveats.append(caveat)
+        evidence.append(note("published_rules", caveat))
+    if given := candidate.package.environment:
+        caveat = f"It ran with {listed(given)} added to its environment; this says nothing about how it runs without."
+        ledger.caveats.append(caveat)
+        evidence.append(advice("environment_given", caveat, hint="Set it in the manifest, or in the Dockerfile."))
+    game = candidate.manifest.game
+    return passed(f"The manifest of {game.name} {game.version} has no errors.", evidence)
+
+
+def _strict_report(candidate: Candidate) -> Report:
+    """Check the manifest strictly, by the rules that apply; issues have file positions if there is a file."""
+    package, published = candidate.package, candidate.options.published
+    if published == "0.1.7":
+        # older forms are valid in that version, and unreadable manifests were refused before
+        return package.report
+    # a backend without images runs a template as it is, and could certify nothing else
+    template = package.is_template and not candidate.backend.capabilities.images
+    if package.path is not None:
+        report = check_manifest(package.path, mode="strict", template=template, published=published)
+    else:
+        report = Report(source=package.source)
+        try:
+            text = dump_manifest(package.manifest, template=template)
+            if published is not None:
+                report = check_manifest(text.encode(), mode="strict", template=template, published=published)
+        except ManifestError as error:
+            report = error.report
+    # a published version plays a Coworld without tags, but does not certify it
+    issues = [
+        issue.model_copy(update={"severity": "error"}) if issue.code == "tags_missing" else issue
+        for issue in report.issues
+    ]
+    report = report.model_copy(update={"issues": tuple(issues)})
+    known = {(issue.code, issue.pointer) for issue in report.issues}
+    return report.extended(issue for issue in package.report.issues if (issue.code, issue.pointer) not in known)
+
+
+def _strict_report_of_refused(report: Report) -> Report:
+    source = Path(report.source)
+    # the strict rules find at least as much as the rules that refused it
+    strict = check_manifest(source, mode="strict") if source.is_file() else report
+    return strict if strict.errors else report
+
+
+def _manifest_invalid(report: Report) -> StepAnswer:
+    evidence = [issue_evidence(issue) for issue in report.issues]
+    return failed_on("manifest_invalid", evidence, hint="Correct the manifest, and certify again.")
+
+
+async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    sources = ledger.sources = await check_sources(candidate.manifest, options=candidate.options.sources)
+    hints = {
+        "source_not_pinned": "`coworld build` pins it once it is pushed; or link to …/tree/<full SHA>/<path>.",
+        "source_not_found": "Push the commit, or correct the address.",
+        "source_empty": "Link to where the source is.",
+        "source_without_dockerfile": "Put the Dockerfile beside the source, or above it.",
+    }
+    evidence = [
+        required(
+            record.code,
+            ok=record.status == "resolved",
+            # an unpinned source still exists
+            level="required"
+            if record.status in ("resolved", "unresolved") and record.code != "source_not_pinned"
+            else "advice",
+            message=f"{record.runnable}: {record.message}" + (f" ({record.url})" if record.url else ""),
+            hint=hints.get(record.code),
+        )
+        for record in sources
+        if record.status != "not_declared"
+    ]
+    undeclared = [record.runnable for record in sources if record.status == "not_declared"]
+    if undeclared:
+        message = f"No source_url is declared for {listed(undeclared, limit=6)}."
+        evidence.append(advice("source_not_declared", message, hint="Set it, so that others can see what runs."))
+    if any(item.broken for item in evidence):
+        return failed_on("source_unresolved", evidence)
+    reasons: dict[str, SkipReason] = {"unreached": "source_unreachable", "unsupported": "source_unsupported"}
+    for status, reason in reasons.items():
+        undecided = [record for record in sources if record.status == status]
+        if undecided:
+            detail = f"Not decided for {listed([record.runnable for record in undecided], limit=4)}: "
+            return skipped(reason, detail + undecided[0].message, evidence)
+    resolved = sum(record.status == "resolved" for record in sources)
+    if not resolved:
+        none = "No source is declared" if len(undeclared) == len(sources) else "No source is pinned to a commit"
+        return passed(f"{none}, so there is nothing to look up.", evidence)
+    return passed(f"The source of {resolved} of {len(sources)} programs is declared, and is there.", evidence)
+
+
+async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    manifest, backend, options = candidate.manifest, candidate.backend, candidate.options
+    uses_images = backend.capabilities.images
+    users: dict[str, list[str]] = {manifest.game.runnable.image: ["game"]}
+    # without images, only programs that the episode runs need a directory to run in
+    for entry in manifest.roles() if uses_images else manifest.player:
+        if entry.file is not None:
+            continue
+        users.setdefault(entry.image, []).append(f"{entry.type} {entry.id}")
+    found: dict[str, Evidence] = {}
+
+    async def have(image: str) -> None:
+        found[image] = await _have_image(candidate, ledger, image, listed(users[image], limit=4))
+
+    with anyio.move_on_after(options.images_timeout):
+        async with anyio.create_task_group() as group:
+            for image in users:
+                group.start_soon(have, image)
+    for image in users.keys() - found.keys():
+        late = f"{image} was not available after {options.images_timeout:g} s."
+        found[image] = required("image_unreachable", ok=False, message=late)
+    evidence = [found[image] for image in users]
+    evidence += [
+        advice("image_emulated", f"{info.image} is for {info.platform}, which this machine has to emulate.")
+        for info in ledger.images.values()
+        if info.emulated
+    ]
+    if any(item.broken for item in evidence):
+        return failed_on("image_unreachable", evidence)
+    if not uses_images:
+        detail = (
+            f"The {backend.name} backend runs commands in the directories that images are built from; the images "
+            "themselves were not checked."
+        )
+        return skipped("not_applicable", detail, evidence, hint="Certify with --backend docker, too.")
+    count = f"{len(users)} {'image' if len(users) == 1 else 'images'}"
+    return passed(f"{count} for {options.platform}, all available.", evidence)
+
+
+async def _have_image(candidate: Candidate, ledger: StepLedger, image: str, who: str) -> Evidence:
+    try:
+        info = await candidate.backend.ensure_image(image, platform=candidate.platform, publish=candidate.publish)
+    except ImageError as error:
+        return required(error.code, ok=False, message=f"{error.message} (image of {who})", hint=error.hint)
+    ledger.images[image] = info
+    if not candidate.backend.capabilities.images:
+        return note("image_context", f"{image} ({who}) runs in {info.context or 'this process'}.")
+    what = ", ".join(part for part in (info.digest, info.platform) if part)
+    return required("image_present", ok=True, message=f"{image} ({who}) is available{what and f': {what}'}.")
+
+
+async def _fixture_conforms(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    configs = await anyio.to_thread.run_sync(check_configs, candidate.manifest, ledger.issues)
+    ledger.fixture_ok = configs.fixture_ok
+    return configs.answer
+
+
+def _fixture_is_right(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
+    return None if ledger.fixture_ok else missing("fixture-conforms", "the fixture is not a valid config for this game")
+
+
+def _fixture_has_images(candidate: Candidate, ledger: StepLedger) -> StepAnswer | None:
+    manifest = candidate.manifest
+    seated = {entry.player_id for entry in manifest.certification.players}
+    players = (player.image for player in manifest.player if player.id in seated and player.file is None)
+    needed = {manifest.game.runnable.image, *players}
+    lacking = sorted(needed - ledger.images.keys())
+    return missing("images-reachable", f"without {listed(lacking)} nothing can be played") if lacking else None
+
+
+async def _smoke_episode(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    checks: list[ProbeFinished] = []
+    record = ledger.episode = await _play(candidate, ledger, checks)
+    probes = ledger.probes
+    blamed = blamed_in(record)
+    evidence = [*probes.before, *blamed, *_usual_checks(checks), *probes.evidence]
+    if record.over_seconds is not None and not any(item.code == "late_viewer" for item in evidence):
+        evidence.append(note("late_viewer", "Not checked: the game was over before a viewer could come late."))
+    evidence += _remarks(record)
+    before, during = ([item for item in seen if item.broken] for seen in (probes.before, probes.evidence))
+    # in chronological order: a game that admits strangers may have made a player fail
+    broken = before or blamed or during
+    if broken:
+        reason = broken[0].code if broken is blamed else "game_contract_violation"
+        return failed_on(reason, evidence, broken=broken)
+    return passed(f"Played to its end in {record.seconds:.1f} s, and the contract was kept.", evidence)
+
+
+async def _play(candidate: Candidate, ledger: StepLedger, checks: list[ProbeFinished]) -> EpisodeRecord:
+    options = candidate.options.episode
+
+    def note_check(event: BaseEvent) -> None:
+        # shown as evidence only: the episode itself judges by its faults
+        if isinstance(event, ProbeFinished):
+            checks.append(event)
+
+    try:
+        return await run_episode(
+            plan_episode(candidate.package),
+            backend=candidate.backend,
+            workspace=candidate.episode.workspace,
+            options=dataclasses.replace(options, platform=options.platform or candidate.platform),
+            listeners=(note_check, *candidate.episode_listeners),
+            probe=ledger.probes,
+        )
+    except BaseException:
+        # the episode has written its record before raising
+        with contextlib.suppress(CoworldError):
+            ledger.episode = read_record(candidate.episode.record)
+        raise
+
+
+def _usual_checks(checks: list[ProbeFinished]) -> list[Evidence]:
+    """Convert the checks of every episode; a failed one counts only if the episode blamed the game for it."""
+    found: list[Evidence] = []
+    for seen in checks:
+        message = f"{seen.probe.replace('_', ' ')}: {seen.detail or ('right' if seen.ok else 'wrong')}."
+        found.append(required(seen.probe, ok=seen.ok, message=message) if seen.counts else note(seen.probe, message))
+    return found
+
+
+def blamed_in(record: EpisodeRecord) -> list[Evidence]:
+    """List the faults, the decisive one first; faults of the results belong to another step."""
+    faults = [fault for fault in record.faults if not about_results(fault)]
+    deciding = decisive(faults)
+    return [_fault_evidence(fault) for fault in sorted(faults, key=lambda fault: fault is not deciding)]
+
+
+def _fault_evidence(fault: Fault) -> Evidence:
+    return Evidence(
+        code=fault.error_type,
+        level="required",
+        ok=False,
+        message=fault.message,
+        hint=fault.hint,
+        slot=fault.slot,
+        artifact=f"{EPISODE}/{fault.log}" if fault.log else None,
+        log_tail=fault.log_tail,
+    )
+
+
+def _remarks(record: EpisodeRecord) -> list[Evidence]:
+    """List the record's warnings, starvation and leaks, which are not faults."""
+    found = [advice("episode_warning", warning) for warning in record.warnings]
+    if record.starvation is not None and record.starvation.starved:
+        found.append(
+            advice(
+                "processor_starved",
+                f"{record.starvation.words}, so scores may differ elsewhere.",
+                hint="Certify on a machine with less to do.",
+            )
+        )
+    found += [advice("left_behind", f"{leak.what} could not be removed: {leak.reason}") for leak in record.leaks]
+    return found
+
+
+def _episode_was_played(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
+    return None if ledger.episode is not None else missing("smoke-episode", "there was no episode")
+
+
+async def _results_conform(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    path, record = candidate.episode.results, ledger.played
+    if not path.exists():
+        evidence = [_fault_evidence(fault) for fault in record.faults if about_results(fault)]
+        if not evidence:
+            return missing("smoke-episode", "it ended before there were results")
+        # results that are too large are not kept
+        return failed_on(evidence[0].code, evidence)
+    schema = candidate.manifest.game.results_schema
+    results, report = await anyio.to_thread.run_sync(check_results, path, schema, len(record.slots))
+    artifact = f"{EPISODE}/results.json"
+    evidence = [issue_evidence(issue, artifact=artifact) for issue in report.issues]
+    if results is None:
+        hint = "Write what game.results_schema promises, with one finite score for every slot."
+        return failed_on("results_malformed", evidence, hint=hint)
+    message = "results.json satisfies game.results_schema."
+    evidence.append(required("results_conform", ok=True, message=message, artifact=artifact))
+    scores = ", ".join(f"{score:g}" for score in results.scores)
+    count = f"{len(results.scores)} finite {'score' if len(results.scores) == 1 else 'scores'}"
+    return passed(f"{count}: {scores}.", evidence)
+
+
+async def _replay_present(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    leaks = await _token_leaks(candidate.episode, ledger.probes.tokens)
+    path, artifact = candidate.episode.replay, f"{EPISODE}/replay"
+    if not path.exists():
+        if any(not about_results(fault) for fault in ledger.played.faults):
+            return missing("smoke-episode", "it ended before there was a replay", leaks)
+        hint = "Write the replay to COGAME_SAVE_REPLAY_URI before ending."
+        row = required("replay_missing", ok=False, message="The game wrote no replay.", hint=hint)
+        return failed_on("replay_missing", [row, *leaks])
+    size = path.stat().st_size
+    if not size:
+        hint = "Write what the replay page needs; an empty file shows nothing."
+        row = required("replay_empty", ok=False, message="The replay is empty.", hint=hint, artifact=artifact)
+        return failed_on("replay_missing", [row, *leaks])
+    row = required("replay_present", ok=True, message=f"The replay has {size} bytes.", artifact=artifact)
+    return passed(f"There is a replay of {size} bytes.", [row, *leaks])
+
+
+async def _token_leaks(layout: EpisodeLayout, tokens: tuple[str, ...]) -> list[Evidence]:
+    places = [
+        (layout.replay, "token_in_replay", "The replay"),
+        (layout.results, "token_in_results", "results.json"),
+        (layout.game_stdout, "token_in_game_log", "The game's output"),
+        (layout.game_stderr, "token_in_game_log", "The game's error log"),
+    ]
+    places += [
+        (layout.player_log(slot), "token_in_player_log", f"The log of player {slot}") for slot in range(len(tokens))
+    ]
+    found: list[Evidence] = []
+    for path, code, what in places:
+        slots = await slots_leaked(path, tokens)
+        if slots:
+            whose = f"slot{'' if len(slots) == 1 else 's'} {listed([str(slot) for slot in slots])}"
+            found.append(
+                advice(
+                    code,
+                    f"{what} holds the secret token of {whose}, for everyone who may read it.",
+                    hint="Leave `tokens` out of what is written, and queries out of what is logged.",
+                    artifact=f"{EPISODE}/{layout.relative(path)}",
+                )
+            )
+    if tokens and not found:
+        found.append(note("tokens_kept", "No token of this run is in the replay, the results or a log."))
+    return found
+
+
+def _replay_is_there(candidate: Candidate, _: StepLedger) -> StepAnswer | None:
+    path = candidate.episode.replay
+    there = path.exists() and path.stat().st_size > 0
+    return None if there else missing("replay-present", "there is no replay to show")
+
+
+async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
+    viewer = candidate.manifest.game.replay_viewer
+    if viewer is not None:
+        directory = find_bundle(candidate.package)
+        if directory is None:
+            detail = "Its replays are shown by a viewer that is not on this machine."
+            return skipped("not_applicable", detail, hint="Certify the package's own directory.")
+        seconds = candidate.options.replay.ready_timeout
+        packed = viewer.replay_compression == "gzip"
+        return await check_viewer(directory, candidate.episode.replay, packed=packed, seconds=seconds)
+    found: dict[bool, Evidence] = {}
+    # two units that need the same ports have to run one after the other
+    gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 2)
+
+    async def show(packed: bool) -> None:
+        async with gate:
+            found[packed] = await _show(candidate, packed)
+
+    async with anyio.create_task_group() as group:
+        for packed in (True, False):
+            group.start_soon(show, packed)
+    deciding = found[candidate.options.packs_replays]
+    evidence = [deciding, found[not candidate.options.packs_replays]]
+    if deciding.broken:
+        return failed_on("replay_unloadable", evidence)
+    return passed(deciding.message, evidence)
+
+
+async def _show(candidate: Candidate, packed: bool) -> Evidence:
+    """Have the game show the replay in one form; the form that viewers serve is required, the other is advice."""
+    options, layout = candidate.options.replay, candidate.layout
+    level: Level = "required" if packed == candidate.options.packs_replays else "advice"
+    name = "replay.z" if packed else "replay"
+    logs = layout.logs / ("replay-zlib" if packed else "replay-plain")
+    logs.mkdir()
+    try:
+        with unwrapped():
+            seconds = await verify_replay(
+                candidate.manifest,
+                candidate.episode.replay,
+                backend=candidate.backend,
+                publish=candidate.publish,
+                options=dataclasses.replace(options, platform=options.platform or candidate.platform),
+                logs=logs,
+                compressed=packed,
+            )
+    except (EpisodeError, StartError) as error:
+        if isinstance(error, StartError) and error.code not in OWN_DOING:
+            raise
+        return Evidence(
+            code="replay_unloadable",
+            level=level,
+            ok=False,
+            message=f"Given {name}: {error.message}",
+            hint=error.hint,
+            artifact=layout.relative(logs / "replay.stderr.log"),
+            log_tail=str(error.context.get("log_tail", "")),
+        )
+    message = f"Given {name}, the game serves the page and sends a first message; {seconds:.1f} s in all."
+    return required("replay_shown", ok=True, level=level, message=message)
+
+
+async def _players_run(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    return check_attendance(candidate.manifest, ledger.episode, ledger.probes.seats, directory=EPISODE)
+
+
+async def _supporting_roles(candidate: Candidate, _: StepLedger) -> StepAnswer:
+    sections = {name: candidate.manifest.section(name) for name in ROLE_SECTIONS if name != "player"}
+    declared = {name: entries for name, entries in sections.items() if entries}
+    if not declared:
+        return passed("no supporting roles declared")
+    counts = [f"{len(entries)} {name}{'' if len(entries) == 1 else 's'}" for name, entries in declared.items()]
+    evidence = [
+        note("declared_not_run", f"{name} {entry.id!r} ({entry.image}) is declared; it was not run.")
+        for name, entries in declared.items()
+        for entry in entries
+    ]
+    return skipped("not_run", f"Declared, not run: {listed(counts)}.", evidence)
+
+
+Premise = Callable[[Candidate, StepLedger], StepAnswer | None]
+"""Returns None if a step can run, else an answer that names the step it depends on."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The function and the premises of a step."""
+
+    look: Callable[[Candidate, StepLedger], Awaitable[StepAnswer]]
+    """Runs the step, and notes in the ledger what later steps and the record need."""
+    premises: tuple[Premise, ...] = ()
+    """Conditions for the step, checked in this order."""
+
+
+STEPS: Mapping[StepId, Step] = {
+    "matriculate": Step(_matriculate),
+    "source-resolves": Step(_source_resolves),
+    "images-reachable": Step(_images_reachable),
+    "fixture-conforms": Step(_fixture_conforms),
+    "smoke-episode": Step(_smoke_episode, (_fixture_is_right, _fixture_has_images)),
+    "results-conform": Step(_results_conform, (_episode_was_played,)),
+    "replay-present": Step(_replay_present, (_episode_was_played,)),
+    "replay-loadable": Step(_replay_loadable, (_replay_is_there,)),
+    "players-run": Step(_players_run),
+    "supporting-roles": Step(_supporting_roles),
+}
+
+
+async def carry_out(candidate: Candidate, step: StepId, ledger: StepLedger) -> StepAnswer:
+    """Run a step for a candidate, if its premises hold."""
+    for premise in STEPS[step].premises:
+        lacking = premise(candidate, ledger)
+        if lacking is not None:
+            return lacking
+    return await STEPS[step].look(candidate, ledger)
+
+
+async def say_of_refused(report: Report, step: StepId, ledger: StepLedger) -> StepAnswer:
+    """Answer a step for a manifest that could not be read, from its report; nothing is run."""
+    match step:
+        case "matriculate":
+            strict = await anyio.to_thread.run_sync(_strict_report_of_refused, report)
+            ledger.issues = strict.issues
+            return _manifest_invalid(strict)
+        case "fixture-conforms":
+            return configs_of_refused(ledger.issues)
+        case _:
+            return missing("matriculate", "the manifest cannot be read")

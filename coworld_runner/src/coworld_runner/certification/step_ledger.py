@@ -1,0 +1,164 @@
+"""The state of a running certification, and the record made from it.
+
+The checks are in ``steps``; ``certifier`` runs them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import EpisodeRecord, SeatedPlayer
+from coworld_core.issues import Issue
+from coworld_core.text.phrases import listed
+from coworld_core.text.terminal import strip_controls
+
+from ..backend import Backend, ImageInfo
+from ..episode.run_start import OpenRun
+from ..episode.single import versions
+from .certification_record import UNDECIDED, Certification, Evidence, SourceRecord, StepRecord
+from .contract_checks import ContractProbes
+from .step_answers import StepAnswer
+from .transcript import TRANSCRIPT, TranscriptStep
+
+__all__ = ["EPISODE", "StepLedger", "Subject"]
+
+EPISODE = "episode"
+"""The smoke episode's own workspace, below the certification's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """The certified Coworld for the record and the first event; most fields are empty if its manifest is unreadable."""
+
+    manifest: str
+    """Where the manifest was read from."""
+    manifest_sha256: str = ""
+    coworld: str = ""
+    version: str = ""
+    players: tuple[str, ...] = ()
+    """The fixture's players, by slot."""
+    backend: Backend | None
+    """The backend that it runs on, or would have run on."""
+
+
+@dataclass(kw_only=True)
+class StepLedger:
+    """Findings so far, for later steps and for the record."""
+
+    steps: list[StepRecord] = field(default_factory=list[StepRecord])
+    """The steps answered so far, in order."""
+    caveats: list[str] = field(default_factory=list[str])
+    """Limits of the verdict: what was not checked."""
+    issues: tuple[Issue, ...] = ()
+    """Issues that the strict check found in the manifest."""
+    matriculated_at: dt.datetime | None = None
+    sources: tuple[SourceRecord, ...] = ()
+    images: dict[str, ImageInfo] = field(default_factory=dict[str, ImageInfo])
+    """The available images, by reference."""
+    fixture_ok: bool = True
+    """Whether the fixture can be played."""
+    probes: ContractProbes = field(default_factory=ContractProbes)
+    """Evidence from the smoke episode, and that episode's tokens."""
+    episode: EpisodeRecord | None = None
+    """The smoke episode once it has ended, in any way."""
+    trouble: str | None = None
+    """Why the certification could not go on, if that was not the Coworld's fault."""
+
+    @property
+    def played(self) -> EpisodeRecord:
+        """The smoke episode, for steps that depend on it."""
+        assert self.episode is not None
+        return self.episode
+
+    def note(self, step: TranscriptStep, answer: StepAnswer, seconds: float) -> StepRecord:
+        """Record a step's answer; a skip that does not affect the verdict becomes a caveat."""
+        record = StepRecord(
+            id=step.id,
+            kind=step.kind,
+            checks=step.checks,
+            criterion=step.criterion,
+            how=step.how,
+            status=answer.status,
+            failure_reason=answer.failure_reason,
+            skip_reason=answer.skip_reason,
+            detail=self.plain(answer.detail),
+            evidence=tuple(self._plain_evidence(item) for item in answer.evidence),
+            hint=self.plain(answer.hint) if answer.hint else None,
+            seconds=round(seconds, 3),
+        )
+        self.steps.append(record)
+        if record.skip_reason is not None and record.skip_reason not in UNDECIDED:
+            self.caveats.append(f"{record.id}: {record.detail}")
+        return record
+
+    def record(self, subject: Subject, run: OpenRun, status: EpisodeStatus) -> Certification:
+        """Make the record of the current state; it confers the degree if nothing prevents that."""
+        ended_at = dt.datetime.now(dt.UTC)
+        statement, conferred = self._verdict(subject, status)
+        backend, episode = subject.backend, self.episode
+        with_images = backend is not None and backend.capabilities.images
+        return Certification(
+            transcript=TRANSCRIPT.name,
+            transcript_sha256=TRANSCRIPT.sha256,
+            verdict="Executable" if conferred else None,
+            statement=self.plain(statement),
+            caveats=tuple(self.plain(caveat) for caveat in self.caveats),
+            status=status,
+            coworld=subject.coworld,
+            version=subject.version,
+            manifest=self.plain(subject.manifest),
+            manifest_sha256=subject.manifest_sha256,
+            images=tuple(info.record() for _, info in sorted(self.images.items()) if with_images),
+            sources=self.sources,
+            backend=backend.name if backend else "",
+            run_id=run.bus.run_id,
+            started_at=run.begun_at,
+            matriculated_at=self.matriculated_at,
+            graduated_at=ended_at if conferred else None,
+            ended_at=ended_at,
+            seconds=run.seconds(),
+            steps=tuple(self.steps),
+            episode=f"{EPISODE}/{run.layout.record.name}" if episode else None,
+            seats=tuple(
+                SeatedPlayer(name=self.plain(slot.name), player_id=slot.player_id)
+                for slot in (episode.slots if episode else ())
+            ),
+            scores=episode.scores if episode else (),
+            trouble=self.plain(self.trouble) if self.trouble else None,
+            versions=versions(backend) if backend is not None else {},
+        )
+
+    def _verdict(self, subject: Subject, status: EpisodeStatus) -> tuple[str, bool]:
+        """Return the verdict as a sentence, and whether the degree is conferred."""
+        name = f"{subject.coworld} {subject.version}" if subject.coworld else "The Coworld"
+        failed = [step.id for step in self.steps if step.status == "fail"]
+        undecided = [step.id for step in self.steps if step.skip_reason in UNDECIDED]
+        steps = len(TRANSCRIPT.steps)
+        if status == "interrupted":
+            return f"{name} is not certified: the certification was interrupted.", False
+        if failed:
+            return f"{name} is not certified: {len(failed)} of {steps} steps failed ({listed(failed)}).", False
+        if undecided:
+            return f"{name} is not certified: {listed(undecided)} could not be checked.", False
+        return f"{name} is Executable: it went through the {steps} steps of {TRANSCRIPT.name}.", status == "completed"
+
+    # ------------------------------------------------------------------ texts
+
+    def plain(self, text: str) -> str:
+        """Clean a text for display: without control sequences, lone surrogates and tokens of this run."""
+        text = strip_controls(text.encode("utf-8", "replace").decode())
+        for slot, token in enumerate(self.probes.tokens):
+            text = text.replace(token, f"[token of slot {slot}]")
+        return text
+
+    def _plain_evidence(self, item: Evidence) -> Evidence:
+        return item.model_copy(
+            update={
+                "message": self.plain(item.message),
+                "hint": self.plain(item.hint) if item.hint else None,
+                "pointer": self.plain(item.pointer) if item.pointer else item.pointer,
+                "log_tail": self.plain(item.log_tail),
+            }
+        )

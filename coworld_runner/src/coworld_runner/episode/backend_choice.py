@@ -1,0 +1,107 @@
+"""Selects the backend that runs a package."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio.to_thread
+
+from coworld_core.errors import BackendUnavailable
+from coworld_core.manifest.models import Runnable
+
+from ..backend import Backend
+from ..backends.registry import BackendOptions, ClusterOptions, find_backend
+from ..package.changed_sources import changed_since_build
+from ..package.resolver import Package
+
+__all__ = [
+    "BackendChoice",
+    "choose_backend",
+    "make_backend",
+    "open_backend",
+]
+
+
+@dataclass(frozen=True)
+class BackendChoice:
+    """A backend's name, and the reason for choosing it."""
+
+    name: str
+    reason: str
+
+
+def runs_as_processes(package: Package) -> str:
+    """Return why a package cannot run as local processes; empty if it can."""
+    runnables: Iterable[tuple[str, Runnable]] = [
+        ("the game", package.manifest.game.runnable),
+        *((f"player {entry.id!r}", entry.as_runnable()) for entry in package.manifest.player if entry.file is None),
+    ]
+    for who, runnable in runnables:
+        if runnable.image not in package.contexts:
+            return f"neither compose file nor Dockerfile beside the manifest says what the image of {who} is built from"
+        if not runnable.run:
+            return f"{who} has no `run` command in the manifest, only an image"
+    return ""
+
+
+async def choose_backend(name: str, package: Package) -> BackendChoice:
+    """Choose between Docker and local processes for ``auto``; keep any other name.
+
+    For ``auto``, a fetched package never runs as local processes, which are for trusted code. A package that cannot run
+    as processes uses Docker. A template has no images, so it runs as processes. A built package runs on Docker if an
+    engine answers and has the game's image, otherwise as processes. If sources have changed since the images were
+    built, it runs as processes, too, so that the current code is played; if it cannot, the reason says what has
+    changed.
+    """
+    changed = await anyio.to_thread.run_sync(changed_since_build, package)
+    stale = f"{changed} has changed since the images were built; `coworld build`, or --build, brings them up to date"
+    if name != "auto":
+        return BackendChoice(name, f"as asked, but {stale}" if changed and name != "process" else "as asked")
+    hindrance = runs_as_processes(package)
+    if package.fetched:
+        return BackendChoice("docker", "the package comes from elsewhere, and only containers keep it apart")
+    if package.manifest.is_template:
+        if not hindrance:
+            return BackendChoice("process", "the images are not built yet; `coworld build` makes them")
+        return BackendChoice("docker", hindrance)
+    if hindrance:
+        return BackendChoice("docker", f"{hindrance}; but {stale}" if changed else hindrance)
+    if changed:
+        return BackendChoice("process", stale)
+    backend = make_backend("docker", package)
+    try:
+        async with backend:
+            if await backend.has_image(package.manifest.game.runnable.image):
+                return BackendChoice("docker", "the engine answers and has the game's image")
+    except BackendUnavailable as error:
+        return BackendChoice("process", f"no Docker engine: {error.message}")
+    return BackendChoice("process", "the engine does not have the game's image; `coworld build` makes it")
+
+
+def make_backend(name: str, package: Package | None = None, *, cluster: ClusterOptions | None = None) -> Backend:
+    """Create a backend without entering it; its module is imported only now.
+
+    Args:
+        name: Name of an installed backend.
+        package: The package to run, for a backend that needs its build contexts.
+        cluster: The cluster, for a backend that runs on one.
+
+    Raises:
+        UsageError: There is no backend of that name.
+        BackendUnavailable: The backend installed under that name cannot be used.
+    """
+    contexts: Mapping[str, Path] = package.contexts if package is not None else {}
+    return find_backend(name)(BackendOptions(contexts=contexts, cluster=cluster or ClusterOptions()))
+
+
+@asynccontextmanager
+async def open_backend(
+    name: str, package: Package, *, cluster: ClusterOptions | None = None
+) -> AsyncGenerator[tuple[Backend, BackendChoice]]:
+    """Open a backend for a package; yields the entered backend and the reason for choosing it."""
+    choice = await choose_backend(name, package)
+    async with make_backend(choice.name, package, cluster=cluster) as backend:
+        yield backend, choice

@@ -1,0 +1,186 @@
+"""Plays many episodes of one plan, each in its own directory; a failed episode does not affect the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from coworld_core.episode.events import RunFinished
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import SUMMARY_NAME, BatchSummary, EpisodeRow, PlayerSummary, read_rows
+from coworld_core.errors import CapabilityError, ImageError, UsageError
+
+from ..backend import Backend
+from ..package.plan import EpisodePlan, Seat
+from ..package.resolver import Package
+from ..runs.event_bus import Listener
+from .many import RunCounts, open_keyed_run
+from .parallelism import Parallel, require_parallel
+from .run_context import find_plan, open_run_context
+from .run_start import started
+from .single import EpisodeOptions
+
+__all__ = ["run_batch"]
+
+EpisodeListeners = Callable[[int], tuple[Listener, ...]]
+"""The readers of one episode's events, by its index from 1."""
+
+
+async def run_batch(
+    what: EpisodePlan | Package | str | os.PathLike[str],
+    *,
+    episodes: int,
+    variant: str | None = None,
+    players: Sequence[str] = (),
+    seed: int | None = None,
+    backend: Backend | str = "auto",
+    workspace: str | os.PathLike[str] | None = None,
+    parallel: Parallel = 1,
+    options: EpisodeOptions | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    listeners: tuple[Listener, ...] = (),
+    episode_listeners: EpisodeListeners | None = None,
+    latest: bool = False,
+    run_id: str | None = None,
+) -> BatchSummary:
+    """Play several episodes, up to ``parallel`` at a time.
+
+    Each episode has its own directory, ``episode-0001``, ``episode-0002``, …, in the workspace, and a seed that grows
+    with its index. A failed episode is a row of the summary; only a failure that every episode would share (an
+    unavailable image, a full disk) ends the batch. ``summary.json`` is written however the batch ends and covers the
+    episodes that have ended; each row is in ``episodes.jsonl`` as soon as its episode has ended.
+
+    Args:
+        what: What to play, as for ``run_episode``: a package, its location, or a plan.
+        episodes: Number of episodes, at least 1.
+        variant: Id of a variant of the package.
+        players: The players, one for all seats or one per seat.
+        seed: The seed of the first episode.
+        backend: An entered backend, or the name of one that is opened for these episodes; a plan needs an entered one.
+        workspace: The directory above the episodes' own; new or empty. None: a fresh one, as for ``run_episode``.
+        parallel: Number of episodes at a time, at least 1, or ``auto``.
+        options: How to run each episode.
+        overwrite: Whether what an earlier run has left in the workspace is removed first.
+        resume: Whether to resume the batch in the workspace: only the missing episodes are played.
+        listeners: Readers of the batch's own events (one for each episode that ended).
+        episode_listeners: Readers of one episode's events.
+        latest: Whether to point ``latest`` beside the workspace at it, once there is a replay.
+        run_id: Label of the batch's own events; a new one by default. Each episode has a label of its own.
+
+    Returns:
+        The summary.
+
+    Raises:
+        UsageError: A count below 1, or as ``run_episode``.
+        ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed; the summary covers the episodes that had ended.
+    """
+    if episodes < 1:
+        raise UsageError("The number of episodes must be at least 1.", code="bad_count")
+    require_parallel(parallel)
+    if resume and workspace is None:
+        raise UsageError(
+            "To resume a batch, its directory must be named.",
+            code="nothing_to_resume",
+            hint="Give the workspace in which it was started.",
+        )
+    plan, package = await find_plan(what, variant=variant, players=players, seed=seed)
+    keys = {f"episode-{index:04d}": index for index in range(1, episodes + 1)}
+    tally = RunCounts()
+    async with open_run_context(
+        package, source=plan.source, backend=backend, workspace=workspace, latest=latest, run_id=run_id
+    ) as stage:
+        with open_keyed_run(
+            stage.workspace,
+            run_id=stage.run_id,
+            listeners=listeners,
+            overwrite=overwrite,
+            resume=resume,
+            latest=stage.latest,
+        ) as many:
+            layout, bus = many.run.layout, many.run.bus
+            bus.publish(started("batch", plan, stage.backend, layout.workspace))
+            try:
+                await many.play(
+                    ((key, plan.for_episode(index - 1)) for key, index in keys.items()),
+                    tally,
+                    backend=stage.backend,
+                    parallel=parallel,
+                    options=options,
+                    episode_listeners=(lambda key: episode_listeners(keys[key])) if episode_listeners else None,
+                    # these would fail every episode
+                    fatal=(CapabilityError, ImageError, UsageError),
+                    total=episodes,
+                )
+            finally:
+                rows = [row for row in read_rows(layout.workspace) if row.key in keys]
+                rows.sort(key=lambda row: row.index)
+                status: EpisodeStatus = tally.status
+                if status == "completed" and any(row.status != "completed" for row in rows):
+                    status = "failed"  # because of an episode that already had its row
+                summary = _summary(plan, stage.backend, status, episodes, rows, many.run.seconds())
+                bus.publish(
+                    RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds)
+                )
+                many.run.reserve.write(
+                    layout.workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode()
+                )
+    return summary
+
+
+def _summary(
+    plan: EpisodePlan, backend: Backend, status: EpisodeStatus, planned: int, rows: list[EpisodeRow], seconds: float
+) -> BatchSummary:
+    scored = [row.scores for row in rows if row.status == "completed" and row.scores]
+    means = tuple(round(sum(column) / len(scored), 6) for column in zip(*scored, strict=True)) if scored else ()
+    return BatchSummary(
+        coworld=plan.manifest.game.name,
+        version=plan.manifest.game.version,
+        backend=backend.name,
+        variant=plan.variant,
+        status=status,
+        planned=planned,
+        completed=sum(row.status == "completed" for row in rows),
+        faulted=sum(not row.ok for row in rows),
+        seconds=seconds,
+        mean_scores=means,
+        players=_players(plan, scored),
+        episodes=tuple(rows),
+    )
+
+
+def _players(plan: EpisodePlan, scored: list[tuple[float, ...]]) -> tuple[PlayerSummary, ...]:
+    """Return each player with all its seats; players are the same if program and own name are the same."""
+    groups: list[tuple[Seat, list[int]]] = []
+    for slot, seat in enumerate(plan.seats):
+        seats = next((slots for first, slots in groups if _same_player(first, seat)), None)
+        if seats is None:
+            groups.append((seat, [slot]))
+        else:
+            seats.append(slot)
+    players: list[PlayerSummary] = []
+    for seat, slots in groups:
+        scores = [row[slot] for row in scored for slot in slots]
+        players.append(
+            PlayerSummary(
+                name=seat.player_name or seat.name,
+                player_id=seat.player_id,
+                image=seat.image,
+                seats=tuple(slots),
+                episodes=len(scored),
+                mean_score=round(sum(scores) / len(scores), 6) if scores else None,
+            )
+        )
+    return tuple(players)
+
+
+def _same_player(one: Seat, other: Seat) -> bool:
+    return (
+        one.runnable is not None
+        and one.runnable == other.runnable
+        and one.image == other.image
+        and one.player_id == other.player_id
+        and (one.player_name or one.name) == (other.player_name or other.name)
+    )

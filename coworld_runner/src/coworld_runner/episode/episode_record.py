@@ -1,0 +1,134 @@
+"""Makes the record of an episode from the ledger when it is over."""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+import coworld_core
+from coworld_core.episode.events import LeakFound, Notice, RunFinished
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import ArtifactRecord, EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
+
+from ..backend import Backend, ImageInfo
+from ..package.plan import Seat
+from ..runs.workspace import artifact_records
+from .episode_inputs import Setup
+from .episode_ledger import Ledger, UnitState
+
+__all__ = ["close_record", "versions", "write_record"]
+
+
+async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> EpisodeRecord:
+    """Make and write the record of an episode that is over; shielded from cancellation."""
+    ledger.phases.end()
+    plan, layout, bus = setup.plan, setup.layout, setup.run.bus
+    ended_at, seconds = dt.datetime.now(dt.UTC), ledger.seconds()
+    artifacts: tuple[ArtifactRecord, ...] = ()
+    with anyio.CancelScope(shield=True):
+        artifacts = await anyio.to_thread.run_sync(artifact_records, layout)
+    record = EpisodeRecord(
+        run_id=bus.run_id,
+        coworld=plan.manifest.game.name,
+        version=plan.manifest.game.version,
+        manifest=plan.source,
+        manifest_sha256=plan.manifest_sha256,
+        backend=setup.backend.name,
+        variant=plan.variant,
+        seed=plan.seed,
+        game_config=dict(plan.game_config),
+        episode_tags=dict(plan.episode_tags),
+        started_at=setup.run.begun_at,
+        ended_at=ended_at,
+        seconds=seconds,
+        status=status,
+        scores=ledger.scores,
+        results=ledger.results,
+        faults=tuple(ledger.faults),
+        game=UnitRecord(**_unit_fields(setup, ledger.game)),
+        slots=tuple(_slot_record(setup, slot, seat, ledger.seats.get(slot)) for slot, seat in enumerate(plan.seats)),
+        phases=ledger.phases.timings(),
+        artifacts=artifacts,
+        starvation=ledger.starvation,
+        over_seconds=ledger.over_at,
+        **_said(setup),
+        versions=versions(setup.backend),
+    )
+    _write(setup, record)
+    return record
+
+
+def close_record(setup: Setup, record: EpisodeRecord) -> EpisodeRecord:
+    """Publish the end of the run, and add later warnings and leaks to the record.
+
+    These concern files that could not be removed, and listeners that failed.
+    """
+    setup.run.bus.publish(RunFinished(status=record.status, ok=record.ok, scores=record.scores, seconds=record.seconds))
+    closed = record.model_copy(update=_said(setup))
+    if closed != record:
+        _write(setup, closed)
+    return closed
+
+
+def _said(setup: Setup) -> dict[str, Any]:
+    history = setup.run.bus.history
+    return {
+        # from the flow, from a backend, or from the bus about a listener that failed
+        "warnings": tuple(event.message for event in history if isinstance(event, Notice) and event.level == "warning"),
+        "leaks": tuple(
+            LeakRecord(what=event.what, reason=event.reason) for event in history if isinstance(event, LeakFound)
+        ),
+    }
+
+
+def _write(setup: Setup, record: EpisodeRecord) -> None:
+    setup.run.reserve.write(setup.layout.record, (record.model_dump_json(indent=2) + "\n").encode())
+
+
+def _unit_fields(setup: Setup, state: UnitState) -> dict[str, Any]:
+    return {
+        "image": state.image.record(),
+        "run": tuple(state.run),
+        "exit": state.exit,
+        "started_seconds": state.started,
+        "ended_seconds": state.ended,
+        "logs": tuple(setup.layout.relative(path) for path in state.logs if path.exists()),
+        "log_truncated": state.unit.log_truncated if state.unit is not None else False,
+    }
+
+
+def _slot_record(setup: Setup, slot: int, seat: Seat, state: UnitState | None) -> SlotRecord:
+    artifact = setup.layout.player_artifact(slot)
+    return SlotRecord(
+        **_unit_fields(setup, state or UnitState(_without_unit(seat), (), (setup.layout.player_log(slot),))),
+        slot=slot,
+        name=seat.name,
+        player_id=seat.player_id,
+        human=seat.runnable is None,
+        controller=seat.controller,
+        connected=state.connected if state is not None else None,
+        artifact=setup.layout.relative(artifact) if artifact.exists() else None,
+        secret_env=tuple(sorted(seat.secret_env)),
+    )
+
+
+def _without_unit(seat: Seat) -> ImageInfo:
+    """Describe the image of a seat without a unit: a person's, or a player that the game runs."""
+    return ImageInfo(image=seat.image, digest=seat.own.digest if seat.own is not None else "")
+
+
+def versions(backend: Backend) -> dict[str, str]:
+    """Return the versions of our packages, Python, the platform and the backend's engine."""
+    from .._version import __version__
+
+    found = {"coworld-core": coworld_core.__version__, "coworld-runner": __version__}
+    found["python"] = platform.python_version()
+    found["platform"] = platform.platform()
+    engine = backend.engine_version()
+    if engine:
+        found["engine"] = engine
+    return found

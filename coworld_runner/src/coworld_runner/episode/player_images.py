@@ -1,0 +1,71 @@
+"""Prepares images for the user's own players: an image of the package, or one built from their directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from ..backend import Backend, ImageInfo, Publish
+from ..package.own_players.own_player import PLAYER_LABEL, OwnPlayer
+from ..package.own_players.player_requirements import require_own_player
+from ..package.plan import EpisodePlan, Seat
+
+__all__ = ["house_player", "require_players"]
+
+
+def require_players(plan: EpisodePlan, backend: Backend) -> None:
+    """Check that a backend can run the user's own players; starts nothing.
+
+    Raises:
+        UsageError: A player is for another machine, or the program that plays it is not installed.
+        CapabilityError: The backend cannot run such a player.
+    """
+    for player in _own(plan):
+        require_own_player(player, backend, platform=None)
+
+
+async def house_player(seat: Seat, backend: Backend, *, platform: str | None, publish: Publish) -> ImageInfo:
+    """Fetch or build the image for a seat's own file or directory.
+
+    Raises:
+        UsageError: The player is for another platform than the image.
+        ImageError: The image is not available.
+        BuildError: A step of the Dockerfile failed.
+    """
+    player, runnable = seat.own, seat.runnable
+    assert player is not None
+    assert runnable is not None
+    if player.dockerfile and backend.capabilities.images:
+        info = await _built(player, backend, platform, publish)
+    else:
+        info = await backend.ensure_image(runnable.image, platform=platform, publish=publish)
+        require_own_player(player, backend, platform=info.platform or None)
+    return dataclasses.replace(info, image=player.reference, digest=player.digest)
+
+
+async def _built(player: OwnPlayer, backend: Backend, platform: str | None, publish: Publish) -> ImageInfo:
+    if await backend.has_image(player.image):
+        return await backend.ensure_image(player.image, platform=platform, publish=publish)
+
+    def write(directory: str) -> None:
+        player.put(Path(directory))
+
+    # build from the files as they were read, not as they are now
+    with tempfile.TemporaryDirectory(prefix="coworld-player-") as directory:
+        await anyio.to_thread.run_sync(write, directory)
+        return await backend.build_image(
+            player.image,
+            Path(directory),
+            labels={PLAYER_LABEL: player.digest},
+            platform=platform,
+            publish=publish,
+        )
+
+
+def _own(plan: EpisodePlan) -> list[OwnPlayer]:
+    own = [seat.own for seat in plan.seats if seat.own is not None and seat.has_unit]
+    return list({player.reference: player for player in own}.values())

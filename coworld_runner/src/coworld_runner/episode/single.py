@@ -1,0 +1,137 @@
+"""Plays one episode of a plan, a package, or a reference to a package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from coworld_core.episode.record import EpisodeRecord
+from coworld_core.errors import CapabilityError, ImageError
+from coworld_core.text.phrases import listed
+
+from ..backend import Backend
+from ..package.plan import EpisodePlan
+from ..package.resolver import Package
+from ..runs.event_bus import Listener
+from .episode_inputs import Setup
+from .episode_options import ContractProbe, EpisodeOptions, OnReady
+from .episode_record import versions
+from .flow import Flow
+from .https_access import require_way_out
+from .player_images import require_players
+from .run_context import find_plan, open_run_context
+from .run_start import open_run
+from .unit_specs import wants_gpu
+
+__all__ = ["ContractProbe", "EpisodeOptions", "require_images", "run_episode", "versions"]
+
+
+async def run_episode(
+    what: EpisodePlan | Package | str | os.PathLike[str],
+    *,
+    variant: str | None = None,
+    players: Sequence[str] = (),
+    seed: int | None = None,
+    backend: Backend | str = "auto",
+    workspace: str | os.PathLike[str] | None = None,
+    options: EpisodeOptions | None = None,
+    overwrite: bool = False,
+    listeners: tuple[Listener, ...] = (),
+    on_ready: OnReady | None = None,
+    probe: ContractProbe | None = None,
+    latest: bool = False,
+    run_id: str | None = None,
+) -> EpisodeRecord:
+    """Play one episode and leave its evidence in a workspace.
+
+    ::
+
+        record = await run_episode("examples/paintarena", players=["frontier-painter"])
+
+    In a script, call it from a function that ``anyio.run`` or ``asyncio.run`` runs.
+
+    Args:
+        what: A package, a reference that ``resolve_package`` accepts, or a complete plan.
+        variant: Id of a variant of the package, as for ``plan_episode``.
+        players: The players, as for ``plan_episode``.
+        seed: The seed, as for ``plan_episode``.
+        backend: An entered backend, or the name of one that is opened for this episode, ``auto`` included; a plan needs
+            an entered one.
+        workspace: The directory for the evidence; it must be new or empty. None: a fresh one below ``results`` beside
+            the manifest, where ``latest`` points at it.
+        options: How to run it.
+        overwrite: Whether what an earlier run has left in the workspace is removed first.
+        listeners: Readers of the run's events.
+        on_ready: Called once the game can be reached, with the links for browsers.
+        probe: Further checks to make while the game runs.
+        latest: Whether ``latest`` beside the workspace should point at it, once it has left a replay.
+        run_id: The run's label; a new one by default.
+
+    Returns:
+        The record, also written as ``episode.json``. Its ``faults`` list what a game or a player did wrong.
+
+    Raises:
+        UsageError: There is no such package, variant, player or backend, or arguments repeat what a plan includes.
+        ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
+        WorkspaceError: The workspace is not fresh, not writable or another run's; nothing was started.
+        CapabilityError: The backend cannot provide something that is required; nothing was started.
+        ImageError: An image is not available; nothing was started.
+        EnvironmentFault: The machine or the engine failed; the record says how far it got.
+    """
+    options = options or EpisodeOptions()
+    plan, package = await find_plan(what, variant=variant, players=players, seed=seed)
+    async with open_run_context(
+        package, source=plan.source, backend=backend, workspace=workspace, latest=latest, run_id=run_id
+    ) as stage:
+        require_images(plan, stage.backend)
+        require_players(plan, stage.backend)
+        _require(stage.backend, options)
+        require_way_out(plan, stage.backend, options)
+        _require_gpu(stage.backend, plan)
+        with open_run(
+            stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest
+        ) as run:
+            setup = Setup(plan=plan, backend=stage.backend, options=options, run=run, tokens=plan.new_tokens())
+            return await Flow(setup, on_ready, probe).play()
+
+
+def require_images(plan: EpisodePlan, backend: Backend) -> None:
+    """Refuse image placeholders on a backend that runs images.
+
+    Raises:
+        ImageError: An image of the game or of a player is not built yet.
+    """
+    unbuilt = [image for image in plan.images if "{{" in image]
+    if backend.capabilities.images and unbuilt:
+        raise ImageError(
+            f"{plan.manifest.game.name} is a template: {listed(unbuilt)} {'is' if len(unbuilt) == 1 else 'are'} not "
+            f"built yet, and the {backend.name} backend runs images.",
+            code="images_not_built",
+            hint="Build them with `coworld build DIRECTORY`, or run local processes with --backend process.",
+        )
+
+
+def _require_gpu(backend: Backend, plan: EpisodePlan) -> None:
+    programs = {"the game": plan.manifest.game.runnable} | {
+        f"player {slot}": seat.runnable
+        for slot, seat in enumerate(plan.seats)
+        if seat.runnable is not None and seat.has_unit
+    }
+    wanting = [who for who, runnable in programs.items() if wants_gpu(runnable)]
+    if wanting and not backend.capabilities.gpu:
+        raise CapabilityError(
+            f"The {backend.name} backend cannot provide a graphics processor, and {listed(wanting)} asks for one "
+            "(resources.requests.gpu).",
+            hint="Use a machine or a cluster that has one, or leave that request out of the manifest.",
+            context={"backend": backend.name, "capability": "gpu"},
+        )
+
+
+def _require(backend: Backend, options: EpisodeOptions) -> None:
+    for name in options.required_capabilities:
+        if not getattr(backend.capabilities, name):
+            raise CapabilityError(
+                f"The {backend.name} backend has no {name.replace('_', ' ')}, which this episode requires.",
+                hint="Use a backend that has (--backend docker), or do not ask for it.",
+                context={"backend": backend.name, "capability": name},
+            )

@@ -1,0 +1,163 @@
+"""Plays one player in all variants of a game to find out what is wrong with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Unpack
+
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.battery import (
+    BASELINE,
+    BOT,
+    STRONG,
+    DiagnosisPlan,
+    EarlierDiagnosis,
+    EarlierNumber,
+    VariantPlan,
+)
+from coworld_core.evaluation.designs import Lineup
+from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
+from coworld_core.text.phrases import listed
+
+from ..episode.run_context import find_package
+from ..package.plan import EpisodePlan
+from ..package.resolver import Package
+from .entrants import Entrants
+from .evaluation_rules import EvaluationRules
+from .evaluation_run import RunArguments, play_evaluation, read_evaluation
+
+__all__ = ["diagnose"]
+
+
+async def diagnose(
+    what: Package | str | os.PathLike[str],
+    player: str,
+    *,
+    baseline: str | None = None,
+    strong: str | None = None,
+    before: str | os.PathLike[str] | None = None,
+    rules: EvaluationRules | None = None,
+    **run: Unpack[RunArguments],
+) -> DiagnosisReport:
+    """Find out what is wrong with a player: faults, missed turns, times, seats, seeds, and its normalised score.
+
+    The blocks cycle through the variants of the game. Each block plays one seed: with the player in every seat (twice
+    in the first blocks), and with the player in one seat among the game's own players, where the baseline and the
+    strong player each take its place in turn. A workspace that already contains this diagnosis is resumed.
+
+    Args:
+        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
+        player: The player to diagnose, as ``read_players`` reads it.
+        baseline: The player that scores 0 on the normalised scale.
+        strong: The player that scores 1 on the normalised scale.
+        before: Directory of an earlier diagnosis; the report lists what has certainly changed since.
+        rules: What to play and what counts. ``max_blocks`` applies to each variant. Without a ``variant``, all variants
+            of the game are played; a pattern (``small-*``) selects the variants that match it.
+        run: Where and how to play.
+
+    Returns:
+        The report, which is also written to ``report.json`` and ``report.md``.
+
+    Raises:
+        UsageError: ``before`` contains no diagnosis of this game, or as ``compare``.
+        ManifestError: The config does not satisfy the game's schema.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
+    """
+    rules = rules or EvaluationRules()
+    package = await find_package(what)
+    said = {BOT: player, BASELINE: baseline, STRONG: strong}
+    players = {label: word for label, word in said.items() if word is not None}
+    ids = _battery_ids(rules.variant, [one.id for one in package.manifest.variants])
+    battery = _Battery(package, players, rules, ids)
+    rows = battery.rows()
+    plan = DiagnosisPlan.model_validate(
+        {
+            **battery.common(),
+            "variant": ", ".join(ids),
+            "seats": max(each.seats for each in battery.each),
+            "seeded": all(each.seeded for each in battery.each),
+            "max_blocks": rules.max_blocks * len(ids),
+            "player": rows[BOT],
+            "baseline": rows.get(BASELINE),
+            "strong": rows.get(STRONG),
+            "variants": tuple(
+                VariantPlan(id=variant, seats=each.seats, seeded=each.seeded)
+                for variant, each in zip(ids, battery.each, strict=True)
+            ),
+            "before": _earlier(Path(before), package) if before is not None else None,
+        }
+    )
+    return await play_evaluation(Diagnosis(plan), battery, **run)
+
+
+def _battery_ids(word: str | None, known: Sequence[str]) -> Sequence[str]:
+    """Return the ids of the selected variants: all, one by its id, or those that match a pattern.
+
+    Raises:
+        UsageError: Code ``unknown_variant``: the pattern matches no variant.
+    """
+    if word is None:
+        return known
+    if word in known or not any(char in word for char in "*?["):
+        return [word]
+    found = [id for id in known if fnmatchcase(id, word)]
+    if not found:
+        raise UsageError(
+            f"No variant matches {word!r}.", code="unknown_variant", hint=f"There is {listed(known) or 'none at all'}."
+        )
+    return found
+
+
+class _Battery(Entrants):
+    """Players in several variants of a game; the variant changes from block to block.
+
+    Attributes:
+        each: The same players in each variant.
+    """
+
+    def __init__(
+        self, package: Package, players: Mapping[str, str], rules: EvaluationRules, variants: Sequence[str]
+    ) -> None:
+        super().__init__(package, players, dataclasses.replace(rules, variant=variants[0]))
+        self.each: list[Entrants] = [
+            Entrants(package, players, dataclasses.replace(rules, variant=variant)) for variant in variants
+        ]
+
+    def plan(self, lineup: Lineup, block: int, *, seed: int | None = None) -> EpisodePlan:
+        """Return the plan of an episode, in the variant that the block plays."""
+        return self.each[(block - 1) % len(self.each)].plan(lineup, block, seed=seed)
+
+
+def _earlier(directory: Path, package: Package) -> EarlierDiagnosis:
+    """Read the numbers of an earlier diagnosis.
+
+    Raises:
+        UsageError: The directory has no diagnosis, or one of another game.
+    """
+    report = read_evaluation(directory).report
+    if not isinstance(report, DiagnosisReport):
+        raise UsageError(
+            f"{directory} has no diagnosis: it is what {report.plan.kind} wrote.",
+            code="no_evaluation",
+            hint="Name a directory that diagnose wrote.",
+        )
+    if report.plan.coworld != package.manifest.game.name:
+        raise UsageError(
+            f"{directory} has a diagnosis of {report.plan.coworld}, and this is {package.manifest.game.name}.",
+            code="another_evaluation",
+            hint="Compare with a diagnosis of the same game.",
+        )
+    return EarlierDiagnosis(
+        name=str(directory),
+        player=report.plan.player.name,
+        numbers=tuple(
+            EarlierNumber(quantity=one.quantity, of=one.of, value=one.value, interval=one.interval)
+            for one in report.estimates()
+            if one.interval is not None
+        ),
+    )

@@ -1,0 +1,172 @@
+"""Turns a lineup into the plan of an episode: the player in each seat, and the game's seed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, cast
+
+from coworld_core.episode.record import SeatRow
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.designs import Lineup, block_seed
+from coworld_core.manifest.game_config import validate_game_config
+from coworld_core.manifest.game_results import score_bounds
+
+from ..package.plan import EpisodePlan, Seat, plan_episode
+from ..package.player_names import PlayerRef, read_players
+from ..package.resolver import Package
+from .evaluation_rules import EvaluationRules
+
+__all__ = ["Entrants"]
+
+_WIDEST = (2**63 - 1, 2**53 - 1, 2**31 - 1)
+"""Largest seeds to try, in order: a schema may limit the seed by other rules than ``maximum``."""
+
+
+class Entrants:
+    """The players to measure, and the game they are measured in.
+
+    Args:
+        package: The Coworld.
+        players: The players to measure, by label: anything that ``read_players`` reads except a human.
+        rules: What to play and what counts.
+
+    Attributes:
+        package: The Coworld.
+        base: The episode as the game's author seats it.
+
+    Raises:
+        UsageError: An unknown variant or player.
+        ManifestError: The config does not satisfy the game's schema.
+    """
+
+    def __init__(self, package: Package, players: Mapping[str, str], rules: EvaluationRules) -> None:
+        self.package = package
+        # files are read once, so that their current content plays in every episode
+        self._players = {label: _entrant(player, package) for label, player in players.items()}
+        self._rules = rules
+        self._plans: dict[Lineup, EpisodePlan] = {}
+        self.base = plan_episode(package, variant=rules.variant, secret_env=rules.secret_env)
+        self._range = _seed_range(self.base)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the game's config takes a seed."""
+        return self._range is not None
+
+    @property
+    def seats(self) -> int:
+        """The number of seats of the game."""
+        return len(self.base.seats)
+
+    def common(self) -> dict[str, Any]:
+        """Return the fields that the plans of all evaluations share."""
+        game, rules = self.package.manifest.game, self._rules
+        lowest, highest = score_bounds(game.results_schema, self.seats, pointer=rules.metric or "/scores")
+        return {
+            "coworld": game.name,
+            "version": game.version,
+            "manifest_sha256": self.package.sha256,
+            "variant": self.base.variant,
+            "seats": self.seats,
+            "seed": rules.seed,
+            "seeded": self.seeded,
+            "metric": rules.metric,
+            "max_blocks": rules.max_blocks,
+            "forfeit": rules.forfeit,
+            "lowest": lowest,
+            "highest": highest,
+            "starved": rules.starved,
+            "same_commands": self._same_commands(),
+        }
+
+    def seat(self, label: str) -> Seat:
+        """Return the seat of the player with this label."""
+        return self._plan((label,) * self.seats).seats[0]
+
+    def rows(self) -> dict[str, SeatRow]:
+        """Return all players by label, under distinct names."""
+        seats = {label: self.seat(label) for label in self._players}
+        names = {label: seat.player_name or seat.name for label, seat in seats.items()}
+        alike = {name for name in names.values() if list(names.values()).count(name) > 1}
+        return {
+            label: SeatRow(
+                name=f"{names[label]} ({label})" if names[label] in alike else names[label],
+                player_id=seat.player_id,
+                image=seat.image,
+            )
+            for label, seat in seats.items()
+        }
+
+    def _same_commands(self) -> tuple[tuple[str, ...], ...]:
+        """Return groups of labels whose players are the same except perhaps for their images."""
+        groups: dict[str, list[str]] = {}
+        for label in self._players:
+            seat = self.seat(label)
+            runnable = seat.runnable
+            what = (runnable.run, sorted(runnable.env.items())) if runnable is not None else ()
+            # files are compared by content, not by name
+            what = seat.own.digest if seat.own is not None else what
+            groups.setdefault(repr(what), []).append(label)
+        return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+    def plan(self, lineup: Lineup, block: int, *, seed: int | None = None) -> EpisodePlan:
+        """Return the plan of an episode.
+
+        Args:
+            lineup: The label of the player in each seat; None: the game's own player.
+            block: The number of its block, from 1.
+            seed: Its seed; if None, or outside the range that the game accepts, the block's seed is drawn.
+        """
+        plan = self._plan(lineup)
+        if self._range is None:
+            return plan
+        least, most = self._range
+        if seed is None or not least <= seed <= most:
+            seed = block_seed(self._rules.seed, block, least=least, most=most)
+        return dataclasses.replace(plan, game_config={**plan.game_config, "seed": seed})
+
+    def _plan(self, lineup: Lineup) -> EpisodePlan:
+        if lineup not in self._plans:
+            others = [seat.player_id or "" for seat in self.base.seats]
+            self._plans[lineup] = plan_episode(
+                self.package,
+                variant=self._rules.variant,
+                players=[
+                    self._players[label] if label is not None else others[slot] for slot, label in enumerate(lineup)
+                ],
+                run=self._rules.command,
+                secret_env=self._rules.secret_env,
+            )
+        return self._plans[lineup]
+
+
+def _entrant(word: str, package: Package) -> PlayerRef:
+    found = read_players([word], package)
+    if len(found) != 1 or found[0].kind == "human":
+        raise UsageError(
+            f"{word!r} is not one program, so it cannot be measured.",
+            code="not_one_player",
+            hint="Name each player once: every player plays every seat.",
+        )
+    return found[0]
+
+
+def _seed_range(plan: EpisodePlan) -> tuple[int, int] | None:
+    """Return the smallest and the largest seed that a game accepts; None if it accepts no seed."""
+    schema = plan.manifest.game.config_schema
+    properties = schema.get("properties")
+    rule: object = cast("Mapping[str, Any]", properties).get("seed") if isinstance(properties, Mapping) else None
+    if rule is None and plan.seed is None:
+        return None
+    said: Mapping[str, object] = cast("Mapping[str, object]", rule) if isinstance(rule, Mapping) else {}
+    least, maximum = said.get("minimum"), said.get("maximum")
+    least = int(least) if isinstance(least, int | float) and not isinstance(least, bool) else 0
+    limit = int(maximum) if isinstance(maximum, int | float) and not isinstance(maximum, bool) else _WIDEST[0]
+    for most in dict.fromkeys(min(limit, widest) for widest in _WIDEST):
+        if most < least:
+            continue
+        ends = ({**plan.game_config, "seed": end} for end in (least, most))
+        if all(validate_game_config(plan.manifest, config, slots=len(plan.seats)).ok for config in ends):
+            return least, most
+    return None

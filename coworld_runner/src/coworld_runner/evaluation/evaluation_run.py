@@ -1,0 +1,376 @@
+"""Plays the episodes that an evaluation needs next, and keeps its plan and its report beside the rows."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict, TypeVar
+
+import anyio.lowlevel
+
+from coworld_core.episode.events import Notice, RunFinished, RunStarted
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_record, read_rows
+from coworld_core.errors import CapabilityError, ImageError, UsageError
+from coworld_core.evaluation.designs import Lineup
+from coworld_core.evaluation.evaluation_files import PLAN_NAME, REPORT_NAME, open_evaluation, read_plan
+from coworld_core.evaluation.markdown import report_markdown
+from coworld_core.evaluation.metrics import known_metrics, measured
+from coworld_core.evaluation.report_base import Evaluation, EvaluationPlan
+from coworld_core.evaluation.report_contents import ShownReport
+from coworld_core.text.phrases import listed
+
+from ..backend import Backend
+from ..episode.many import EpisodeListeners, KeyedRun, RunCounts, open_keyed_run
+from ..episode.parallelism import Parallel, require_parallel
+from ..episode.run_context import open_run_context
+from ..episode.single import EpisodeOptions
+from ..package.plan import EpisodePlan
+from ..runs.event_bus import Listener
+from ..runs.workspace import atomic_write
+from .entrants import Entrants
+
+__all__ = [
+    "PlayedEvaluation",
+    "RunArguments",
+    "measure_row",
+    "play_blocks",
+    "play_evaluation",
+    "read_evaluation",
+    "refuse_changed",
+    "reported",
+    "tell_start",
+]
+
+_MAY_DIFFER = ("max_blocks", "before", "rating", "lowest", "highest")
+"""Fields of a plan that may change when a run resumes, as they do not affect episodes already played. Plans of older
+versions do not have the lowest and the highest score."""
+
+_Plan = TypeVar("_Plan", bound=EvaluationPlan)
+_Report = TypeVar("_Report", bound=ShownReport)
+
+
+class RunArguments(TypedDict, total=False):
+    """Where and how to play an evaluation; the same arguments as those of ``run_batch``."""
+
+    backend: Backend | str
+    """An entered backend, or the name of one that is opened for this run; ``auto`` by default."""
+    workspace: str | os.PathLike[str] | None
+    """The directory for the evidence: new, empty, or that of the same evaluation, which is resumed. None: a fresh one
+    among the package's results."""
+    parallel: Parallel
+    """Number of episodes to play at a time; 1 by default."""
+    options: EpisodeOptions | None
+    """How to run each episode."""
+    overwrite: bool
+    """Whether what an earlier run has left in the workspace is removed first; refused if anything else is in it."""
+    listeners: tuple[Listener, ...]
+    """Readers of the run's own events."""
+    episode_listeners: EpisodeListeners | None
+    """Readers of one episode's events, by the episode's key."""
+    latest: bool
+    """Whether to point ``latest`` beside the workspace at it."""
+    run_id: str | None
+    """The run's label; a new one by default."""
+
+
+async def play_evaluation(
+    evaluation: Evaluation[_Plan, _Report],
+    entrants: Entrants,
+    *,
+    backend: Backend | str = "auto",
+    workspace: str | os.PathLike[str] | None = None,
+    parallel: Parallel = 1,
+    options: EpisodeOptions | None = None,
+    overwrite: bool = False,
+    listeners: tuple[Listener, ...] = (),
+    episode_listeners: EpisodeListeners | None = None,
+    latest: bool = False,
+    run_id: str | None = None,
+) -> _Report:
+    """Play until the evaluation is over, or resume the one in the workspace.
+
+    ``plan.json``, ``report.json`` and ``report.md`` are written beside the rows however the run ends; the report
+    covers the episodes that had ended.
+
+    Args:
+        evaluation: The evaluation, without rows.
+        entrants: The players.
+        backend: See ``RunArguments``.
+        workspace: See ``RunArguments``.
+        parallel: See ``RunArguments``.
+        options: See ``RunArguments``.
+        overwrite: See ``RunArguments``.
+        listeners: See ``RunArguments``.
+        episode_listeners: See ``RunArguments``.
+        latest: See ``RunArguments``.
+        run_id: See ``RunArguments``.
+
+    Raises:
+        UsageError: The workspace has another evaluation, or the metric is not in the results.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    require_parallel(parallel)
+    plan = evaluation.plan
+    known = workspace is not None and not overwrite and _is_begun(Path(workspace), plan)
+    async with open_run_context(
+        entrants.package,
+        source=entrants.package.report.source,
+        backend=backend,
+        workspace=workspace,
+        latest=latest,
+        run_id=run_id,
+    ) as stage:
+        with open_keyed_run(
+            stage.workspace,
+            run_id=stage.run_id,
+            listeners=listeners,
+            overwrite=overwrite,
+            resume=known,
+            latest=stage.latest,
+        ) as many:
+            directory = many.run.layout.workspace
+            # First, since it shows that the directory is a run's
+            tell_start(many, plan, entrants, stage.backend)
+            atomic_write(directory / PLAN_NAME, _as_file(plan))
+            for row in read_rows(directory):
+                evaluation.add(measure_row(row, plan, directory))
+            many.run.bus.publish(evaluation.progress())
+            with reported(many, evaluation, directory) as tally:
+                await play_blocks(
+                    many,
+                    evaluation,
+                    entrants,
+                    tally,
+                    backend=stage.backend,
+                    parallel=parallel,
+                    options=options,
+                    episode_listeners=episode_listeners,
+                )
+    return evaluation.report()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedEvaluation:
+    """An evaluation as it is stored in its directory."""
+
+    workspace: Path
+    report: ShownReport
+    episodes: int
+    """Number of episodes that have ended."""
+    reread: Callable[[], Iterator[EpisodeRow]]
+
+    def rows(self) -> Iterator[EpisodeRow]:
+        """Return the episodes in the order in which they ended; each call reads them again, as there may be many."""
+        return itertools.islice(self.reread(), self.episodes)
+
+
+def read_evaluation(workspace: str | os.PathLike[str]) -> PlayedEvaluation:
+    """Read the evaluation in a directory: its report so far, and its episodes.
+
+    Args:
+        workspace: The directory of ``plan.json`` and ``episodes.jsonl``.
+
+    Raises:
+        UsageError: The directory has no evaluation.
+        RecordError: Its files are broken.
+    """
+    directory = Path(workspace)
+    plan = read_plan(directory)
+    evaluation = open_evaluation(plan)
+    episodes = 0
+
+    def rows() -> Iterator[EpisodeRow]:
+        return read_rows(directory) if (directory / ROWS_NAME).is_file() else iter(())
+
+    for row in rows():
+        evaluation.add(measure_row(row, plan, directory))
+        episodes += 1
+    report: ShownReport = evaluation.report()
+    return PlayedEvaluation(workspace=directory, report=report, episodes=episodes, reread=rows)
+
+
+async def play_blocks(
+    many: KeyedRun,
+    evaluation: Evaluation[_Plan, _Report],
+    entrants: Entrants,
+    tally: RunCounts,
+    *,
+    backend: Backend,
+    parallel: Parallel,
+    options: EpisodeOptions | None,
+    episode_listeners: EpisodeListeners | None,
+    between: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
+    held: Callable[[], bool] = lambda: False,
+) -> None:
+    """Play the missing episodes of an evaluation until it is over; void blocks are played again.
+
+    Args:
+        many: The run to play in.
+        evaluation: The evaluation, with its existing rows.
+        entrants: The players.
+        tally: Counts the episodes.
+        backend: An entered backend.
+        parallel: Number of episodes to play at a time.
+        options: How to run each episode.
+        episode_listeners: Readers of one episode's events.
+        between: Called when no episode is running; it may raise ``Evaluation.last_block`` to have more played.
+        held: Whether to begin no more episodes until ``between`` has been called.
+
+    Raises:
+        UsageError: A player differs from the one that played before, or the metric is not in the results.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    asked: set[str] = set()
+    ledger, plan = evaluation.ledger, evaluation.plan
+
+    def needed() -> tuple[int, str, Lineup] | None:
+        """Return the next episode: the first that is missing in the first incomplete block, possibly a replayed one."""
+        for block in range(ledger.judged + 1, evaluation.last_block + 1):
+            for key, lineup in ledger.missing(block):
+                if key not in asked:
+                    return block, key, lineup
+        return None
+
+    def episodes() -> Iterator[tuple[str, EpisodePlan]]:
+        while not evaluation.stopped and not held() and (found := needed()) is not None:
+            block, key, lineup = found
+            asked.add(key)
+            yield key, entrants.plan(lineup, block, seed=evaluation.seed_of(block))
+
+    def take_in(row: EpisodeRow) -> None:
+        judged = ledger.judged
+        evaluation.add(measure_row(row, plan, many.run.layout.workspace))
+        if ledger.judged > judged:
+            many.run.bus.publish(evaluation.progress())
+        if row.starved and not row.starved_by and not plan.starved and not evaluation.stopped:
+            hint = " Fewer at a time may help (--parallel)." if parallel != 1 else ""
+            many.run.bus.publish(
+                Notice(
+                    level="warning",
+                    message=f"{row.key}: the machine was short of processors, so its block is played again.{hint}",
+                )
+            )
+
+    await between()
+    # the last running episodes may show that a block must be played again
+    while not evaluation.stopped and needed() is not None:
+        await many.play(
+            episodes(),
+            tally,
+            backend=backend,
+            parallel=parallel,
+            options=options,
+            episode_listeners=episode_listeners,
+            fatal=(CapabilityError, ImageError, UsageError),
+            on_row=take_in,
+        )
+        await between()
+
+
+@contextmanager
+def reported(many: KeyedRun, evaluation: Evaluation[_Plan, _Report], directory: Path) -> Generator[RunCounts]:
+    """Write the report into a directory and publish how the run ended, also on failure."""
+    tally = RunCounts()
+    try:
+        yield tally
+    finally:
+        report = evaluation.report()
+        status: EpisodeStatus = "completed" if evaluation.stopped else "interrupted"
+        many.run.bus.publish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=many.run.seconds()))
+        many.run.reserve.write(directory / REPORT_NAME, _as_file(report))
+        atomic_write(directory / "report.md", report_markdown(report).encode())
+
+
+def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
+    """Return whether the workspace already contains this evaluation.
+
+    Raises:
+        UsageError: The workspace contains another evaluation.
+    """
+    path = workspace.expanduser().absolute() / PLAN_NAME
+    if not path.is_file():
+        # a run that was killed before it wrote its plan
+        rows = path.with_name(ROWS_NAME)
+        return rows.is_file() and rows.stat().st_size == 0
+    found = read_plan(path.parent)
+    # more blocks may be requested at any time: the evidence stays valid however often it is examined
+    refuse_changed(found, plan)
+    others = [
+        name
+        for name in type(plan).model_fields
+        if name not in _MAY_DIFFER and getattr(found, name, None) != getattr(plan, name)
+    ]
+    others = ["kind"] if found.kind != plan.kind else others
+    if others:
+        raise UsageError(
+            f"{path.parent} has an evaluation that differs from this one in: {listed(others)}.",
+            code="another_evaluation",
+            hint="Repeat the command that began it, or name another directory with -o.",
+        )
+    return True
+
+
+def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
+    """Refuse to resume with a player's file whose content has changed.
+
+    Raises:
+        UsageError: Code ``player_changed``: a player's file has another digest than before.
+    """
+    before = found.players()
+    for label, player in plan.players().items():
+        file, _, content = player.image.rpartition("@")
+        was = before[label].image if label in before else ""
+        if file and player.image != was and was.rpartition("@")[0] == file and not content.startswith("sha"):
+            raise UsageError(
+                f"{file} has changed since the evaluation began: its digest was {was.rpartition('@')[2]} and is "
+                f"{content} now.",
+                code="player_changed",
+                hint="Restore the old content, or start again: in another directory (-o), or under another name.",
+            )
+
+
+def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeRow:
+    """Return the row with its scores replaced by the measured metric.
+
+    Raises:
+        UsageError: The results do not have this metric.
+    """
+    if not plan.metric or not row.scores:
+        return row
+    results = read_record(workspace / row.workspace).results or {}
+    numbers = measured(results, plan.metric, plan.seats)
+    if numbers is None:
+        known = known_metrics(results, plan.seats)
+        raise UsageError(
+            f"The results have no list of {plan.seats} numbers at {plan.metric!r}.",
+            code="metric_unknown",
+            hint=f"There is {listed(known)}." if known else "They have no such list at all.",
+        )
+    return row.model_copy(update={"scores": numbers})
+
+
+def tell_start(many: KeyedRun, plan: EvaluationPlan, entrants: Entrants, backend: Backend) -> None:
+    """Publish what is played, and where."""
+    seated = entrants.rows().values()
+    many.run.bus.publish(
+        RunStarted(
+            what="batch",
+            coworld=plan.coworld,
+            version=plan.version,
+            backend=backend.name,
+            variant=plan.variant,
+            players=tuple(row.name for row in seated),
+            player_ids=tuple(row.player_id for row in seated),
+            workspace=str(many.run.layout.workspace),
+        )
+    )
+
+
+def _as_file(value: EvaluationPlan | ShownReport) -> bytes:
+    return (value.model_dump_json(indent=2) + "\n").encode()

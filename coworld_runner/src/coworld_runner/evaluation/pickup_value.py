@@ -1,0 +1,91 @@
+"""Plays one player in the seats of others to measure its value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Literal, Unpack
+
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.pickup import CANDIDATE, Pickup, PickupPlan, PickupReport, pool_labels
+
+from ..episode.run_context import find_package
+from ..package.resolver import Package
+from .entrants import Entrants
+from .evaluation_rules import EvaluationRules, blocks_for
+from .evaluation_run import RunArguments, play_evaluation
+
+__all__ = ["pickup"]
+
+_MOST = 8
+"""Maximum number of players that share credit: the episodes of a block grow with the square of their number."""
+
+
+async def pickup(
+    what: Package | str | os.PathLike[str],
+    candidate: str,
+    pool: Sequence[str],
+    *,
+    episodes: int = 50,
+    team: bool = False,
+    credit: Literal["", "shapley"] = "",
+    rules: EvaluationRules | None = None,
+    **run: Unpack[RunArguments],
+) -> PickupReport:
+    """Find out how much better a candidate is than the players of a pool, by the number of seats it takes from them.
+
+    Each block plays one seed with the candidate in no seat, in one seat, and so on up to all seats. A workspace that
+    already contains this pickup is resumed.
+
+    Args:
+        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
+        candidate: The player to measure, as ``read_players`` reads it.
+        pool: The players that it replaces.
+        episodes: Minimum number of episodes to play; the last block is always completed.
+        team: Whether the mean score of all seats counts, for games that score a team with one number.
+        credit: How to divide credit for the mean score of all seats among the candidate and the pool, if at all. A
+            player that is left out is replaced by the player of the game's own configuration.
+        rules: What to play and what counts; ``episodes`` replaces ``max_blocks``.
+        run: Where and how to play.
+
+    Returns:
+        The report, which is also written to ``report.json`` and ``report.md``.
+
+    Raises:
+        UsageError: An empty pool; a pool that contains the candidate; credit among more players than seats, or among
+            more than eight; or as ``compare``.
+        ManifestError: The config does not satisfy the game's schema.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
+    """
+    if not pool:
+        raise UsageError(
+            "The pool is empty: there is no player to replace.", code="empty_pool", hint="Name players with --pool."
+        )
+    if candidate in pool:
+        raise UsageError(
+            f"{candidate} is in its own pool: it would replace itself.",
+            code="candidate_in_pool",
+            hint="Leave it out of the pool. scrimmage shows how a player does with itself.",
+        )
+    labels = pool_labels(len(pool))
+    players = {CANDIDATE: candidate, **dict(zip(labels, pool, strict=True))}
+    entrants = Entrants(await find_package(what), players, rules or EvaluationRules())
+    if credit and len(players) > min(entrants.seats, _MOST):
+        raise UsageError(
+            f"Credit is dealt among players that sit together, {_MOST} at most: there are {len(players)} of them and "
+            f"{entrants.seats} seats.",
+            code="too_few_seats",
+            hint="Name a smaller pool, or do without credit.",
+        )
+    rows = entrants.rows()
+    own = {
+        "candidate": rows[CANDIDATE],
+        "pool": tuple(rows[label] for label in labels),
+        "team": team,
+        "credit": credit,
+    }
+    plan = PickupPlan.model_validate({**entrants.common(), **own})
+    size = len(Pickup(plan).lineups(1))
+    plan = plan.model_copy(update={"max_blocks": blocks_for(episodes, size)})
+    return await play_evaluation(Pickup(plan), entrants, **run)

@@ -1,0 +1,204 @@
+"""Creates tournaments, and adds and withdraws their players."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import tomlkit
+
+from coworld_core.errors import UsageError
+from coworld_core.text.phrases import closest, listed
+from coworld_core.tournament.pairings import Commissioned
+from coworld_core.tournament.standings import Tournament
+
+from ...package.player_names import read_players
+from ...package.resolver import Package, resolve_package
+from ...runs.workspace import atomic_write, unwritable
+from ..commissioner.commissioner_lookup import find_commissioner
+from ..entrants import Entrants
+from ..evaluation_rules import EvaluationRules, rating_for
+from .pairing_plugins import find_pairing
+from .tournament_folder import TournamentFolder, entrants_of
+from .tournament_settings import (
+    SETTINGS_NAME,
+    TournamentSettings,
+    change_entrants,
+    described_from,
+    described_player,
+    found_from,
+    parse_settings,
+    read_settings,
+)
+
+__all__ = ["add_entrant", "create_tournament", "game_of", "rules_of", "withdraw_entrant"]
+
+
+async def create_tournament(
+    directory: str | os.PathLike[str],
+    game: str,
+    *,
+    variant: str | None = None,
+    pairing: str = "",
+    rounds: int | None = None,
+    blocks: int = 1,
+    seed: int = 0,
+    count_starved: bool = False,
+    commissioner: str = "",
+) -> Path:
+    """Write the ``tournament.toml`` of a new tournament, for a person to edit.
+
+    Args:
+        directory: The tournament's directory, which is created.
+        game: The Coworld: anything that ``resolve_package`` accepts.
+        variant: Id of a variant; None: the certification fixture.
+        pairing: The pairing; empty: a round robin, or ``commissioner`` if one is named.
+        rounds: Number of rounds; None: as many as the pairing needs.
+        blocks: Blocks per match.
+        seed: The base seed.
+        count_starved: Whether to count episodes in which the machine was short of processors.
+        commissioner: The commissioner that decides the rounds (``find_commissioner``).
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        UsageError: The directory has a tournament already, or there is no such game, variant, pairing or commissioner.
+    """
+    place = Path(directory)
+    path = place / SETTINGS_NAME
+    _refuse_begun(place)
+    pairing = pairing or ("commissioner" if commissioner else "round-robin")
+    rule = find_pairing(pairing)
+    package = await resolve_package(game)
+    if isinstance(rule, Commissioned):
+        find_commissioner(package, commissioner)
+    elif commissioner:
+        raise UsageError(
+            f"The pairing {pairing} has no commissioner.",
+            code="bad_pairing",
+            hint="With a commissioner, the pairing is commissioner.",
+        )
+    entrants = Entrants(package, {}, EvaluationRules(variant=variant, seed=seed))
+    document = tomlkit.document()
+    document["game"] = _game_word(place, game)
+    if variant is not None:
+        document["variant"] = variant
+    document["seed"] = seed
+    document["count_starved"] = count_starved
+    document["rating"] = rating_for(entrants.seats)
+    of: dict[str, object] = {"kind": pairing, "blocks": blocks, "rounds": rounds, "commissioner": commissioner or None}
+    document["pairing"] = {key: value for key, value in of.items() if value is not None}
+    document["stop"] = {"blocks": 1000, "told_apart": False}
+    document["entrants"] = {}
+    text = tomlkit.dumps(document)
+    parse_settings(text, path)
+    _write(path, text)
+    return path
+
+
+def _refuse_begun(place: Path) -> None:
+    if (place / SETTINGS_NAME).exists():
+        raise UsageError(
+            f"{place} has a tournament already.", code="tournament_exists", hint="Name another directory, or edit it."
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
+    atomic_write(path, text.encode())
+
+
+def _game_word(place: Path, game: str) -> str:
+    return described_from(place, Path(game)) if Path(game).expanduser().exists() else game
+
+
+async def game_of(settings: TournamentSettings, directory: Path) -> Package:
+    """Return the game of a tournament."""
+    word = settings.game
+    return await resolve_package(found_from(directory, word) if word.startswith(".") else word)
+
+
+def rules_of(settings: TournamentSettings) -> EvaluationRules:
+    """Return what the episodes of a tournament play and what counts."""
+    return EvaluationRules(
+        variant=settings.variant,
+        seed=settings.seed,
+        max_blocks=settings.stop.blocks,
+        metric=settings.metric,
+        forfeit=settings.forfeit,
+        starved=settings.count_starved,
+    )
+
+
+async def add_entrant(directory: str | os.PathLike[str], player: str, *, name: str = "") -> tuple[str, Tournament]:
+    """Add a player; the current content of its file is what plays from now on.
+
+    Args:
+        directory: The tournament's directory.
+        player: The player, as ``read_players`` reads it: an id, a file, a directory, an image.
+        name: Its name in the tournament; by default the player's own.
+
+    Returns:
+        Its name, and the tournament.
+
+    Raises:
+        UsageError: No such player, or the name is taken by another one.
+        WorkspaceError: Another process is writing to the directory.
+    """
+    place = Path(directory)
+    settings = read_settings(place)
+    package = await game_of(settings, place)
+    found = read_players([player], package)
+    if len(found) != 1 or found[0].kind == "human":
+        raise UsageError(f"{player!r} is not one program, so it cannot enter.", code="not_one_player")
+    own = found[0].own
+    called = name or (own.name if own is not None else player.rpartition("/")[2])
+    word = described_player(place, found[0])
+    if settings.entrants.get(called, word) != word:
+        raise UsageError(
+            f"{called} is {settings.entrants[called]} in this tournament.",
+            code="name_taken",
+            hint="Give this one another name with --name.",
+        )
+    wanted = settings.model_copy(update={"entrants": {**settings.entrants, called: word}})
+    return called, _change(place, wanted, package, add=(called, word))
+
+
+async def withdraw_entrant(directory: str | os.PathLike[str], name: str) -> Tournament:
+    """Withdraw a player. Its played blocks stay; its outstanding blocks become void.
+
+    Args:
+        directory: The tournament's directory.
+        name: The player's name in the tournament.
+
+    Raises:
+        UsageError: The player is not in the tournament.
+        WorkspaceError: Another process is writing to the directory.
+    """
+    place = Path(directory)
+    settings = read_settings(place)
+    if name not in settings.entrants:
+        close = closest(name, settings.entrants)
+        raise UsageError(
+            f"{name!r} is not in this tournament.",
+            code="unknown_entrant",
+            hint=f"Did you mean {close!r}?" if close else f"There is {listed(settings.entrants) or 'nobody yet'}.",
+        )
+    left = {other: word for other, word in settings.entrants.items() if other != name}
+    package = await game_of(settings, place)
+    return _change(place, settings.model_copy(update={"entrants": left}), package, remove=name)
+
+
+def _change(
+    place: Path, wanted: TournamentSettings, package: Package, *, add: tuple[str, str] | None = None, remove: str = ""
+) -> Tournament:
+    """Change the settings, then the log; if killed between the two, the next command continues from the settings."""
+    with TournamentFolder(place) as folder:
+        entrants = entrants_of(wanted, place, package, rules_of(wanted))
+        folder.refuse(wanted, entrants)
+        change_entrants(place, add=add, remove=remove)
+        return folder.update(wanted, entrants)

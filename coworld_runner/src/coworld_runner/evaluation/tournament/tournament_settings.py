@@ -1,0 +1,139 @@
+"""The settings of a tournament, in the file ``tournament.toml``."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tomlkit
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from coworld_core.commissioner.hook_names import HookName
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.ratings import RatingName
+
+from ...package.player_names import PlayerRef
+from ...runs.workspace import atomic_write
+
+__all__ = ["SETTINGS_NAME", "TournamentSettings", "change_entrants", "described_from", "found_from", "read_settings"]
+
+SETTINGS_NAME = "tournament.toml"
+
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=80, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class PairingSettings(_Part):
+    """How players are paired."""
+
+    kind: str = "round-robin"
+    rounds: int | None = Field(default=None, ge=1)
+    blocks: int = Field(default=1, ge=1)
+    commissioner: str = ""
+    hooks: list[HookName] = []
+    """The optional questions to ask the commissioner. A commissioner without one of these hooks never answers it."""
+
+
+class StopSettings(_Part):
+    """When the tournament ends, other than by the pairing having no more rounds."""
+
+    blocks: int = Field(default=1000, ge=1)
+    told_apart: bool = False
+
+
+class TournamentSettings(_Part):
+    """The whole file."""
+
+    game: str
+    variant: str | None = None
+    seed: int = 0
+    metric: str = ""
+    forfeit: float | None = None
+    count_starved: bool = False
+    rating: RatingName | Literal["mean"] = "bradley-terry"
+    pairing: PairingSettings = PairingSettings()
+    stop: StopSettings = StopSettings()
+    entrants: dict[_Name, str] = {}
+
+
+def read_settings(directory: Path) -> TournamentSettings:
+    """Read the settings of a tournament.
+
+    Raises:
+        UsageError: The file is missing (``no_tournament``), or invalid (``settings_invalid``); the message names the
+            line or the field.
+    """
+    path = directory / SETTINGS_NAME
+    try:
+        return parse_settings(path.read_text(encoding="utf-8"), path)
+    except FileNotFoundError:
+        raise UsageError(
+            f"{directory} has no tournament: there is no {SETTINGS_NAME}.",
+            code="no_tournament",
+            hint="Begin one with `coworld tournament init`.",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", code="settings_invalid") from error
+
+
+def parse_settings(text: str, path: Path) -> TournamentSettings:
+    """Parse the text of a settings file.
+
+    Raises:
+        UsageError: Code ``settings_invalid``: the text is invalid.
+    """
+    try:
+        return TournamentSettings.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: {error}.", code="settings_invalid", hint="Correct that line.") from None
+    except ValidationError as error:
+        found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
+        raise UsageError(
+            f"{path}: {'; '.join(found)}.", code="settings_invalid", hint="Correct that, and repeat the command."
+        ) from None
+
+
+def change_entrants(directory: Path, *, add: tuple[str, str] | None = None, remove: str = "") -> None:
+    """Add an entrant to the file or remove one; everything else stays as it was written.
+
+    Args:
+        directory: The tournament's directory.
+        add: Name and player of the entrant to add.
+        remove: Name of the entrant to remove.
+    """
+    path = directory / SETTINGS_NAME
+    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    if "entrants" not in document:
+        document["entrants"] = tomlkit.table()
+    entrants = document["entrants"]
+    assert isinstance(entrants, dict)
+    if add is not None:
+        entrants[add[0]] = add[1]
+    if remove:
+        entrants.pop(remove, None)
+    text = tomlkit.dumps(document)
+    parse_settings(text, path)
+    atomic_write(path, text.encode())
+
+
+def found_from(directory: Path, word: str) -> str:
+    """Make a path in the file, which is relative to the tournament's directory, relative to the current directory."""
+    relative = word.startswith(("./", "../")) or word in (".", "..") or word.endswith((".py", "/"))
+    return os.path.relpath(directory / word) if relative and not Path(word).is_absolute() else word
+
+
+def described_from(directory: Path, path: Path) -> str:
+    """Return a path as the file stores it: relative to the tournament's directory."""
+    relative = Path(os.path.relpath(path.expanduser().absolute(), directory.absolute())).as_posix()
+    return relative if relative.startswith(".") else f"./{relative}"
+
+
+def described_player(directory: Path, player: PlayerRef) -> str:
+    """Return a player as the file stores it."""
+    own = player.own
+    return described_from(directory, own.path) if own is not None and player.word != own.name else player.word

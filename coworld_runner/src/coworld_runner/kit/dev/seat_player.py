@@ -1,0 +1,89 @@
+"""Runs a player in a seat of a game, wherever the game runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from coworld_core.errors import UsageError
+from coworld_core.manifest.models import Runnable
+
+from ...backend import Unit
+from ...backends.process.process_backend import ProcessBackend
+from ...package.own_players.llm_player import LLM
+from ...package.own_players.named_player import read_own_player
+from ...package.own_players.own_player import OwnPlayer
+from ...package.own_players.player_requirements import require_own_player
+from ...package.own_players.recorded_player import RECORDING
+from .local_programs import open_player
+
+__all__ = ["open_seat", "socket_address"]
+
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?|.+\.py:[A-Za-z_]\w*")
+"""``module``, ``module:act`` or ``file.py:act``."""
+
+
+def socket_address(address: str) -> str:
+    """Return the address of a seat's socket, given that address or the link of the seat's page.
+
+    Args:
+        address: ``ws(s)://…/player?…``, or the page's link, ``http(s)://…/client/player?…``.
+
+    Raises:
+        UsageError: The address is neither.
+    """
+    url = urlsplit(address.strip())
+    if url.scheme in ("ws", "wss") and url.netloc:
+        return url.geturl()
+    path, pages = re.subn(r"/clients?/player(?=/|$)", "/player", url.path)
+    if url.scheme not in ("http", "https") or not url.netloc or not pages:
+        raise UsageError(
+            "This is not the address of a seat.",
+            code="bad_address",
+            hint="Take a seat's link, http://…/client/player?slot=…, or its socket, ws://…/player?slot=….",
+        )
+    if named := parse_qs(url.query).get("address"):
+        return socket_address(re.sub("^http", "ws", named[0]))
+    return url._replace(scheme=url.scheme.replace("http", "ws"), path=path, fragment="").geturl()
+
+
+@asynccontextmanager
+async def open_seat(address: str, player: str, *, secret_env: Mapping[str, str] | None = None) -> AsyncGenerator[Unit]:
+    """Run a player in a seat as a local process; stop it when the block ends.
+
+    Args:
+        address: Address of the seat, as for ``socket_address``.
+        player: A player as ``read_own_player`` accepts it, or a function: ``module:act``, ``file.py:act``.
+        secret_env: Environment variables for the player, which does not inherit ours.
+
+    Raises:
+        UsageError: There is no such seat or player, or the player cannot be run.
+        StartError: It could not be started.
+    """
+    url = socket_address(address)
+    here = Path.cwd()
+    async with ProcessBackend(default_context=here) as backend:
+        own = _read(player)
+        if own is not None:
+            require_own_player(own, backend, platform=None)
+        run = ("python", "-m", "coworld_client.seat", player)
+        async with open_player(
+            Runnable(type="player", image="here:latest", run=run),
+            own,
+            slot=0,
+            url=url,
+            backend=backend,
+            secret_env={**(own.secret_env if own is not None else {}), **(secret_env or {})},
+        ) as unit:
+            yield unit
+
+
+def _read(player: str) -> OwnPlayer | None:
+    """Return the player; None if the word names a function."""
+    made = player.startswith((LLM, RECORDING)) or player.endswith(".py") or Path(player).exists()
+    if _FUNCTION.fullmatch(player) and not made:
+        return None
+    return read_own_player(player)

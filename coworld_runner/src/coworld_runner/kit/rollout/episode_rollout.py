@@ -1,0 +1,339 @@
+"""One episode of rules, played in this process."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from coworld_core.errors import CoworldError, UsageError
+from coworld_core.rules import (
+    Act,
+    ActionRefused,
+    Play,
+    ReplayHeader,
+    ReplayWriter,
+    Rules,
+    RulesConfig,
+    RulesError,
+    action_schema,
+    rules_config,
+)
+from coworld_core.rules.game import draws_seats
+from coworld_core.rules.play import to_plain
+from coworld_core.rules.player_loader import is_session, open_player, seated
+from coworld_core.rules.rules_errors import own_lines
+from coworld_core.scopes import bare_names
+
+from ...package.random_player import RANDOM, sample
+
+__all__ = ["PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "rollout", "several"]
+
+SeatPolicy = Act | type | str | os.PathLike[str]
+"""A function `act(observation, legal, rng)`, which may be asynchronous; a class with such a method, instantiated for
+each episode and seat; a file or module that contains one, as `load_player` finds it, loaded for each seat; or
+`random`."""
+
+SeatPolicies = SeatPolicy | Sequence[SeatPolicy]
+"""One policy for all seats, or one for each."""
+
+_Choose = Callable[[Play, int], Any]
+
+
+class PolicyError(CoworldError):
+    """A policy raised an exception.
+
+    Attributes:
+        tick: The number of ticks played.
+        seat: The policy's seat.
+        lines: The lines of its traceback, innermost last, without ours.
+        replay: The replay up to that point, if one was kept.
+    """
+
+    kind = "answer"
+    default_code = "policy_failed"
+
+    def __init__(self, cause: Exception, *, tick: int, seat: int) -> None:
+        said = str(cause)
+        problem = type(cause).__name__ + (f": {said}" if said else "")
+        super().__init__(
+            bare_names(f"The policy of seat {seat} failed in tick {tick}: {problem}"),
+            context={"tick": tick, "seat": seat},
+        )
+        self.tick = tick
+        self.seat = seat
+        self.lines = own_lines(cause, without=__name__.rpartition(".")[0])
+        self.replay: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """A finished episode.
+
+    Attributes:
+        scores: The score of each seat; more is better.
+        ticks: The number of ticks played.
+        results: The game's results: `scores`, `ticks`, and what the rules add.
+        seed: The seed of all random numbers.
+        refused: The number of refused actions of each seat; each counted as no action in time.
+        replay: The replay, if one was requested; `read_replay` reads it.
+    """
+
+    scores: tuple[float, ...]
+    ticks: int
+    results: Mapping[str, Any] = field(repr=False)
+    seed: int
+    refused: tuple[int, ...]
+    replay: bytes | None = field(default=None, repr=False)
+
+
+def rollout(
+    rules: type[Rules],
+    policies: SeatPolicies = RANDOM,
+    *,
+    config: RulesConfig | Mapping[str, Any] | None = None,
+    seats: int | None = None,
+    seed: int = 0,
+    record: bool = False,
+) -> Rollout:
+    """Play one episode to its end, in this process and without a clock.
+
+    A policy sees what its seat would see at a websocket, and its return value is checked in the same way: a refused
+    action is counted in `refused` and counts as no action in time. `None` lets time pass on purpose.
+
+    ::
+
+        rollout(Nim, ["bot.py", lambda observation, legal, rng: legal[-1]], seed=7).scores
+
+    Args:
+        rules: The game.
+        policies: The players, one for all seats or one for each.
+        config: The rules' config, or its fields as JSON; defaults if omitted.
+        seats: How many seats; by default the number of policies, or the smallest number that the game allows.
+        seed: The seed of all random numbers, those of the policies included.
+        record: Whether to keep a replay.
+
+    Raises:
+        UsageError: There is no such policy, their number is wrong, or the config is invalid.
+        RulesError: The rules failed; its `replay` has the game up to that point, if one was to be kept.
+        PolicyError: A policy raised an exception; likewise.
+    """
+    with PolicyTable(rules, policies, config=config, seats=seats) as table:
+        return table.play(seed, record=record)
+
+
+def several(policies: SeatPolicies) -> bool:
+    """Return whether this is a sequence of policies rather than a single one."""
+    return isinstance(policies, Sequence) and not isinstance(policies, str | os.PathLike)
+
+
+class PolicyTable:
+    """Rules and the players of each seat, ready for any number of episodes.
+
+    Args:
+        rules: The game.
+        policies: As for `rollout`.
+        config: As for `rollout`.
+        seats: As for `rollout`.
+
+    Raises:
+        UsageError: As for `rollout`.
+    """
+
+    def __init__(
+        self,
+        rules: type[Rules],
+        policies: SeatPolicies,
+        *,
+        config: RulesConfig | Mapping[str, Any] | None,
+        seats: int | None,
+    ) -> None:
+        named = cast("list[SeatPolicy]", list(cast("Any", policies)) if several(policies) else [policies])
+        least, most = rules.seats, rules.most_seats or rules.seats
+        count = seats if seats is not None else len(named) if len(named) > 1 else least
+        if not least <= count <= most or len(named) not in (1, count):
+            has = f"{least}" if least == most else f"{least} to {most}"
+            raise UsageError(
+                f"{rules.__name__} has {has} seats; got {len(named)} policies for {count}.",
+                code="wrong_seats",
+                hint="Give one policy for all seats, or one for each.",
+            )
+        self._rules = rules
+        self._config = rules_config(rules, config)
+        self._seats = count
+        self._refused = [0] * count
+        self._seed = 0
+        self._chances: dict[int, random.Random] = {}
+        self._players: dict[int, tuple[Any, _Choose]] = {}
+        self._portal: Any = None
+        with ExitStack() as opening:
+            self._choose = [self._chooser(named[seat % len(named)], opening) for seat in range(count)]
+            self._stack = opening.pop_all()
+
+    def __enter__(self) -> PolicyTable:
+        self._stack.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def play(self, seed: int, *, record: bool = False) -> Rollout:
+        """Play one episode."""
+        self._refused = [0] * self._seats
+        self._seed = seed
+        self._chances.clear()
+        self._players.clear()
+        writer: ReplayWriter | None = None
+        try:
+            play = Play(self._rules, config=self._config, seats=self._seats, seed=seed)
+            if record:
+                writer = ReplayWriter(self._header(seed))
+                writer.add(play.frame())
+            self._through(play, writer)
+            results = play.results()
+            over = {"type": "over", "scores": results["scores"], "results": results, "reason": "over"}
+            for seat, (one, _) in self._players.items():
+                self._tell(getattr(one, "over", None), over, play=play, seat=seat)
+        except (RulesError, PolicyError) as error:
+            if writer is not None:
+                error.replay = writer.finish(reason="failed")
+            raise
+        return Rollout(
+            scores=tuple(results["scores"]),
+            ticks=play.tick,
+            results=results,
+            seed=seed,
+            refused=tuple(self._refused),
+            replay=None if writer is None else writer.finish(reason="over", results=results),
+        )
+
+    def _through(self, play: Play, writer: ReplayWriter | None) -> None:
+        choose = self._choose
+        while turn := play.to_act:
+            actions: dict[int, Any] = {}
+            for seat in turn:
+                actions[seat] = choose[seat](play, seat)
+            done = play.step(actions)
+            if writer is not None:
+                writer.add(play.frame(), done)
+
+    def _chance(self, seat: int) -> random.Random:
+        """A seat's own random generator, so that seats do not influence each other. Seeding costs as much as a move."""
+        if seat not in self._chances:
+            self._chances[seat] = random.Random((self._seed << 16) + seat + 1)
+        return self._chances[seat]
+
+    def _header(self, seed: int) -> ReplayHeader:
+        return ReplayHeader(
+            rules=self._rules.__name__,
+            version=self._rules.version,
+            config=self._config.model_dump(mode="json"),
+            seed=seed,
+            seats=self._seats,
+            draws_seats=draws_seats(self._rules),
+            names=[f"Seat {seat}" for seat in range(self._seats)],
+        )
+
+    # the players of the seats
+
+    def _chooser(self, policy: SeatPolicy, opening: ExitStack) -> _Choose:
+        if policy == RANDOM:
+            return self._random()
+        player: Any = policy
+        if isinstance(policy, str | os.PathLike):
+            # As when each seat has a process, seats share nothing, even if they have the same file.
+            player = opening.enter_context(open_player(os.fspath(policy)))
+        if is_session(player):
+            raise UsageError(
+                f"{player.__name__}(seat) plays at a socket, and a rollout has none.",
+                code="session_in_rollout",
+                hint="Write it as act(observation, legal, rng), or run an episode.",
+            )
+        if inspect.isclass(player) or hasattr(player, "start") or hasattr(player, "over"):
+            return self._object(player)
+        return self._asking(getattr(player, "act", player))
+
+    def _object(self, player: Any) -> _Choose:
+        """One object for each of its seats, for one episode."""
+
+        def choose(play: Play, seat: int) -> Any:
+            if seat not in self._players:
+                hello = {"game": self._rules.__name__, "seat": seat, "seats": self._seats}
+                hello |= {"config": self._config.model_dump(mode="json")}
+                one = self._tell(seated, player, play=play, seat=seat)
+                self._players[seat] = one, self._asking(one.act)
+                self._tell(getattr(one, "start", None), hello, play=play, seat=seat)
+            return self._players[seat][1](play, seat)
+
+        return choose
+
+    def _tell(self, told: Any, about: Any, *, play: Play, seat: int) -> Any:
+        if told is None:
+            return None
+        try:
+            waits = inspect.iscoroutinefunction(told)
+            return self._awaited(told, about) if waits else told(about)
+        except Exception as error:
+            raise PolicyError(error, tick=play.tick, seat=seat) from error
+
+    def _asking(self, act: Act) -> _Choose:
+        # A callable object may have an asynchronous `__call__`.
+        asked = act if inspect.isroutine(act) else getattr(act, "__call__", act)  # noqa: B004
+        waits = inspect.iscoroutinefunction(asked)
+
+        def choose(play: Play, seat: int) -> Any:
+            options = play.options(seat)
+            legal: list[Any] | None = None if options is None else to_plain(list(options))
+            seen, rng = play.observation(seat), self._chance(seat)
+            try:
+                answer: Any = self._awaited(act, seen, legal, rng) if waits else act(seen, legal, rng)
+            except Exception as error:
+                raise PolicyError(error, tick=play.tick, seat=seat) from error
+            if answer is None:
+                return None
+            if legal is not None and options is not None:
+                for index, one in enumerate(legal):
+                    # One of the handed-out options, unless it was changed meanwhile.
+                    if one is answer and (type(one) in _UNCHANGED or to_plain(options[index]) == one):
+                        return options[index]
+            try:
+                return play.read(seat, answer)
+            except ActionRefused:
+                self._refused[seat] += 1
+                return None
+
+        return choose
+
+    def _random(self) -> _Choose:
+        schema: dict[str, Any] | None = None
+
+        def choose(play: Play, seat: int) -> Any:
+            nonlocal schema
+            # All random players share one stream.
+            rng = self._chances.get(-1) or self._chance(-1)
+            options = play.options(seat)
+            if options is not None:
+                return options[int(rng.random() * len(options))]
+            schema = schema or action_schema(self._rules)
+            try:
+                return play.read(seat, sample(schema, rng))
+            except ActionRefused:
+                self._refused[seat] += 1
+                return None
+
+        return choose
+
+    def _awaited(self, act: Act, *arguments: Any) -> Any:
+        if self._portal is None:
+            from anyio.from_thread import start_blocking_portal
+
+            # A notebook already runs an event loop, which cannot be blocked to wait for another one.
+            self._portal = self._stack.enter_context(start_blocking_portal())
+        return self._portal.call(act, *arguments)
+
+
+_UNCHANGED: Final = frozenset({str, int, float, bool})

@@ -1,0 +1,34 @@
+"""`python -m coworld_runner.kit.rollout.rollout_worker NUMBER COUNT`: a process of `rollouts`, which reads its job from stdin."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import runpy
+import sys
+from types import ModuleType
+
+from .process_pipes import own_pipes
+
+
+def main() -> None:
+    """Play until all episodes are played or the parent closes the pipe."""
+    number, count = map(int, sys.argv[1:])
+    with own_pipes() as (told, out):
+        # Its command line is that of the process that started this one.
+        sys.path[:], sys.argv[:], script = pickle.load(told)  # noqa: S301
+        if script is not None:
+            known = ModuleType("__main__")
+            known.__dict__.update(runpy.run_path(script, run_name="__mp_main__"))
+            sys.modules["__main__"] = sys.modules["__mp_main__"] = known
+        job = pickle.load(told)  # noqa: S301
+        from .rollout_batch import work
+
+        try:
+            work(job, number, count, out)
+        except BrokenPipeError:
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

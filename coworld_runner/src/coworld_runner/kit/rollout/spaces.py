@@ -1,0 +1,387 @@
+"""Gymnasium spaces for JSON, made from a JSON Schema or, if there is none, from an example.
+
+| JSON | Space |
+| --- | --- |
+| enumeration, boolean, null | `Discrete` |
+| integer with two bounds | `Discrete` that starts at the lower bound; `Box` (int64) if the range is large |
+| number, other integers | `Box` of shape `()`, float64 or int64 |
+| string | `Text` |
+| list of fixed length | `MultiBinary`, `MultiDiscrete` or `Box`, depending on its items; otherwise `Tuple` |
+| list of bounded length | `Dict` of `length` and `values`, which is padded with zeros |
+| list of any length | `Sequence` |
+| object | `Dict` |
+| optional value (or null) | `Dict` of `given` (0 or 1) and `value` |
+| one of several types | `OneOf` |
+"""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from coworld_core.rules.play import to_json
+
+from ...package.random_player import resolved
+from ._env_extra import env_missing
+
+try:
+    import numpy as np
+    from gymnasium import Space, spaces
+except ModuleNotFoundError as error:
+    raise env_missing(error) from error
+
+__all__ = ["Codec", "NoSpaceError", "codec", "every_value", "like"]
+
+MOST_CHOICES: Final = 10_000
+"""Maximum number of values of one `Discrete` space."""
+
+MOST_PADDED: Final = 1024
+"""Maximum length of a list that is padded."""
+
+EXACT: Final = 2**53
+"""Larger integers are not exact in every JSON implementation."""
+
+TEXT: Final = 4096
+"""Characters kept of a text without a maximum length."""
+
+_CHARACTERS: Final = frozenset(string.printable)
+_Json = Mapping[str, Any]
+
+
+class NoSpaceError(Exception):
+    """The type of a part of a value is unknown; the message is the path of that part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codec:
+    """A space, and the conversion between JSON and its elements."""
+
+    space: Space[Any]
+    encode: Callable[[Any], Any]
+    """Converts JSON to an element; raises LookupError, TypeError or ValueError for a value that does not fit."""
+    decode: Callable[[Any], Any]
+    """Converts an element to JSON."""
+    zero: Any
+    """The element used for padding and for missing values."""
+
+
+def codec(schema: _Json) -> Codec:
+    """Return the codec of the space that a JSON Schema describes.
+
+    Raises:
+        NoSpaceError: The schema leaves the type of some part open.
+    """
+    return _codec(schema, schema, "")
+
+
+def like(example: Any, place: str = "") -> _Json:
+    """Return the JSON Schema of values with the structure of an example: the same fields, lists of the same length.
+
+    Raises:
+        NoSpaceError: The example contains an empty list or a null, which do not determine a type.
+    """
+    match example:
+        case bool():
+            return {"type": "boolean"}
+        case int():
+            return {"type": "integer"}
+        case float():
+            return {"type": "number"}
+        case str():
+            return {"type": "string"}
+        case dict():
+            fields = cast("dict[str, Any]", example)
+            return {
+                "type": "object",
+                "required": list(fields),
+                "properties": {name: like(value, f"{place}/{name}") for name, value in fields.items()},
+            }
+        case list() if example:
+            items = [like(item, f"{place}/{index}") for index, item in enumerate(cast("list[Any]", example))]
+            if all(item == items[0] for item in items):
+                return {"type": "array", "items": items[0], "minItems": len(items), "maxItems": len(items)}
+            return {"type": "array", "prefixItems": items}
+        case _:
+            raise NoSpaceError(place or "/")
+
+
+def every_value(schema: _Json, *, most: int = MOST_CHOICES) -> list[Any] | None:
+    """Return all values that a JSON Schema allows, in its order; None if there are more than `most`."""
+    return _every(schema, schema, most, 0)
+
+
+def _types(known: _Json, root: _Json) -> list[_Json]:
+    """Return the schemas of the alternative types of a value."""
+    several: Any = known.get("anyOf") or known.get("oneOf")
+    if several:
+        return [one for inner in several for one in _types(resolved(inner, root), root)]
+    if isinstance(known.get("type"), list):
+        return [{**known, "type": kind} for kind in known["type"]]
+    return [known]
+
+
+def _bounds(known: _Json) -> tuple[float | None, float | None]:
+    step = 1 if known.get("type") == "integer" else 0
+    low = known.get("minimum", known["exclusiveMinimum"] + step if "exclusiveMinimum" in known else None)
+    high = known.get("maximum", known["exclusiveMaximum"] - step if "exclusiveMaximum" in known else None)
+    return low, high
+
+
+# --- all values -----------------------------------------------------------------------------------------------------
+
+
+def _every(schema: Any, root: _Json, most: int, depth: int) -> list[Any] | None:
+    known = resolved(schema, root)
+    if depth > 20:
+        return None
+    kinds = _types(known, root)
+    if len(kinds) > 1:
+        parts = [_every(kind, root, most, depth + 1) for kind in kinds]
+        return _joined(parts, most)
+    known = kinds[0]
+    if "const" in known:
+        return [known["const"]]
+    if "enum" in known:
+        return list(known["enum"])
+    match known.get("type"):
+        case "null":
+            return [None]
+        case "boolean":
+            return [False, True]
+        case "integer":
+            low, high = _bounds(known)
+            if low is None or high is None or high - low >= most:
+                return None
+            by = known.get("multipleOf", 1)
+            return [value for value in range(int(low), int(high) + 1) if value % by == 0]
+        case "object":
+            fields: Any = known.get("properties", {})
+            found = _product([_every(inner, root, most, depth + 1) for inner in fields.values()], most)
+            return None if found is None else [dict(zip(fields, values, strict=True)) for values in found]
+        case "array":
+            return _every_list(known, root, most, depth)
+        case _:
+            return None
+
+
+def _every_list(known: _Json, root: _Json, most: int, depth: int) -> list[Any] | None:
+    first = [_every(inner, root, most, depth + 1) for inner in known.get("prefixItems", [])]
+    longest = known.get("maxItems", len(first) if "items" not in known else None)
+    if longest is None or longest > 64:
+        return None
+    rest = _every(known.get("items", {}), root, most, depth + 1) if longest > len(first) else []
+    lengths = range(max(known.get("minItems", 0), len(first)), longest + 1)
+    return _joined([_product([*first, *[rest] * (length - len(first))], most) for length in lengths], most)
+
+
+def _joined(parts: Sequence[list[Any] | None], most: int) -> list[Any] | None:
+    found: dict[str, Any] = {}
+    for part in parts:
+        if part is None:
+            return None
+        found.update((to_json(value), value) for value in part)
+    return list(found.values()) if len(found) <= most else None
+
+
+def _product(parts: Sequence[list[Any] | None], most: int) -> list[Any] | None:
+    count = 1
+    for part in parts:
+        if part is None or (count := count * len(part)) > most:
+            return None
+    return [list(values) for values in itertools.product(*cast("list[list[Any]]", parts))]
+
+
+# --- spaces ---------------------------------------------------------------------------------------------------------
+
+
+def _codec(schema: Any, root: _Json, place: str) -> Codec:
+    known = resolved(schema, root)
+    kinds = _types(known, root)
+    others = [kind for kind in kinds if kind.get("type") != "null" and kind.get("const", 0) is not None]
+    if len(kinds) > 1 and len(others) == 1:
+        return _optional(_codec(others[0], root, place))
+    if len(kinds) > 1:
+        values = every_value({**known, "$defs": root.get("$defs", {})})
+        return _choices(values) if values else _one_of([_codec(kind, root, place) for kind in kinds])
+    known = kinds[0]
+    if "const" in known or "enum" in known:
+        return _choices([known["const"]] if "const" in known else list(known["enum"]))
+    match known.get("type"):
+        case "null":
+            return _choices([None])
+        case "boolean":
+            return _choices([False, True])
+        case "integer" | "number" as kind:
+            return _number(known, whole=kind == "integer")
+        case "string":
+            return _text(known.get("maxLength", TEXT))
+        case "array":
+            return _array(known, root, place)
+        case "object" if known.get("properties"):
+            return _object(known, root, place)
+        case _:
+            raise NoSpaceError(place or "/")
+
+
+def _choices(values: list[Any]) -> Codec:
+    index = {to_json(value): np.int64(number) for number, value in enumerate(values)}
+    return Codec(
+        space=spaces.Discrete(len(values)),
+        encode=lambda value: index[to_json(value)],
+        decode=lambda element: values[int(element)],
+        zero=np.int64(0),
+    )
+
+
+def _number(known: _Json, *, whole: bool) -> Codec:
+    low, high = _bounds(known)
+    if whole and low is not None and high is not None and high - low < MOST_CHOICES:
+        least = int(low)
+        return Codec(
+            space=spaces.Discrete(int(high) - least + 1, start=least), encode=np.int64, decode=int, zero=np.int64(least)
+        )
+    kind = np.int64 if whole else np.float64
+    least, most = (-EXACT, EXACT) if whole else (-np.inf, np.inf)
+    space = spaces.Box(least if low is None else low, most if high is None else high, (), kind)
+    return Codec(
+        space=space,
+        encode=lambda value: np.asarray(value, kind),
+        decode=lambda element: np.asarray(element).item(),
+        zero=np.clip(np.zeros((), kind), space.low, space.high),
+    )
+
+
+def _text(longest: int) -> Codec:
+    def encode(value: Any) -> str:
+        return "".join(letter if letter in _CHARACTERS else "?" for letter in value[:longest])
+
+    return Codec(space=spaces.Text(longest, min_length=0, charset=_CHARACTERS), encode=encode, decode=str, zero="")
+
+
+def _optional(inner: Codec) -> Codec:
+    def encode(value: Any) -> Any:
+        given = value is not None
+        return {"given": np.int64(given), "value": inner.encode(value) if given else inner.zero}
+
+    return Codec(
+        space=spaces.Dict({"given": spaces.Discrete(2), "value": inner.space}),
+        encode=encode,
+        decode=lambda element: inner.decode(element["value"]) if element["given"] else None,
+        zero={"given": np.int64(0), "value": inner.zero},
+    )
+
+
+def _one_of(several: list[Codec]) -> Codec:
+    def encode(value: Any) -> Any:
+        for number, one in enumerate(several):
+            try:
+                element = one.encode(value)
+            except (LookupError, TypeError, ValueError):
+                continue
+            return (np.int64(number), element)
+        raise ValueError(f"{value!r} has none of the types")
+
+    return Codec(
+        space=spaces.OneOf([one.space for one in several]),
+        encode=encode,
+        decode=lambda element: several[int(element[0])].decode(element[1]),
+        zero=(np.int64(0), several[0].zero),
+    )
+
+
+def _object(known: _Json, root: _Json, place: str) -> Codec:
+    needed: Any = known.get("required", [])
+    fields: dict[str, Codec] = {}
+    for name, inner in known["properties"].items():
+        one = _codec(inner, root, f"{place}/{name}")
+        always = name in needed or "default" in inner
+        fields[name] = one if always else _optional(one)
+    return Codec(
+        space=spaces.Dict({name: one.space for name, one in fields.items()}),
+        encode=lambda value: {
+            name: one.encode(value[name] if name in needed else value.get(name)) for name, one in fields.items()
+        },
+        decode=lambda element: {
+            name: decoded
+            for name, one in fields.items()
+            if (decoded := one.decode(element[name])) is not None or name in needed
+        },
+        zero={name: one.zero for name, one in fields.items()},
+    )
+
+
+def _array(known: _Json, root: _Json, place: str) -> Codec:
+    first = [_codec(inner, root, f"{place}/{index}") for index, inner in enumerate(known.get("prefixItems", []))]
+    if first:
+        return _tuple(first)
+    item = _codec(known.get("items", {}), root, f"{place}/*")
+    least, most = known.get("minItems", 0), known.get("maxItems")
+    if most is not None and least == most:
+        return _fixed(item, most)
+    if most is not None and most <= MOST_PADDED:
+        return _padded(item, most)
+    return Codec(
+        space=spaces.Sequence(item.space),
+        encode=lambda value: tuple(item.encode(one) for one in value),
+        decode=lambda element: [item.decode(one) for one in element],
+        zero=(),
+    )
+
+
+def _padded(item: Codec, most: int) -> Codec:
+    values = _fixed(item, most)
+    nothing = item.decode(item.zero)
+
+    def encode(value: Any) -> Any:
+        return {
+            "length": np.int64(len(value)),
+            "values": values.encode([*value, *[nothing] * (most - len(value))]),
+        }
+
+    return Codec(
+        space=spaces.Dict({"length": spaces.Discrete(most + 1), "values": values.space}),
+        encode=encode,
+        decode=lambda element: values.decode(element["values"])[: int(element["length"])],
+        zero={"length": np.int64(0), "values": values.zero},
+    )
+
+
+def _tuple(items: list[Codec]) -> Codec:
+    return Codec(
+        space=spaces.Tuple([item.space for item in items]),
+        encode=lambda value: tuple(item.encode(one) for item, one in zip(items, value, strict=True)),
+        decode=lambda element: [item.decode(one) for item, one in zip(items, element, strict=True)],
+        zero=tuple(item.zero for item in items),
+    )
+
+
+def _fixed(item: Codec, count: int) -> Codec:
+    of: Any = item.space
+    space: Any
+    if isinstance(item.space, spaces.Discrete) and of.n == 2 and item.decode(1) is True:
+        space = spaces.MultiBinary(count)
+    elif isinstance(item.space, spaces.MultiBinary):
+        space = spaces.MultiBinary((count, *of.shape))
+    elif isinstance(item.space, spaces.Discrete):
+        space = spaces.MultiDiscrete([int(of.n)] * count, start=[int(of.start)] * count)
+    elif isinstance(item.space, spaces.MultiDiscrete):
+        space = spaces.MultiDiscrete(np.stack([of.nvec] * count), start=np.stack([of.start] * count))
+    elif isinstance(item.space, spaces.Box):
+        space = spaces.Box(np.stack([of.low] * count), np.stack([of.high] * count), dtype=of.dtype.type)
+    else:
+        return _tuple([item] * count)
+
+    def encode(value: Any) -> Any:
+        if len(value) != count:
+            raise ValueError(f"a list of {len(value)} items instead of {count}")
+        return np.asarray([item.encode(one) for one in value], space.dtype).reshape(space.shape)
+
+    return Codec(
+        space=space,
+        encode=encode,
+        decode=lambda element: [item.decode(one) for one in element],
+        zero=np.asarray([item.zero] * count, space.dtype).reshape(space.shape),
+    )

@@ -1,0 +1,152 @@
+"""Serves what the environment asks for: one game with its results and replay, one replay, or replays by request."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from coworld_core.errors import UsageError
+from coworld_core.rules import Rules, RulesError, RulesReplay, read_config, read_replay
+
+from ...package.transfers import Transfers, read_document
+from .game_environment import (
+    Stop,
+    Target,
+    announce,
+    countdown,
+    heeding_signals,
+    open_listener,
+    read_config_document,
+    results_and_replay,
+    show_replays,
+)
+from .game_server import game_server, talked_out
+from .match import Match
+
+__all__ = ["replay_messages", "serve_rules"]
+
+MAX_REPLAY: Final = 256 * 1024 * 1024
+CHUNK: Final = 256 * 1024
+"""The approximate number of characters of ticks in one message of a replay."""
+
+
+async def serve_rules(rules: type[Rules]) -> int:
+    """Serve what the environment asks for and return the exit code.
+
+    `COGAME_CONFIG_URI` with `COGAME_RESULTS_URI` and `COGAME_SAVE_REPLAY_URI` plays one game. `COGAME_LOAD_REPLAY_URI`
+    shows a replay until a signal arrives. `COGAME_REPLAY_SERVER=1`, the older way, shows a replay for each request.
+
+    Args:
+        rules: The game.
+
+    Returns:
+        0 when the game is over and its files are written, or a replay has been shown; 1 when the rules failed or no
+        player connected; 130 or 143 when a signal ended the game early. The replay has the ticks so far in any case.
+
+    Raises:
+        UsageError: The environment or the config is invalid.
+        CoworldError: A file cannot be read or written.
+    """
+    if uri := os.environ.get("COGAME_LOAD_REPLAY_URI"):
+        return await show_replays(await _load(uri), load=_load, say=_say)
+    if os.environ.get("COGAME_REPLAY_SERVER") == "1":
+        return await show_replays(None, load=_load, say=_say)
+    return await _play(rules)
+
+
+async def _play(rules: type[Rules]) -> int:
+    data = await read_config_document()
+    to_results, to_replay = results_and_replay(replay_type="application/octet-stream")
+    to_events: Target | None = None
+    # older runners do not request events
+    if os.environ.get("COGAME_EVENTS_URI"):
+        to_events = Target.named("COGAME_EVENTS_URI", what="events", content_type="application/x-ndjson")
+    try:
+        raw: Any = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"The game config is not JSON: {error}.", code="config_invalid") from None
+    if not isinstance(raw, dict):
+        raise UsageError("The game config is not a JSON object.", code="config_invalid")
+    config = read_config(rules, cast("dict[str, Any]", raw))
+    seed = secrets.randbelow(2**31) if config.seed is None else config.seed
+    match = Match(rules, config, seed=seed, log=_say, countdown=countdown())
+    with open_listener() as listener:
+        async with (
+            game_server(match, config.tokens, listener=listener) as server,
+            Transfers() as transfers,
+            heeding_signals() as stop,
+        ):
+            announce(listener, _say)
+            ending, results = await _play_through(match, stop)
+            # Signals are ignored from here on: writing the files does not take long.
+            if results is not None:
+                await to_results.write(json.dumps(results).encode(), transfers)
+            if to_events is not None:
+                await to_events.write(bytes(match.events), transfers)
+            await to_replay.write(match.replay(reason=ending.reason, results=results), transfers)
+            _say("results and replay are written" if results is not None else "the replay is written, without results")
+            match.finish(reason=ending.reason, results=results)
+            await talked_out(server)
+    return ending.code
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """How a game ended: `over`, `failed`, `stopped` or `nobody came`; and the exit code."""
+
+    reason: str
+    code: int
+
+
+async def _play_through(match: Match, stop: Stop) -> tuple[_Ending, dict[str, Any] | None]:
+    """Play, and return the ending and the results, if there are any."""
+    try:
+        with stop.playing:
+            await match.play()
+            return _Ending("over", 0), match.results()
+    except RulesError as error:
+        for line in error.lines:
+            print(line, file=sys.stderr)
+        print(f"the rules failed: {error.message}", file=sys.stderr, flush=True)
+        return _Ending("failed", 1), None
+    except TimeoutError as error:
+        print(f"not played: {error}", file=sys.stderr, flush=True)
+        return _Ending("nobody came", 1), None
+    number = stop.number or signal.SIGTERM
+    print(f"stopped by {number.name} before the end of the game", file=sys.stderr, flush=True)
+    return _Ending("stopped", 128 + number), None
+
+
+async def _load(uri: str) -> list[str]:
+    data = await read_document(uri, what="replay", limit=MAX_REPLAY, patience=0)
+    return replay_messages(read_replay(data, source="The replay"))
+
+
+def replay_messages(replay: RulesReplay) -> list[str]:
+    """Return the messages that show a replay on a page: `replay` with its header, then `ticks` in chunks."""
+    head = {
+        "type": "replay",
+        "header": replay.header.model_dump(mode="json"),
+        "count": len(replay.ticks),
+        "results": replay.results,
+        "reason": replay.reason,
+    }
+    messages = [json.dumps(head)]
+    piece: list[str] = []
+    start = size = 0
+    for number, tick in enumerate(replay.ticks):
+        piece.append(tick.model_dump_json())
+        size += len(piece[-1])
+        if size > CHUNK or number == len(replay.ticks) - 1:
+            messages.append(f'{{"type":"ticks","from":{start},"ticks":[{",".join(piece)}]}}')
+            piece, start, size = [], number + 1, 0
+    return messages
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,415 @@
+"""Routes and connections in both protocol dialects: pages, and the sockets of players, spectators and replays."""
+
+from __future__ import annotations
+
+import hmac
+import http
+import logging
+import re
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from types import MappingProxyType
+from typing import Final, Protocol
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+import anyio
+from websockets.asyncio.server import Server, ServerConnection, broadcast, serve
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from coworld_core.errors import CoworldError
+from coworld_core.rules import RulesError
+from coworld_core.rules.seat_wire import MAX_FRAME
+
+from ...web.paced_websockets import PacedServer
+from .outbox import Outbox
+from .pages import Document, render
+
+__all__ = [
+    "Load",
+    "Reply",
+    "ServedGame",
+    "address_of",
+    "content_response",
+    "game_server",
+    "open_server",
+    "page_response",
+    "replay_server",
+    "seat_of",
+    "talked_out",
+]
+
+STUCK_SECONDS: Final = 10.0
+"""A client that accepts no data for this many seconds is dropped."""
+
+CLOSING_SECONDS: Final = 1.0
+"""Seconds that the end of a game waits for clients to take their last message and close."""
+
+VIEWER_PAUSE: Final = 1 / 30
+"""Seconds between two states for one spectator."""
+
+FREE_MESSAGES: Final = 32
+"""Refused messages in a row that a connection may send at full speed; each further one is delayed."""
+
+LONG_MESSAGE: Final = 32 * 1024
+"""Size of a refused message that counts as two: it takes as long to read."""
+
+FLOOD_PAUSE: Final = 0.05
+
+MAX_VIEWERS: Final = 1000
+
+Reply = Callable[[str | bytes], str | None]
+"""Takes a message and may return an answer."""
+
+Load = Callable[[str], Awaitable[Sequence[str]]]
+"""Loads the messages that show the replay at an address."""
+
+_Pages = Callable[[str], Document]
+"""Makes a page of its name: `player`, `global`, `replay`, or one of the game's own."""
+
+
+class ServedGame(Protocol):
+    """A running game as its connections see it. Messages go through outboxes, so the game never waits for a client."""
+
+    def join(self, slot: int, /) -> Outbox:
+        """Give a seat to a new connection."""
+        ...
+
+    def leave(self, slot: int, outbox: Outbox, /) -> None:
+        """Record that the connection behind `outbox` is gone."""
+        ...
+
+    def hear(self, slot: int, message: str | bytes, /) -> str | None:
+        """Handle a message from a seat, and return an answer if it is refused."""
+        ...
+
+    def delivered(self, slot: int, /) -> None:
+        """Record that a seat's pending messages were sent."""
+        ...
+
+    def watch(self) -> Outbox:
+        """Add a spectator."""
+        ...
+
+    def unwatch(self, outbox: Outbox, /) -> None:
+        """Remove a spectator."""
+        ...
+
+    def fail(self, error: RulesError, /) -> None:
+        """End the game with a failure of the rules that a connection has caused."""
+        ...
+
+
+@asynccontextmanager
+async def game_server(
+    game: ServedGame,
+    tokens: Sequence[str],
+    *,
+    listener: socket.socket,
+    pages: _Pages = render,
+    operators: Mapping[str, Reply] = MappingProxyType({}),
+) -> AsyncGenerator[Server]:
+    """Serve a running game.
+
+    Args:
+        game: The game.
+        tokens: The secret of each seat.
+        listener: The socket to listen on.
+        pages: Its pages: `player`, `global`, and one for each of `operators`.
+        operators: Additional sockets of the game, by name: each is a spectator whose messages are answered. They
+            require no token, so offer them only when the game is asked to.
+    """
+    watching = 0
+
+    async def connected(connection: ServerConnection) -> None:
+        nonlocal watching
+        url = address_of(connection.request)
+        try:
+            if url.path == "/player":
+                slot = seat_of(url, tokens)
+                assert slot is not None, "the route refuses all others"
+                outbox = game.join(slot)
+                try:
+                    await converse(
+                        connection, outbox, answer=partial(game.hear, slot), sent=partial(game.delivered, slot)
+                    )
+                finally:
+                    game.leave(slot, outbox)
+            else:
+                watching += 1
+                outbox = game.watch()
+                try:
+                    await converse(connection, outbox, answer=operators.get(url.path[1:]), pause=VIEWER_PAUSE)
+                finally:
+                    watching -= 1
+                    game.unwatch(outbox)
+        except RulesError as error:
+            game.fail(error)
+
+    async def route(connection: ServerConnection, request: Request) -> Response | None:
+        url = address_of(request)
+        if url.path == "/player":
+            if seat_of(url, tokens) is None:
+                return connection.respond(http.HTTPStatus.FORBIDDEN, "slot or token missing or wrong\n")
+            return None
+        if url.path == "/global" or url.path[1:] in operators:
+            full = watching >= MAX_VIEWERS
+            return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "too many viewers\n") if full else None
+        return _common(connection, url, pages=pages, names=("player", "global", *operators), home="client/global")
+
+    async with open_server(connected, route, listener) as server:
+        yield server
+
+
+@asynccontextmanager
+async def replay_server(
+    messages: Sequence[str] | None,
+    *,
+    load: Load,
+    listener: socket.socket,
+    pages: _Pages = render,
+    answer: Reply | None = None,
+) -> AsyncGenerator[Server]:
+    """Serve one replay, or, in the older dialect, the replays that requests name with `?uri=`.
+
+    Args:
+        messages: The messages that show the one replay; None: each request names its replay.
+        load: Loads a replay by its address.
+        listener: The socket to listen on.
+        pages: Makes the page `replay`.
+        answer: Answers messages of viewers; None: they are ignored.
+    """
+
+    async def named(url: SplitResult) -> Sequence[str]:
+        return messages if messages is not None else await load(parse_qs(url.query).get("uri", [""])[0])
+
+    async def connected(connection: ServerConnection) -> None:
+        outbox = Outbox()
+        try:
+            for message in await named(address_of(connection.request)):
+                await connection.send(message)
+        except CoworldError:
+            return
+        except ConnectionClosed:
+            return
+        await converse(connection, outbox, answer=answer)
+
+    async def route(connection: ServerConnection, request: Request) -> Response | None:
+        url = address_of(request)
+        is_page = re.match(r"/clients?/replay(/|$)", url.path)
+        if not is_page and not re.match(r"/replay(/|$)", url.path):
+            return _common(connection, url, pages=pages, names=(), home="client/replay")
+        try:
+            await named(url)
+        except CoworldError as error:
+            status = http.HTTPStatus.NOT_FOUND if parse_qs(url.query).get("uri") else http.HTTPStatus.BAD_REQUEST
+            return connection.respond(status, f"{error.message}\n")
+        return page_response(pages("replay")) if is_page else None
+
+    async with open_server(connected, route, listener, compress=True) as server:
+        yield server
+
+
+async def converse(
+    connection: ServerConnection,
+    outbox: Outbox,
+    *,
+    answer: Reply | None = None,
+    sent: Callable[[], None] | None = None,
+    pause: float = 0.0,
+) -> None:
+    """Serve one connection until it closes, is finished, or is stuck.
+
+    Args:
+        connection: The connection.
+        outbox: The messages to send, added while this runs.
+        answer: Takes each message and may return a reply; None: messages are ignored.
+        sent: Called when all pending messages have been handed to the network.
+        pause: Minimum seconds between two rounds of sending.
+    """
+    sending = False
+
+    def at_once() -> bool:
+        # Switching to the sending task would take as long as sending the message.
+        if sending or connection.transport.get_write_buffer_size():
+            return False
+        for message in outbox.pending():
+            broadcast([connection], message)
+        if sent is not None:
+            sent()
+        return True
+
+    async with anyio.create_task_group() as tasks:
+
+        async def send() -> None:
+            nonlocal sending
+            try:
+                while True:
+                    messages = await outbox.take()
+                    sending = True
+                    with anyio.fail_after(STUCK_SECONDS):
+                        for message in messages:
+                            await connection.send(message)
+                        if sent is not None:
+                            sent()
+                        # Nothing can be added to a finished outbox, so everything is sent.
+                        if outbox.close_reason is not None:
+                            await connection.close(reason=outbox.close_reason)
+                            break
+                    sending = False
+                    if pause:
+                        await anyio.sleep(pause)
+            except TimeoutError:
+                connection.transport.abort()
+            except ConnectionClosed:
+                pass
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(send)
+        if not pause:
+            outbox.at_once = at_once
+        free = FREE_MESSAGES
+        try:
+            async for message in connection:
+                reply = None if answer is None else answer(message)
+                if reply is None and answer is not None:
+                    free = FREE_MESSAGES
+                    continue
+                if reply is not None:
+                    outbox.notify(reply)
+                free -= 1 + len(message) // LONG_MESSAGE
+                if free < 0:
+                    # Unread messages fill only the sender's own buffers.
+                    await anyio.sleep(FLOOD_PAUSE)
+        except ConnectionClosed:
+            pass
+        tasks.cancel_scope.cancel()
+
+
+async def talked_out(server: Server) -> None:
+    """Wait until the clients have closed their sockets, at most `CLOSING_SECONDS`.
+
+    If the server ended while a client's message is unread, the kernel would reset the connection, and the client could
+    lose the last message.
+    """
+    with anyio.move_on_after(CLOSING_SECONDS):
+        for connection in server.connections:
+            await connection.wait_closed()
+
+
+@asynccontextmanager
+async def open_server(
+    connected: Callable[[ServerConnection], Awaitable[None]],
+    route: Callable[[ServerConnection, Request], Awaitable[Response | None]],
+    listener: socket.socket,
+    *,
+    compress: bool = False,
+    max_size: int = MAX_FRAME,
+) -> AsyncGenerator[Server]:
+    """Serve pages and sockets while the context is open; nothing is logged.
+
+    Args:
+        connected: Serves one socket.
+        route: Answers a request, or returns None for a socket.
+        listener: The socket to listen on.
+        compress: Whether to compress messages.
+        max_size: Maximum size of a message in bytes.
+    """
+    # Connections inherit TCP_NODELAY. asyncio sets it only for sockets whose protocol number is TCP, which those of
+    # `socket.create_server` lack; without it, a second small frame waits until the first one is acknowledged.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    server = await serve(
+        connected,
+        sock=listener,
+        # asyncio calls listen() again, with a backlog of only 100 by default.
+        backlog=socket.SOMAXCONN,
+        process_request=route,
+        max_size=max_size,
+        max_queue=4,
+        create_connection=PacedServer,
+        compression="deflate" if compress else None,
+        close_timeout=CLOSING_SECONDS,
+        # Pings keep connections through proxies open. A late pong drops no client: a player may be thinking.
+        ping_timeout=None,
+        # Log lines would show requests, and with them tokens.
+        logger=_silent(),
+        server_header=None,
+    )
+    try:
+        yield server
+    finally:
+        with anyio.CancelScope(shield=True):
+            server.close()
+            with anyio.move_on_after(2 * CLOSING_SECONDS):
+                await server.wait_closed()
+            for connection in server.connections:
+                connection.transport.abort()
+
+
+def _silent() -> logging.Logger:
+    logger = logging.Logger("coworld.serving")
+    logger.disabled = True
+    return logger
+
+
+def address_of(request: Request | None) -> SplitResult:
+    """Return the address of a request; empty if it cannot be parsed."""
+    try:
+        return urlsplit(request.path if request is not None else "")
+    except ValueError:
+        return urlsplit("")
+
+
+def seat_of(url: SplitResult, tokens: Sequence[str]) -> int | None:
+    """Return the slot in the query, or None if the slot or its token is missing or wrong."""
+    query = parse_qs(url.query)
+    slot, token = query.get("slot", [""])[0], query.get("token", [""])[0]
+    if not (slot.isascii() and slot.isdigit() and len(slot) < 5 and int(slot) < len(tokens)):
+        return None
+    right = hmac.compare_digest(token.encode(errors="replace"), tokens[int(slot)].encode(errors="replace"))
+    return int(slot) if right else None
+
+
+def _common(
+    connection: ServerConnection, url: SplitResult, *, pages: _Pages, names: Sequence[str], home: str
+) -> Response:
+    """The routes of every server: health, the pages under both prefixes, and a redirect from the root to a page."""
+    if url.path == "/healthz":
+        return _response(http.HTTPStatus.OK, b'{"ok":true}', {"Content-Type": "application/json"})
+    if match := re.fullmatch(rf"/clients?/({'|'.join(names) or '$'})", url.path):
+        return page_response(pages(match[1]))
+    if url.path == "/":
+        return _response(http.HTTPStatus.TEMPORARY_REDIRECT, b"", {"Location": home})
+    return connection.respond(http.HTTPStatus.NOT_FOUND, "no such page\n")
+
+
+def page_response(document: Document) -> Response:
+    """Return the response with a page."""
+    return content_response(document.html.encode(), kind="text/html; charset=utf-8", policy=document.policy)
+
+
+def content_response(body: bytes, *, kind: str, policy: str) -> Response:
+    """Return the response with a page or one of its files.
+
+    Args:
+        body: Its content.
+        kind: Its media type.
+        policy: The ``Content-Security-Policy``.
+    """
+    headers = {
+        "Content-Type": kind,
+        "Content-Security-Policy": policy,
+        "Cache-Control": "no-store",
+        # The address of the player page contains a token.
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return _response(http.HTTPStatus.OK, body, headers)
+
+
+def _response(status: http.HTTPStatus, body: bytes, headers: dict[str, str]) -> Response:
+    length = {"Connection": "close", "Content-Length": str(len(body))}
+    return Response(status.value, status.phrase, Headers({**length, **headers}), body)

@@ -1,0 +1,163 @@
+"""Creates new games and players from the files in `templates`, which are a working game and player."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from coworld_core.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+__all__ = ["NewFiles", "new_game", "new_player", "new_sample", "rules_names", "write_files"]
+
+_TEMPLATES: Final = files("coworld_runner.kit.server") / "templates"
+_LEFT = frozenset({"coworld_manifest.json", "results", "wheels"})
+"""Names of files and directories that builds and runs leave in a package."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewFiles:
+    """The files that were written.
+
+    Attributes:
+        directory: The directory that contains them.
+        paths: Their paths, relative to the directory.
+    """
+
+    directory: Path
+    paths: tuple[str, ...]
+
+
+def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
+    """Create the directory of a new game: rules, a player, the manifest template, and the files to build an image from.
+
+    Args:
+        name: The game's name: lower-case letters, digits, hyphens and underscores.
+        directory: The directory; by default one of that name in the current directory.
+
+    Raises:
+        UsageError: The name is not valid for a game, or the directory is not empty.
+    """
+    module, class_name = rules_names(name)
+    if not re.fullmatch(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", name):
+        raise UsageError(
+            f"{name!r} is not a valid name for a game.",
+            code="bad_name",
+            hint="Use lower-case letters, digits and single hyphens or underscores, a letter first: connect-four.",
+        )
+    if keyword.iskeyword(module) or module in sys.stdlib_module_names:
+        raise UsageError(f"{name!r} is a name that Python uses itself.", code="bad_name", hint="Choose another one.")
+    place = directory or Path(name)
+    _require_room(place)
+    words = {
+        "NEWGAME": module.upper(),
+        "NewGame": class_name,
+        "newgame:NewGame": f"{module}:{class_name}",
+        "newgame.py": f"{module}.py",
+        "import newgame": f"import {module}",
+        "newgame": name,
+    }
+    return write_files(_TEMPLATES / "game", place, words)
+
+
+def rules_names(name: str) -> tuple[str, str]:
+    """Return the module and the class of the rules of a game with this name."""
+    module = name.replace("-", "_")
+    return module, "".join(part.capitalize() for part in module.split("_"))
+
+
+def new_sample(source: Traversable, directory: Path, *, known_as: str) -> NewFiles:
+    """Copy a whole package, to run, change and build.
+
+    Args:
+        source: The package's directory, perhaps inside an installed distribution.
+        directory: The directory of the copy, which must be new or empty.
+        known_as: The name of the package's directory in its own files; the copy's files name ``directory`` instead.
+
+    Raises:
+        UsageError: The directory is not empty, or a file is in its place.
+    """
+    _require_room(directory)
+    return write_files(source, directory, {known_as: str(directory)}, without=_LEFT)
+
+
+def new_player(path: Path) -> NewFiles:
+    """Create the file of a new player, which plays random actions in any game made with the kit.
+
+    Args:
+        path: The file: `.py` for Python, or `.mjs` for JavaScript, a program for Node.
+
+    Raises:
+        UsageError: The file exists already, or its name has another suffix.
+    """
+    if path.suffix not in (".py", ".mjs"):
+        hint = f"Write {path.with_suffix('.py')} for Python, or {path.with_suffix('.mjs')} for JavaScript."
+        raise UsageError(f"{path} is not a Python or JavaScript file.", code="bad_name", hint=hint)
+    if path.exists():
+        raise UsageError(f"There is something at {path} already.", code="path_taken", hint="Name a new file.")
+    made = write_files(_TEMPLATES / "player", path.parent, {f"bot{path.suffix}": path.name}, only=path.suffix)
+    if path.suffix == ".mjs":
+        path.chmod(path.stat().st_mode | 0o111)
+    return made
+
+
+def _require_room(place: Path) -> None:
+    if place.is_file() or (place.is_dir() and any(place.iterdir())):
+        raise UsageError(f"There is something at {place} already.", code="path_taken", hint="Name a new directory.")
+
+
+def write_files(
+    source: Traversable, place: Path, words: Mapping[str, str], *, only: str = "", without: Container[str] = ()
+) -> NewFiles:
+    """Copy the files of a folder, replacing words in their contents and names.
+
+    Args:
+        source: The folder.
+        place: The target directory.
+        words: The words to replace, each with its replacement.
+        only: Suffix of the file names to copy.
+        without: Names of files and directories to leave out.
+
+    Raises:
+        UsageError: A file cannot be written.
+    """
+    # The longest words first, as a shorter one may be part of a longer one.
+    pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
+
+    def renamed(text: str) -> str:
+        return pattern.sub(lambda found: words[found[0]], text)
+
+    made: list[str] = []
+    try:
+        for name, file in _files(source, without=without):
+            if not name.endswith(only):
+                continue
+            target = place / renamed(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(renamed(file.read_text("utf-8")), encoding="utf-8")
+            made.append(str(target.relative_to(place)))
+    except OSError as error:
+        raise UsageError(f"{place} cannot be written: {error.strerror}.", code="path_unwritable") from error
+    return NewFiles(directory=place, paths=tuple(sorted(made)))
+
+
+def _files(folder: Traversable, under: str = "", *, without: Container[str] = ()) -> list[tuple[str, Traversable]]:
+    found: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        if entry.name in without:
+            continue
+        if entry.is_dir():
+            found += [] if entry.name == "__pycache__" else _files(entry, f"{under}{entry.name}/")
+        else:
+            # In this tree, a file named .dockerignore would take effect itself.
+            name = ".dockerignore" if entry.name == "dockerignore" else entry.name
+            found.append((under + name, entry))
+    return found

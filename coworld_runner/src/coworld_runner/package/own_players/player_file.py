@@ -1,0 +1,179 @@
+"""A player that is one file: Python, a script, or machine code."""
+
+from __future__ import annotations
+
+import ast
+import os
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from coworld_core.errors import UsageError
+from coworld_core.text.phrases import closest
+
+from .own_player import MOST_BYTES, PYTHON, OwnPlayer, too_large
+from .target_machine import machine_of
+
+__all__ = ["parse_python", "read_file"]
+
+_SEAT = (PYTHON, "-m", "coworld_client.seat")
+_ACT = ("observation", "legal", "rng")
+
+
+def read_file(path: Path, status: os.stat_result) -> OwnPlayer:
+    """Read a player from a file.
+
+    Raises:
+        UsageError: The file cannot be run, or is too large.
+        OSError: It cannot be read.
+    """
+    if status.st_size > MOST_BYTES:
+        raise too_large(path)
+    content = path.read_bytes()
+    words = _shebang(content)
+    common: dict[str, Any] = {"name": path.stem, "file": path.name, "path": path, "files": {path.name: content}}
+    if path.suffix == ".py" or (words and Path(words[0]).name.startswith("python")):
+        by_seat = _is_seated(path, content)
+        runs = (*_SEAT, f"{{}}/{path.name}") if by_seat else (PYTHON, f"{{}}/{path.name}")
+        return OwnPlayer(**common, command=runs, needs_client=by_seat)
+    needs = machine_of(content)
+    if not needs and not words:
+        raise UsageError(
+            f"{path} is neither Python nor a program.",
+            code="player_not_runnable",
+            hint="A player is a .py file, an executable, or a script that begins with a line such as #!/bin/sh; "
+            "or name a directory with a Dockerfile or a pyproject.toml.",
+        )
+    if not status.st_mode & 0o111:
+        raise UsageError(
+            f"{path} is not executable.", code="player_not_runnable", hint=f"If it is to be run: chmod +x {path}"
+        )
+    # in a pod, input files are readable but not executable
+    command = (*words, f"{{}}/{path.name}") if words else (f"{{}}/{path.name}",)
+    return OwnPlayer(**common, command=command, needs=needs, runnable=frozenset({path.name}))
+
+
+def _shebang(content: bytes) -> tuple[str, ...]:
+    """Return the interpreter command in a script's first line; empty if there is none."""
+    if not content.startswith(b"#!"):
+        return ()
+    words = content[2:].split(b"\n", 1)[0][:500].decode("utf-8", "replace").split()
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if word != "-S"]
+    return tuple(words)
+
+
+# --- a file of Python --------------------------------------------------------------------------------------------
+
+
+def parse_python(path: Path, content: bytes) -> ast.Module:
+    """Parse a player's source with the Python version that runs coworld.
+
+    Raises:
+        UsageError: It has a syntax error (the message names the line), or is not Python.
+    """
+    try:
+        return ast.parse(content, filename=str(path))
+    except SyntaxError as error:
+        line = error.lineno or 1
+        shown = (error.text or "").strip()
+        raise UsageError(
+            f"{path}:{line}: {error.msg or 'invalid syntax'}{f': {shown}' if shown else '.'}",
+            code="player_syntax",
+            hint=f"Correct line {line}, which Python {platform.python_version()} cannot read; nothing was started.",
+            context={"path": str(path), "line": line},
+        ) from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not Python: {error}.", code="player_syntax", hint="Is it another file?") from None
+
+
+def _is_seated(path: Path, content: bytes) -> bool:
+    """Whether `coworld_client.seat` plays a file; otherwise the file is a complete program."""
+    tree = parse_python(path, content)
+    names: dict[str, ast.stmt] = {}
+    works = False
+    for statement in _top(tree.body):
+        works = works or _does_something(statement)
+        names.update((name, statement) for name in _named(statement))
+    if "act" in names:
+        _check_arguments(path, names["act"])
+        return True
+    if works:
+        return False
+    if _has_act(names.get("Player")) or _is_session(names.get("play")):
+        return True
+    near = closest("act", names)
+    raise UsageError(
+        f"{path} has no function act(observation, legal, rng), and is not a program either: nothing in it would run.",
+        code="player_without_act",
+        hint=f"Did you mean {near!r} to be act?" if near else "coworld init player FILE begins a player.",
+        context={"path": str(path)},
+    )
+
+
+def _top(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
+    """Yield the statements of a module, including those inside ``if`` and ``try``."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If | ast.Try):
+            yield from _top(statement.body)
+            yield from _top(statement.orelse)
+            for handler in getattr(statement, "handlers", ()):
+                yield from _top(handler.body)
+
+
+def _named(statement: ast.stmt) -> list[str]:
+    """Return the names that a statement binds."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Assign(targets=targets):
+            return [target.id for target in targets if isinstance(target, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+            return [name]
+        case ast.ImportFrom(names=names):
+            return [alias.asname or alias.name for alias in names]
+        case _:
+            return []
+
+
+def _does_something(statement: ast.stmt) -> bool:
+    """Whether a statement suggests that its module is a program: it does more than bind names."""
+    match statement:
+        case ast.Expr(value=value):
+            return not isinstance(value, ast.Constant)
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            return True
+        case ast.For() | ast.While() | ast.With() | ast.Raise():
+            return True
+        case _:
+            return False
+
+
+def _has_act(statement: ast.stmt | None) -> bool:
+    # An imported or inherited class may have the method.
+    if isinstance(statement, ast.ImportFrom | ast.Assign):
+        return True
+    return isinstance(statement, ast.ClassDef) and (
+        bool(statement.bases) or any("act" in _named(inner) for inner in statement.body)
+    )
+
+
+def _is_session(statement: ast.stmt | None) -> bool:
+    return isinstance(statement, ast.AsyncFunctionDef) and len(statement.args.args) == 1
+
+
+def _check_arguments(path: Path, statement: ast.stmt) -> None:
+    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return
+    given = statement.args
+    count, least = len(given.posonlyargs + given.args), len(given.posonlyargs + given.args) - len(given.defaults)
+    required = [arg.arg for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
+    if (count < 3 and given.vararg is None) or least > 3 or required:
+        raise UsageError(
+            f"{path}:{statement.lineno}: act does not take three arguments by position.",
+            code="player_without_act",
+            hint=f"Write: def act({', '.join(_ACT)})",
+            context={"path": str(path), "line": statement.lineno},
+        )

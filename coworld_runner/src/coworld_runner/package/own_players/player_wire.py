@@ -1,0 +1,55 @@
+"""Converts a player's files to and from the form that platforms exchange."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coworld_core.api import PlayerFiles
+from coworld_core.errors import UsageError
+
+from .own_player import OwnPlayer
+
+__all__ = ["of_wire", "to_wire"]
+
+
+def to_wire(player: OwnPlayer) -> PlayerFiles:
+    """Convert a file or directory for upload.
+
+    Raises:
+        UsageError: The player is too large for platforms, has a Dockerfile, or is neither a file nor a directory.
+    """
+    if player.kind != "file":
+        raise UsageError(
+            f"{player.file} is not a file, and a platform takes only files and images.",
+            code="player_not_file",
+            hint="Name a .py file, an executable, or a directory with a pyproject.toml.",
+        )
+    if player.dockerfile:
+        raise UsageError(
+            f"{player.path} has a Dockerfile, and a platform builds no images.",
+            code="player_dockerfile",
+            hint=f"Build it here and upload the image: docker build -t {player.name} {player.path}, then "
+            f"coworld upload-policy {player.name}:latest --name {player.name}.",
+        )
+    return PlayerFiles.of_bytes(
+        player.files,
+        file=player.file,
+        command=player.command,
+        runnable=tuple(sorted(player.runnable)),
+        needs_client=player.needs_client,
+        needs=player.needs,
+    )
+
+
+def of_wire(files: PlayerFiles) -> OwnPlayer:
+    """Convert uploaded files to a player."""
+    return OwnPlayer(
+        name=Path(files.file).stem,
+        file=files.file,
+        path=Path(files.file),
+        files=files.files,
+        command=files.command,
+        runnable=frozenset(files.runnable),
+        needs_client=files.needs_client,
+        needs=files.needs,
+    )

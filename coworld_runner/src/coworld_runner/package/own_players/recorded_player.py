@@ -1,0 +1,92 @@
+"""`recording:PATH[@SLOT]`: a player that repeats what a seat did in an earlier episode."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.errors import UsageError
+
+from .own_player import MOST_BYTES, PYTHON, OwnPlayer
+
+__all__ = ["ANSWERS", "RECORDING", "read_recording"]
+
+RECORDING = "recording:"
+ANSWERS = "answers.jsonl"
+"""File in the artifact of an ``llm:`` player: a line for each decision, with seat, tick and action."""
+_FORM = re.compile(r"(?P<path>.+?)(@(?P<slot>\d{1,4}))?", re.DOTALL)
+
+
+def read_recording(word: str) -> OwnPlayer:
+    """Read the actions of an earlier episode.
+
+    Args:
+        word: ``recording:`` with an episode's directory, its replay, or the artifact of an ``llm:`` player.
+
+    Raises:
+        UsageError: There is no such file, or it does not hold actions by tick.
+    """
+    # only recordings need the kit's rules
+    from coworld_core.rules import ReplayFormatError
+
+    match = _FORM.fullmatch(word.removeprefix(RECORDING))
+    if match is None:
+        raise UsageError("recording: names no episode.", code="no_recording", hint="Write recording:DIRECTORY[@SLOT].")
+    place = Path(match["path"]).expanduser()
+    path = EpisodeLayout(place).replay if place.is_dir() else place
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES)
+    except OSError as error:
+        raise UsageError(
+            f"There is no recording at {path}: {error.strerror}.",
+            code="no_recording",
+            hint="Name an episode's directory, its replay, or an llm: player's artifact.",
+        ) from None
+    try:
+        actions = _answered(data) if data.startswith(b"PK") else _replayed(data, str(path))
+    except (ReplayFormatError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        said = error.message if isinstance(error, ReplayFormatError) else f"{path} has no {ANSWERS} that can be read"
+        raise UsageError(
+            said, code="no_recording", hint="Only games of the kit keep their actions by tick in the replay."
+        ) from None
+    slot = int(match["slot"]) if match["slot"] else None
+    if slot is not None and slot not in actions:
+        raise UsageError(f"{path} has no actions of seat {slot}.", code="no_recording")
+    content = {"controller": "recording", "source": str(path), "slot": slot, "actions": actions}
+    return OwnPlayer(
+        name="recording" if slot is None else f"recording of seat {slot}",
+        kind="recording",
+        file=word,
+        path=Path(word),
+        files={"recording.json": json.dumps(content).encode()},
+        command=(PYTHON, "-m", "coworld_client.seat", "{}/recording.json"),
+        needs_client=True,
+    )
+
+
+def _replayed(data: bytes, source: str) -> dict[int, dict[int, Any]]:
+    from coworld_core.rules import read_replay
+
+    replay = read_replay(data, source=source)
+    actions: dict[int, dict[int, Any]] = {seat: {} for seat in range(replay.header.seats)}
+    for tick in replay.ticks:
+        for seat, action in tick.actions.items():
+            actions[seat][tick.tick - 1] = action
+    return actions
+
+
+def _answered(data: bytes) -> dict[int, dict[int, Any]]:
+    actions: dict[int, dict[int, Any]] = {}
+    with zipfile.ZipFile(io.BytesIO(data)) as artifact:
+        if artifact.getinfo(ANSWERS).file_size > MOST_BYTES:
+            raise ValueError
+        for line in artifact.read(ANSWERS).splitlines():
+            answer: dict[str, Any] = json.loads(line)
+            actions.setdefault(answer["seat"], {})[answer["tick"]] = answer["action"]
+    return actions

@@ -1,0 +1,228 @@
+"""Parses the names of players, wherever a user gives one.
+
+A player is the id of a bundled player, the user's own file or directory, an image, ``llm:…``, ``recording:…``,
+``random`` or ``human``. The suffix ``@N`` on any of them except a recording means N seats in a row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from coworld_core.errors import ImageError, UsageError
+from coworld_core.images import ImageRef
+from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
+from coworld_core.rules.seat_wire import PROTOCOL
+from coworld_core.text.phrases import closest, listed
+
+from ..backend import Backend
+from .own_players.game_run_player import read_hosted
+from .own_players.llm_player import LLM
+from .own_players.named_player import near_file, read_own_player
+from .own_players.own_player import OwnPlayer
+from .own_players.recorded_player import RECORDING
+from .random_player import RANDOM
+from .resolver import Package
+
+__all__ = [
+    "HUMAN",
+    "PlayerRef",
+    "housing_words",
+    "is_player_path",
+    "manifest_host",
+    "player_host",
+    "read_players",
+    "seat_files",
+]
+
+HUMAN = "human"
+"""The word that leaves a seat to a person."""
+
+_REPEATED = re.compile(r"(?P<word>.+)@(?P<count>\d{1,4})", re.DOTALL)
+_FORMS = "A file is ./NAME, an image has a tag: NAME:latest."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayerRef:
+    """A player as it was named, and its meaning."""
+
+    word: str
+    kind: Literal["bundled", "own", "image", "human"]
+    own: OwnPlayer | None = None
+    """The file or directory."""
+
+    def __str__(self) -> str:
+        return self.word
+
+
+def read_players(words: Sequence[str | PlayerRef], package: Package) -> tuple[PlayerRef, ...]:
+    """Parse the names of players; nothing is started or fetched.
+
+    A bundled player's id takes precedence over a file of the same name, which can be named as ``./NAME``. A bare word
+    that is neither is refused: it is unlikely to be an image that the user wants to fetch.
+
+    Args:
+        words: The names, in the order of the seats; files are relative to the current directory.
+        package: The Coworld.
+
+    Returns:
+        One player for each named seat, with ``@N`` expanded.
+
+    Raises:
+        UsageError: There is no such player, or the file cannot be run.
+    """
+    found: dict[str, PlayerRef] = {}
+    players: list[PlayerRef] = []
+    for word in words:
+        if isinstance(word, PlayerRef):
+            players.append(word)
+            continue
+        name, count = _counted(word)
+        if name not in found:
+            found[name] = _read(name, package)
+        players += [found[name]] * count
+    return tuple(players)
+
+
+def player_host(package: Package) -> Runnable:
+    """Return the program whose image runs the user's own files: a player's or the game's, preferably with Python.
+
+    If the build context of any of these images is known, only such images are considered.
+    """
+    known = _programs(package.manifest)
+    return _with_python([runnable for runnable in known if runnable.image in package.contexts] or known)
+
+
+def manifest_host(manifest: Manifest) -> Runnable:
+    """Return the program whose image runs the user's own files, if only the package's manifest is known."""
+    return _with_python(_programs(manifest))
+
+
+def seat_files(own: OwnPlayer, seat: Runnable, host: Runnable) -> tuple[Runnable, OwnPlayer]:
+    """Return how the user's own file runs in a seat, with the name of the Python interpreter that its host uses.
+
+    Args:
+        own: The file or directory.
+        seat: A player of the image that it runs in.
+        host: The result of ``player_host``.
+    """
+    python = host.run[0] if host.run and Path(host.run[0]).name.startswith("python") else "python3"
+    # the bundled player's variables are dropped, because they were meant for another program
+    return seat.model_copy(update={"run": own.shown(), "env": {}}), dataclasses.replace(own, python=python)
+
+
+def _programs(manifest: Manifest) -> list[Runnable]:
+    bundled = [player.as_runnable() for player in manifest.player if player.file is None]
+    return [*bundled, manifest.game.runnable]
+
+
+def _with_python(known: list[Runnable]) -> Runnable:
+    return next((one for one in known if one.run and Path(one.run[0]).name.startswith("python")), known[0])
+
+
+def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend: Backend) -> tuple[str, ...]:
+    """Describe what the user's own files and directories run in, one line each; none on a backend without images."""
+    if not backend.capabilities.images:
+        return ()
+    host = player_host(package).image
+    own = {player.reference: player for player in players if player is not None and not player.hosted}
+    return tuple(
+        f"{player.file} is built into an image of its own, {player.image}."
+        if player.dockerfile
+        else f"{player.file} runs in {host}, the package's own player image."
+        for player in own.values()
+        if backend.capabilities.builds or not player.dockerfile
+    )
+
+
+def _counted(word: str) -> tuple[str, int]:
+    match = _REPEATED.fullmatch(word)
+    # in a recording, the part after the @ says whose actions are replayed
+    if match is None or word.startswith(RECORDING) or Path(word).exists():
+        return word, 1
+    count = int(match["count"])
+    if count < 1:
+        raise UsageError(
+            f"{word!r} gives the player no seat.",
+            code="bad_count",
+            hint=f"Leave it out, or write {match['word']}@2 for two seats.",
+        )
+    return match["word"], count
+
+
+def _read(word: str, package: Package) -> PlayerRef:
+    manifest = package.manifest
+    if any(player.id == word for player in manifest.player):
+        return PlayerRef(word=word, kind="bundled")
+    if manifest.game.player_runtime == GAME_HOSTED and word != HUMAN:
+        if not is_player_path(word):
+            raise _unknown(word, manifest)
+        return PlayerRef(word=word, kind="own", own=read_hosted(Path(word).expanduser().absolute()))
+    if word == HUMAN:
+        return PlayerRef(word=word, kind="human")
+    if word == RANDOM:
+        return PlayerRef(word=word, kind="own", own=_random_player(manifest))
+    if is_player_path(word):
+        return PlayerRef(word=word, kind="own", own=read_own_player(word))
+    if _is_bare(word) and word not in _images(manifest) and word not in package.contexts:
+        raise _unknown(word, manifest)
+    return PlayerRef(word=word, kind="image")
+
+
+def _random_player(manifest: Manifest) -> OwnPlayer:
+    protocol = manifest.game.protocols.player
+    # a protocol that is only linked may still be ours; if not, the player reports it when it connects
+    if protocol.type == "text" and PROTOCOL not in protocol.value:
+        raise UsageError(
+            f"{RANDOM!r} plays games that speak {PROTOCOL} and say with it what is legal; {manifest.game.name} speaks "
+            "a protocol of its own.",
+            code="random_unknown",
+            hint=f"The package's own players are {listed(player.id for player in manifest.player)}.",
+            context={"game": manifest.game.name},
+        )
+    file = str(Path(__file__).with_name("random_player.py"))
+    return dataclasses.replace(read_own_player(file), name=RANDOM, kind="random")
+
+
+def is_player_path(word: str) -> bool:
+    """Return whether a word names a file, a directory, or a source that is read like one, rather than an image."""
+    if word.startswith(("./", "../", "/", "~", LLM, RECORDING)) or word in (".", "..") or word.endswith((".py", "/")):
+        return True
+    try:
+        return Path(word).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_bare(word: str) -> bool:
+    """Return whether a word is only a name, without registry, path, tag or digest."""
+    try:
+        reference = ImageRef.parse(word)
+    except ImageError:
+        # invalid image references are reported where images are resolved
+        return False
+    return reference.kind == "local" and "/" not in word and not reference.tag and not reference.digest
+
+
+def _images(manifest: Manifest) -> set[str]:
+    return {manifest.game.runnable.image, *(player.image for player in manifest.player)}
+
+
+def _unknown(word: str, manifest: Manifest) -> UsageError:
+    bundled = [player.id for player in manifest.player]
+    meant = closest(word, bundled)
+    if meant:
+        hint = f"Did you mean the player {meant!r}?"
+    else:
+        file = near_file(Path(word))
+        hint = f"Did you mean ./{file}?" if file else f"The package's own players are {listed(bundled)}. {_FORMS}"
+    return UsageError(
+        f"There is no player {word!r} in {manifest.game.name}.",
+        code="unknown_player",
+        hint=hint,
+        context={"player": word, "players": bundled},
+    )

@@ -1,0 +1,468 @@
+"""Resolves a MANIFEST argument to a package: a checked manifest, its origin, and the related files on this machine."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import anyio.to_thread
+
+from coworld_core.errors import ManifestError, RemoteError, UsageError
+from coworld_core.issues import Issue, Report
+from coworld_core.manifest.manifest_file import (
+    MANIFEST_NAME,
+    TEMPLATE_NAME,
+    LoadedManifest,
+    Mode,
+    load_manifest,
+    manifest_sha256,
+    read_document,
+)
+from coworld_core.manifest.models import Manifest
+from coworld_core.reserved_env import is_reserved_env
+from coworld_core.text.phrases import listed
+from coworld_core.text.tables import TableRow, html_table, one_line
+from coworld_core.text.urls import shown_url
+from coworld_core.versions import Published
+
+from .images.compose import Contexts, contexts_for
+from .locations import FETCH_SECONDS, Location, fetch, missing, read_location
+
+__all__ = [
+    "MANIFEST_LIMIT",
+    "Package",
+    "Preference",
+    "coworld_id",
+    "default_results_dir",
+    "find_in_directory",
+    "resolve_package",
+]
+
+MANIFEST_LIMIT = 16 << 20
+"""The most bytes a manifest may have."""
+
+Preference = Literal["newer", "manifest", "template"]
+"""Which file is used if a directory contains a built manifest and a template: the manifest unless the template is
+newer, always the manifest, or always the template."""
+
+_COW_ID = re.compile(r"cow_[A-Za-z0-9_-]{1,120}")
+_API_PATH = re.compile(r"/v2/coworlds/(?P<id>[A-Za-z0-9_-][A-Za-z0-9._-]{0,127})/?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_IMAGES_NAME = "coworld_images.json"
+"""A file beside the manifest of a downloaded package."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """A Coworld that was found: its manifest, its origin, and the related files on this machine."""
+
+    manifest: Manifest
+    report: Report
+    """Warnings and remarks about the manifest; no errors."""
+    source: str
+    """Where it was read from: a path, or an address without passwords and queries."""
+    path: Path | None = None
+    """The manifest's file; None if it was fetched and not stored."""
+    directory: Path | None = None
+    """The directory of that file."""
+    fetched: bool = False
+    """Whether it came from elsewhere. The user did not write its code or check it out, so it never runs without
+    containers unless that is asked for by name."""
+    coworld_id: str | None = None
+    """Its id on the platform, if the argument was an id."""
+    contexts: Mapping[str, Path] = field(default_factory=Contexts)
+    """The directory each image is built from, by image or placeholder; empty for a fetched package."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Environment variables for its game and its players, in addition to those of the manifest."""
+
+    def with_environment(self, variables: Mapping[str, str]) -> Package:
+        """Return the package with environment variables for its game and players, which override the manifest's.
+
+        Raises:
+            UsageError: The runner sets one of them itself, or a name or value is invalid.
+        """
+        for name, value in variables.items():
+            if not _VARIABLE.fullmatch(name) or "\0" in value:
+                raise UsageError(f"{name!r} cannot be set as an environment variable.", code="bad_env")
+            if is_reserved_env(name):
+                raise UsageError(
+                    f"{name} is set by the runner itself and cannot be overridden.",
+                    code="reserved_env_name",
+                    context={"name": name},
+                )
+        runnable = self.manifest.game.runnable
+        runnable = runnable.model_copy(update={"env": {**runnable.env, **variables}})
+        game = self.manifest.game.model_copy(update={"runnable": runnable})
+        manifest = self.manifest.model_copy(update={"game": game})
+        return replace(self, manifest=manifest, environment={**self.environment, **variables})
+
+    @property
+    def is_template(self) -> bool:
+        """Whether any image is still a placeholder."""
+        return self.manifest.is_template
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 digest of the manifest's content."""
+        return manifest_sha256(self.manifest)
+
+    def to_records(self) -> list[TableRow]:
+        """Return its programs as flat rows, for a data frame.
+
+        Returns:
+            Rows with the keys ``coworld``, ``version``, ``role`` (``game``, ``player``, ``grader``, …), ``id``,
+            ``name``, ``description``, ``image``, ``run`` (the command, quoted for a shell; empty for the image's own)
+            and ``context`` (the directory that the image is built from, or None); the game first, under its own name.
+        """
+        game = self.manifest.game
+        entries = self.manifest.roles()
+        names = [
+            ("game", game.name, game.name, game.description),
+            *((entry.type, entry.id, entry.name, entry.description) for entry in entries),
+        ]
+        return [
+            {
+                "coworld": game.name,
+                "version": game.version,
+                "role": role,
+                "id": identifier,
+                "name": name,
+                "description": description,
+                "image": runnable.image,
+                "run": shlex.join(runnable.run),
+                "context": str(self.contexts[runnable.image]) if runnable.image in self.contexts else None,
+            }
+            for (role, identifier, name, description), runnable in zip(names, [game.runnable, *entries], strict=True)
+        ]
+
+    def __str__(self) -> str:
+        game = self.manifest.game
+        template = ", a template" if self.is_template else ""
+        return one_line(f"{game.name} {game.version} from {self.source}{template}")
+
+    def __repr__(self) -> str:
+        return f"<Package {self}>"
+
+    def _repr_html_(self) -> str:
+        shown = ("role", "id", "name", "image", "run")
+        rows: list[TableRow] = [{key: row[key] for key in shown} for row in self.to_records()]
+        variants = ", ".join(variant.id for variant in self.manifest.variants)
+        return html_table(str(self), rows, notes=[f"Variants: {variants}", *map(str, self.report.issues)])
+
+    def default_results_dir(self) -> Path:
+        """Return the default directory for results.
+
+        It is ``results/`` beside the manifest; without a file, it is in the current directory: ``coworld/<id>/results``
+        for an id, ``coworld-results`` for an address.
+        """
+        if self.directory is not None:
+            return self.directory / "results"
+        if self.coworld_id is not None:
+            return Path.cwd() / "coworld" / self.coworld_id / "results"
+        return Path.cwd() / "coworld-results"
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """The rules by which a manifest is checked."""
+
+    mode: Mode
+    published: Published | None
+
+
+def coworld_id(argument: str) -> str | None:
+    """Return the id in an argument that names a Coworld on a platform, ``cow_…`` or ``/v2/coworlds/<id>``, or None."""
+    text = argument.strip()
+    if match := _API_PATH.fullmatch(text):
+        return match["id"]
+    return text if _COW_ID.fullmatch(text) else None
+
+
+def default_results_dir(argument: str) -> Path:
+    """Return the default directory for results if the argument could not be read as a package.
+
+    It follows ``Package.default_results_dir``.
+    """
+    given = Path(argument).expanduser().absolute()
+    beside = given if given.is_dir() else given.parent if given.is_file() else None
+    return beside / "results" if beside is not None else Path.cwd() / "coworld-results"
+
+
+async def resolve_package(
+    argument: str | os.PathLike[str],
+    *,
+    mode: Mode = "read",
+    prefer: Preference = "newer",
+    template: bool = True,
+    server: str | None = None,
+    token: str | None = None,
+    cache: Path | None = None,
+    timeout: float = FETCH_SECONDS,
+    published: Published | None = None,
+) -> Package:
+    """Find and read the package that an argument names.
+
+    Args:
+        argument: The path of a manifest or of a directory that contains one (``~`` is expanded), ``file://…``,
+            ``http(s)://…`` (a manifest, or an object of the API with one under ``manifest``), ``/v2/coworlds/<id>``, or
+            a bare ``cow_…`` id.
+        mode: How strictly the manifest is checked.
+        prefer: Which file to use if a directory contains both a manifest and a template.
+        template: Whether a template is accepted.
+        server: Base address of the API; needed for ids that are not in ``cache``.
+        token: Bearer token, sent to the server of an id or an address, never along a redirect to another origin.
+        cache: The directory with downloaded packages, each in a subdirectory named by its id; None: ``coworld`` in the
+            current directory.
+        timeout: Seconds for the whole download.
+        published: A published version of the software; anything that it refuses is an error, too.
+
+    Raises:
+        UsageError: The path is wrong, or a server is needed and was not given.
+        ManifestError: The manifest has errors; the report lists all of them.
+        RemoteError: The host cannot be reached, refused, or sent something else; the message names it.
+    """
+    rules = _Rules(mode, published)
+    text = None if isinstance(argument, os.PathLike) else argument.strip()
+    if text is not None:
+        if (identifier := coworld_id(text)) is not None:
+            kept = (cache or Path.cwd() / "coworld").absolute() / identifier / MANIFEST_NAME
+            if await anyio.to_thread.run_sync(kept.is_file):
+                return await anyio.to_thread.run_sync(_read, kept, rules, False, identifier, ())
+            url = f"{_api_base(server, identifier)}/v2/coworlds/{identifier}"
+            return await _fetched(url, rules, token, timeout, identifier)
+        if text.startswith("/v2/coworlds/"):
+            raise UsageError(
+                f"{text!r} does not name a Coworld.",
+                code="bad_coworld_id",
+                hint="Write /v2/coworlds/<id>, or the id alone.",
+            )
+    source = read_location(argument, what="manifest")
+    if source.kind == "http":
+        return await _fetched(source.url, rules, token, timeout, None)
+    if source.kind == "s3":
+        raise UsageError(
+            f"{shown_url(source.url)} is an s3 address, and manifests cannot be read from s3.",
+            code="bad_scheme",
+            hint="Use the https address of the object, or fetch it first.",
+        )
+    return await anyio.to_thread.run_sync(_local, source, rules, prefer, template)
+
+
+# --- on this machine ---------------------------------------------------------------------------------------------
+
+
+def find_in_directory(
+    directory: Path, *, prefer: Preference = "newer", template: bool = True
+) -> tuple[Path, tuple[Issue, ...]]:
+    """Find the manifest or template of a directory; returns it with remarks about the choice.
+
+    The candidates are ``coworld_manifest.json``, ``dist/coworld_manifest.json`` and
+    ``coworld_manifest_template.json``.
+
+    Args:
+        directory: An existing directory.
+        prefer: Which to use if there are both.
+        template: Whether a template is accepted.
+
+    Raises:
+        UsageError: There is none (code ``manifest_not_found``).
+    """
+    built = next((path for path in _built(directory) if path.is_file()), None)
+    authored = directory / TEMPLATE_NAME
+    if not authored.is_file():
+        if built is None or prefer == "template":
+            raise _nothing_in(directory, [TEMPLATE_NAME] if prefer == "template" else None)
+        return built, ()
+    if built is None:
+        if not template or prefer == "manifest":
+            raise UsageError(
+                f"{directory} holds a template, but no {MANIFEST_NAME} that was built from it.",
+                code="manifest_not_found",
+                hint=f"Run `coworld build {directory}` first.",
+                context={"path": str(directory)},
+            )
+        return authored, ()
+    newer = authored.stat().st_mtime_ns > built.stat().st_mtime_ns
+    rebuild = f"`coworld build {directory}` brings the manifest up to date."
+    if prefer == "template":
+        return authored, ()
+    if newer and template and prefer == "newer":
+        message = f"The template is newer than {built.name}, so the template is used."
+        return authored, (Issue(code="template_newer", severity="info", message=message, hint=rebuild),)
+    if newer:
+        message = f"The template is newer than {built.name}, and the older build is used."
+        return built, (Issue(code="manifest_older", severity="info", message=message, hint=rebuild),)
+    return built, ()
+
+
+def _built(directory: Path) -> tuple[Path, Path]:
+    return directory / MANIFEST_NAME, directory / "dist" / MANIFEST_NAME
+
+
+def _nothing_in(directory: Path, wanted: list[str] | None) -> UsageError:
+    names = wanted or [MANIFEST_NAME, f"dist/{MANIFEST_NAME}", TEMPLATE_NAME]
+    below: list[str] = []
+    try:
+        for entry in sorted(directory.iterdir())[:200]:
+            if entry.is_dir() and any((entry / name).is_file() for name in (MANIFEST_NAME, TEMPLATE_NAME)):
+                below.append(str(entry))
+    except OSError:
+        pass
+    begin = "Name the manifest's file itself, or begin a game with `coworld init game NAME`."
+    hint = f"Did you mean {listed(below, limit=4, word='or')}?" if below else begin
+    return UsageError(
+        f"{directory} is a directory without a manifest: looked for {listed(names)}.",
+        code="manifest_not_found",
+        hint=hint,
+        context={"path": str(directory), "looked_for": names},
+    )
+
+
+def _local(source: Location, rules: _Rules, prefer: Preference, template: bool) -> Package:
+    path = cast("Path", source.path)
+    said: tuple[Issue, ...] = ()
+    try:
+        if path.is_dir():
+            path, said = find_in_directory(path, prefer=prefer, template=template)
+        elif not path.exists():
+            raise missing(path, what="manifest")
+        elif not path.is_file():
+            raise UsageError(f"{path} is not a regular file, so it is no manifest.", code="bad_path")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}.",
+            code="path_unreadable",
+            hint="Check the path, and that you may read it.",
+            context={"path": str(path)},
+        ) from error
+    return _read(path, rules, template, None, said)
+
+
+def _read(path: Path, rules: _Rules, template: bool, identifier: str | None, said: tuple[Issue, ...]) -> Package:
+    try:
+        loaded = load_manifest(path, mode=rules.mode, template=template, published=rules.published)
+    except ManifestError as error:
+        if said:
+            error.report = error.report.extended(said)
+        raise
+    directory = path.parent
+    fetched = identifier is not None or _was_downloaded(directory)
+    contexts = Contexts()
+    if not fetched:
+        try:
+            contexts = contexts_for(path, loaded.manifest.images())
+        except (ManifestError, UsageError) as error:
+            said += _compose_trouble(error)
+    return Package(
+        manifest=loaded.manifest,
+        report=loaded.report.extended(said),
+        source=str(path),
+        path=path,
+        directory=directory,
+        fetched=fetched,
+        coworld_id=identifier,
+        contexts=contexts,
+    )
+
+
+def _was_downloaded(directory: Path) -> bool:
+    return directory.name.startswith("cow_") and (
+        directory.parent.name == "coworld" or (directory / _IMAGES_NAME).is_file()
+    )
+
+
+def _compose_trouble(error: ManifestError | UsageError) -> tuple[Issue, ...]:
+    """Return the errors of a compose file as warnings: a built package runs on an engine without the file."""
+    if isinstance(error, UsageError):
+        return (Issue(code=error.code, severity="warning", message=error.message, hint=error.hint),)
+    name = Path(error.report.source).name
+    return tuple(
+        Issue(
+            code=issue.code,
+            severity="warning",
+            message=f"{name}{f':{issue.line}' if issue.line else ''}: {issue.message}",
+            hint=issue.hint or "Until it is corrected, the directories that images are built from are unknown.",
+        )
+        for issue in error.report.errors
+    )
+
+
+# --- elsewhere ---------------------------------------------------------------------------------------------------
+
+
+def _api_base(server: str | None, identifier: str) -> str:
+    if not server:
+        raise UsageError(
+            f"{identifier} is not downloaded here, and no server was given to fetch it from.",
+            code="server_missing",
+            hint="Name the server with --server, or the manifest's own file.",
+        )
+    base = server.rstrip("/")
+    if not re.match(r"https?://[^/]", base, re.IGNORECASE):
+        raise UsageError(f"The server {server!r} is not an http(s) address.", code="bad_url")
+    # the service for Coworlds is mounted one level below the API's base address
+    return f"{base}/observatory" if base.endswith("/api") else base
+
+
+async def _fetched(url: str, rules: _Rules, token: str | None, timeout: float, identifier: str | None) -> Package:
+    body = io.BytesIO()
+    answer = await fetch(
+        url, body, what="manifest", limit=MANIFEST_LIMIT, timeout=timeout, deadline=timeout, token=token
+    )
+    shown = shown_url(url)
+    host = re.sub(r"^https?://([^/]*).*", r"\1", shown_url(answer.url))
+    if answer.encoding:
+        raise RemoteError(
+            f"{host} sent the manifest in the encoding {answer.encoding[:40]!r}, which was not asked for.",
+            code="remote_encoding",
+            context={"host": host, "url": shown},
+        )
+    loaded = await anyio.to_thread.run_sync(_parsed, body.getvalue(), rules, host, shown)
+    return Package(
+        manifest=loaded.manifest,
+        report=loaded.report.model_copy(update={"source": shown}),
+        source=shown,
+        fetched=True,
+        coworld_id=identifier,
+    )
+
+
+def _parsed(data: bytes, rules: _Rules, host: str, shown: str) -> LoadedManifest:
+    document, _ = read_document(data)
+    content: bytes | Mapping[str, Any] = data
+    value: object = document.value
+    context = {"host": host, "url": shown}
+    if not isinstance(value, dict):
+        begins = data[:60].decode("utf-8", "replace").strip().splitlines()
+        raise RemoteError(
+            f"{host} answered something that is not a manifest: "
+            + (f"it begins with {json.dumps(begins[0], ensure_ascii=False)}." if begins else "nothing at all."),
+            code="remote_not_json",
+            hint="Check the address; a page for people is not a manifest.",
+            context=context,
+        )
+    fields = cast("dict[str, Any]", value)
+    if "game" not in fields:
+        inner = fields.get("manifest")
+        if not isinstance(inner, dict) or not inner:
+            raise RemoteError(
+                f"{host} answered a JSON object with neither `game` nor a `manifest` in it.",
+                code="remote_not_manifest",
+                hint="Check the address.",
+                context=context,
+            )
+        content = cast("dict[str, Any]", inner)
+    try:
+        return load_manifest(content, mode=rules.mode, published=rules.published)
+    except ManifestError as error:
+        # the text has no file name to show before the issues, so show the address
+        raise ManifestError(
+            error.report.model_copy(update={"source": shown}), code=error.code, hint=error.hint
+        ) from None

@@ -1,0 +1,235 @@
+"""Turns a replay into one file: the game's own page, with the messages of its websocket recorded in it.
+
+The file opens without a game, a server or a network. This works for every game whose replay page is one document and
+whose socket sends everything when it is opened, such as games of the kit and Paint Arena.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import re
+import zlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.errors import EpisodeError
+from coworld_core.ids import new_run_id
+
+from ..backend import Backend
+from ..episode.backend_choice import open_backend
+from ..package.resolver import Package, resolve_package
+from ..package.viewer_bundle import find_bundle, read_bundle
+from ..runs.event_bus import EventBus
+from ..web import http_requests
+from .bundle_page import bundled_page
+from .replay_file import resolve_replay
+from .replay_session import ReplayOptions, ReplaySession, open_replay
+
+__all__ = ["ReplayPage", "record_page", "replay_page", "viewer_page"]
+
+_PAGE_LIMIT = 32 << 20
+"""Size limit of a page in bytes."""
+_LIMIT = 256 << 20
+"""Size limit of all messages together in bytes."""
+_QUIET_SECONDS = 1.0
+"""A socket that is silent for this long has sent everything."""
+_PATIENCE_SECONDS = 60.0
+"""Time limit for all messages of a socket."""
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; media-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
+)
+"""The page comes from a game and may be shared: its scripts may run, but make no requests."""
+
+
+@dataclass(frozen=True)
+class ReplayPage:
+    """A page that shows a replay by itself; in a notebook it is shown inline."""
+
+    html: str = field(repr=False)
+    """The whole document."""
+
+    def _repr_html_(self) -> str:
+        return (
+            '<iframe sandbox="allow-scripts" style="width:100%;height:640px;border:0" '
+            f'title="Replay" srcdoc="{html.escape(self.html)}"></iframe>'
+        )
+
+
+async def replay_page(
+    package: Package | str | os.PathLike[str],
+    replay: str | os.PathLike[str],
+    *,
+    backend: Backend | str = "auto",
+    options: ReplayOptions | None = None,
+) -> ReplayPage:
+    """Turn a replay into one page: of the package's static viewer if it is built, else of its game in replay mode.
+
+    Args:
+        package: The Coworld, or a reference that ``resolve_package`` accepts.
+        replay: A reference that ``resolve_replay`` accepts: a file, the directory of an episode, an address.
+        backend: An entered backend, or the name of one.
+        options: How the game is started.
+
+    Raises:
+        EpisodeError: The game does not show the replay (``replay_unloadable``), its page loads other files
+            (``replay_page_not_alone``), or its socket does not stop sending (``replay_endless``).
+        UsageError: There is no such package, replay or backend, or the viewer's directory holds no viewer.
+    """
+    options = options or ReplayOptions()
+    found = package if isinstance(package, Package) else await resolve_package(package)
+    viewer = find_bundle(found)
+    if viewer is not None and viewer.is_dir():
+        async with resolve_replay(replay) as file:
+            return await viewer_page(found, viewer, file.path)
+    async with resolve_replay(replay) as file, _opened(backend, found) as opened:
+        bus = EventBus(new_run_id())
+        async with open_replay(
+            found.manifest, file.path, backend=opened, publish=bus.publish, options=options, run_id=bus.run_id
+        ) as session:
+            return await record_page(session, options=options)
+
+
+async def viewer_page(package: Package, viewer: Path, replay: Path) -> ReplayPage:
+    """Combine a replay and the static viewer that shows it into one page, without running the game.
+
+    Args:
+        package: The Coworld.
+        viewer: The directory of its viewer.
+        replay: A file with the replay as the game wrote it.
+
+    Raises:
+        EpisodeError: The viewer cannot stand alone (``replay_page_not_alone``), or is too large (``replay_endless``).
+        UsageError: The directory holds no viewer.
+    """
+    declared = package.manifest.game.replay_viewer
+    packed = declared is not None and declared.replay_compression == "gzip"
+
+    def write() -> str:
+        return bundled_page(read_bundle(viewer), replay, packed=packed)
+
+    return ReplayPage(await anyio.to_thread.run_sync(write))
+
+
+@asynccontextmanager
+async def _opened(backend: Backend | str, package: Package) -> AsyncGenerator[Backend]:
+    if isinstance(backend, Backend):
+        yield backend
+    else:
+        async with open_backend(backend, package) as (opened, _):
+            yield opened
+
+
+async def record_page(session: ReplaySession, *, options: ReplayOptions | None = None) -> ReplayPage:
+    """Record the page of a game that shows a replay, with the messages of its socket.
+
+    Raises:
+        EpisodeError: As for ``replay_page``.
+    """
+    options = options or ReplayOptions()
+    try:
+        with anyio.fail_after(options.message_timeout):
+            text = await _document(session)
+    except (OSError, TimeoutError, http_requests.NotHttpError, UnicodeDecodeError) as error:
+        raise EpisodeError(
+            f"The replay page {session.link} cannot be read: {error or 'no answer in time'}.", code="replay_unloadable"
+        ) from error
+    reader = _References()
+    reader.feed(text)
+    if reader.found:
+        raise EpisodeError(
+            f"The game's replay page cannot stand alone: it loads {', '.join(reader.found[:3])}"
+            f"{' and more' if len(reader.found) > 3 else ''}.",
+            code="replay_page_not_alone",
+            hint="The page must contain its scripts, styles and pictures. `coworld replay` shows this one.",
+        )
+    messages = await _messages(session, options)
+    packed = base64.b64encode(zlib.compress(json.dumps(messages, ensure_ascii=False).encode(), 9)).decode()
+    script = (files("coworld_runner.replay") / "recorded.js").read_text("utf-8")
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<script type="application/octet-stream" id="coworld-recorded">{packed}</script>\n<script>{script}</script>'
+    )
+    # first in the page, so that the page's own scripts find the socket replaced
+    place = re.search(r"<head[^>]*>|<html[^>]*>|<!doctype[^>]*>", text, re.IGNORECASE)
+    place = re.search(r"<head[^>]*>", text, re.IGNORECASE) or place
+    at = place.end() if place is not None else 0
+    return ReplayPage(f"{text[:at]}{head}{text[at:]}")
+
+
+async def _document(session: ReplaySession) -> str:
+    address, _, path = session.link.removeprefix("http://").partition("/")
+    async with http_requests.asking(address, f"/{path}") as answer:
+        if answer.status != 200:
+            raise OSError(f"HTTP {answer.status}")
+        return (await answer.read(_PAGE_LIMIT)).decode()
+
+
+class _References(HTMLParser):
+    """Collects what a page loads from elsewhere."""
+
+    _LOADING = frozenset({"script", "img", "iframe", "audio", "video", "source", "embed", "object"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag loads."""
+        given = dict(attrs)
+        loaded = given.get("src") or given.get("data") if tag in self._LOADING else None
+        if tag == "link" and "stylesheet" in (given.get("rel") or "").split():
+            loaded = given.get("href")
+        if loaded and not loaded.startswith(("data:", "#")):
+            self.found.append(loaded)
+
+
+async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str | dict[str, str]]:
+    """Read all messages of the replay's socket; text is kept as it is."""
+    from websockets.exceptions import ConnectionClosed, WebSocketException
+
+    from ..web.game_socket import REPLAY_LIMIT, game_socket, words_of
+
+    heard: list[str | dict[str, str]] = []
+    size = 0
+    patience = anyio.move_on_after(_PATIENCE_SECONDS)
+    try:
+        with patience:
+            async with game_socket(
+                session.unit.endpoint().here, session.socket_path, close_timeout=0.5, max_size=REPLAY_LIMIT
+            ) as socket:
+                while size <= _LIMIT:
+                    wait = _QUIET_SECONDS if heard else options.message_timeout
+                    with anyio.move_on_after(wait) as waited:
+                        message = await socket.recv()
+                        size += len(message)
+                        heard.append(
+                            message if isinstance(message, str) else {"base64": base64.b64encode(message).decode()}
+                        )
+                    if waited.cancelled_caught:
+                        break
+    except ConnectionClosed:
+        pass
+    except (WebSocketException, OSError, EOFError, TimeoutError) as error:
+        raise EpisodeError(
+            f"The game does not play the replay: {words_of(error)}.", code="replay_unloadable"
+        ) from error
+    if patience.cancelled_caught or size > _LIMIT:
+        raise EpisodeError(
+            f"The game's replay cannot be one file: it did not end after {len(heard)} messages.",
+            code="replay_endless",
+            hint="The whole replay must be sent when its socket is opened. `coworld replay` shows this one.",
+        )
+    if not heard:
+        raise EpisodeError("The game does not play the replay: its socket says nothing.", code="replay_unloadable")
+    return heard

@@ -1,0 +1,290 @@
+"""Opens a replay, wherever it is and however it is compressed.
+
+A replay is opaque bytes of any game, and may be raw, zlib or gzip. Its first bytes tell which; its name counts only for
+rare zlib headers. It is unpacked in bounded pieces up to a limit, never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import stat
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import anyio.from_thread
+import anyio.to_thread
+
+from coworld_core.errors import CoworldError, EnvironmentFault, RemoteError, UsageError
+from coworld_core.files.compression import Compression, Unpacker, detect_compression, sniff_compression
+from coworld_core.ids import new_run_id
+from coworld_core.text.size_text import shown_size
+from coworld_core.text.urls import shown_url
+
+from ..package.locations import FETCH_SECONDS, Location, fetch, missing, read_location, s3_address
+from ..runs.scratch import open_scratch
+from ..runs.workspace import replays_of
+
+__all__ = [
+    "DEFAULT_REPLAY_LIMIT",
+    "Compression",
+    "Replay",
+    "ReplayError",
+    "last_replay",
+    "resolve_replay",
+    "sniff_compression",
+]
+
+DEFAULT_REPLAY_LIMIT = 1 << 30
+"""Size limit of a replay in bytes, fetched or unpacked."""
+
+
+class ReplayError(CoworldError):
+    """A replay is empty, damaged, cut short, or larger than it may be."""
+
+    kind = "answer"
+    default_code = "replay_unreadable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """A replay as a plain, unpacked file on this machine."""
+
+    path: Path
+    """The file: the original if it was local and not compressed, else a copy that is removed with the context."""
+    name: str
+    """File name to give the replay for a game: without a compression suffix, since games of the runtime contract unpack
+    by suffix."""
+    size: int
+    """Bytes of the file."""
+    source: str
+    """Where it came from, without passwords and queries."""
+    compression: Compression
+    """How it was compressed."""
+    copied: bool
+    """Whether ``path`` is a copy."""
+
+
+@asynccontextmanager
+async def resolve_replay(
+    argument: str | os.PathLike[str],
+    *,
+    directory: Path | None = None,
+    limit: int = DEFAULT_REPLAY_LIMIT,
+    timeout: float = FETCH_SECONDS,
+    token: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> AsyncGenerator[Replay, None]:
+    """Provide a replay as a plain file while the context is open.
+
+    Args:
+        argument: A path (a directory counts when it holds a file ``replay``, as a workspace does), or an address:
+            ``file://``, ``http(s)://``, or ``s3://bucket/key`` for a public object.
+        directory: An existing directory for copies. None: a temporary one, removed on leaving.
+        limit: Size limit of the replay in bytes, fetched or unpacked.
+        timeout: Seconds to wait for a connection, or for the next bytes.
+        token: Bearer token for an http(s) address, sent to its own origin only.
+        environment: Environment with ``AWS_ENDPOINT_URL_S3`` and ``AWS_ENDPOINT_URL``; None means this process's.
+
+    Raises:
+        UsageError: There is no such file, or the argument is not a readable address.
+        RemoteError: The host cannot be reached or refused; the message names it.
+        ReplayError: It is empty, damaged, cut short or too large (codes ``replay_empty``, ``replay_damaged``,
+            ``replay_truncated``, ``replay_too_large``, ``replay_bomb``).
+        EnvironmentFault: There is no room for a copy.
+    """
+    source = read_location(argument, what="replay")
+    async with contextlib.AsyncExitStack() as stack:
+        place = directory
+
+        async def copies() -> Path:
+            nonlocal place
+            if place is None:
+                # labelled and locked like a run's, so that `coworld clean` finds it after a kill
+                place = (await stack.enter_async_context(open_scratch(new_run_id()))).directory("replay")
+            return place
+
+        if source.kind == "path":
+            replay = await _local(source, copies, limit)
+        else:
+            replay = await _remote(source, await copies(), limit, timeout, token, environment)
+        yield replay
+
+
+def last_replay(place: Path, *, below: bool = False) -> tuple[Path, Path]:
+    """Find the newest replay among the results of a package.
+
+    Args:
+        place: The package's directory.
+        below: Whether to search packages one or two directories below, too.
+
+    Returns:
+        The directory of the package, and the replay.
+
+    Raises:
+        UsageError: There is none.
+    """
+    found = [
+        (replay.stat().st_mtime_ns, results.parent, replay)
+        for depth in ("", "*/", "*/*/")[: 3 if below else 1]
+        for results in place.glob(f"{depth}results")
+        for run in results.glob("*")
+        if not run.is_symlink()
+        for replay in replays_of(run)
+    ]
+    if not found:
+        raise UsageError(
+            f"There is no replay{' at or below' if below else ' of an episode in'} {place} yet.",
+            code="no_replay",
+            hint="`coworld run-episode MANIFEST` leaves one; `coworld replay MANIFEST REPLAY` shows any other.",
+        )
+    _, package, replay = max(found)
+    return package, replay
+
+
+async def _local(source: Location, copies: Callable[[], Awaitable[Path]], limit: int) -> Replay:
+    assert source.path is not None
+    path, head, size = await anyio.to_thread.run_sync(_look, source.path)
+    compression = await anyio.to_thread.run_sync(_compression, path, head, path.name)
+    if compression == "none":
+        return Replay(path=path, name=_name(path.name), size=size, source=str(path), compression="none", copied=False)
+    target = await copies() / "replay"
+    size = await anyio.to_thread.run_sync(_unpack, path, target, compression, limit, str(path))
+    return Replay(path=target, name="replay", size=size, source=str(path), compression=compression, copied=True)
+
+
+def _look(path: Path) -> tuple[Path, bytes, int]:
+    """Return the file that a path refers to, its first bytes and its size."""
+    try:
+        if path.is_dir():
+            if not (path / "replay").is_file():
+                raise UsageError(
+                    f"{path} is a directory, and there is no file `replay` in it.",
+                    code="path_missing",
+                    hint="Name the replay itself, or the workspace of an episode that wrote one.",
+                )
+            path = path / "replay"
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UsageError(f"{path} is not a regular file, so it is no replay.", code="bad_path")
+        with path.open("rb") as file:
+            return path, file.read(4), os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        raise missing(path, what="replay") from None
+    except OSError as error:
+        raise UsageError(f"The replay {path} cannot be read: {error.strerror}.", code="path_unreadable") from error
+
+
+def _compression(path: Path, head: bytes, name: str) -> Compression:
+    """Detect how a file is packed; in doubt by unpacking it, because text may begin like zlib ("x^")."""
+    if not head:
+        raise _empty(name)
+    with path.open("rb") as file:
+        return detect_compression(file, name=name)
+
+
+def _empty(name: str) -> ReplayError:
+    return ReplayError(
+        f"The replay {name} is empty.",
+        code="replay_empty",
+        hint="The game wrote nothing, or has not finished writing.",
+    )
+
+
+async def _remote(
+    source: Location,
+    directory: Path,
+    limit: int,
+    timeout: float,
+    token: str | None,
+    environment: Mapping[str, str] | None,
+) -> Replay:
+    url = source.url
+    if source.kind == "s3":
+        variables = os.environ if environment is None else environment
+        url = s3_address(url, variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL"))
+        token = None
+    shown = shown_url(source.url)
+    fetched = directory / "fetched"
+    with fetched.open("w+b") as file:
+        answer = await fetch(url, file, what="replay", limit=limit, timeout=timeout, token=token)
+    path = urlsplit(source.url).path if source.kind == "http" else source.url
+    name = unquote(path.rpartition("/")[2])
+    if answer.encoding:
+        # decode here, within the limit, because the transport has none
+        fetched = await anyio.to_thread.run_sync(_decoded, fetched, answer.encoding, limit, shown)
+    head = await anyio.to_thread.run_sync(_head, fetched)
+    compression = await anyio.to_thread.run_sync(_compression, fetched, head, name or "replay")
+    plain = _name(name) if compression == "none" else "replay"
+    target = directory / plain
+    if compression == "none":
+        size = fetched.stat().st_size
+        fetched.rename(target)
+    else:
+        size = await anyio.to_thread.run_sync(_unpack, fetched, target, compression, limit, shown)
+        fetched.unlink()
+    return Replay(path=target, name=plain, size=size, source=shown, compression=compression, copied=True)
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4)
+
+
+def _decoded(path: Path, encoding: str, limit: int, source: str) -> Path:
+    """Undo the transport's content encoding."""
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        raise RemoteError(
+            f"{source} came in the encoding {encoding[:40]!r}, which was not asked for.",
+            code="remote_encoding",
+            hint="Ask its owner to serve it as it is.",
+        )
+    with path.open("rb") as file:
+        actual = sniff_compression(file.read(4), name=".z")
+    if actual == "none":
+        # some servers announce an encoding for files that they store packed, others for files that are not packed
+        return path
+    target = path.with_name("decoded")
+    _unpack(path, target, actual, limit, source)
+    path.unlink()
+    return target
+
+
+_PACKED_SUFFIX = re.compile(r"(\.(z|zz|zlib|gz|gzip))+$", re.IGNORECASE)
+
+
+def _name(name: str) -> str:
+    """Return a plain name for an unpacked replay: games unpack by suffix."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", _PACKED_SUFFIX.sub("", name)).strip("._")[:100]
+    return plain or "replay"
+
+
+def _unpack(source: Path, target: Path, compression: Compression, limit: int, shown: str) -> int:
+    """Unpack a file piece by piece; returns the size. Runs in a worker thread and stops when its task is cancelled."""
+    try:
+        with source.open("rb") as packed, target.open("xb") as plain:
+            unpacker = Unpacker(compression, limit=limit, what="replay", source=shown, error=ReplayError)
+            size = unpacker.run(packed.read, plain.write, pause=anyio.from_thread.check_cancelled)
+    except OSError as error:
+        _discard(target)
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        room = shutil.disk_usage(target.parent).free if full else 0
+        raise EnvironmentFault(
+            f"The replay {shown} could not be unpacked into {target.parent}: {error.strerror}.",
+            code="disk_full" if full else "replay_unwritable",
+            hint=f"Free some room ({shown_size(room)} left), or set TMPDIR." if full else None,
+        ) from error
+    except BaseException:
+        _discard(target)
+        raise
+    return size
+
+
+def _discard(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

@@ -1,0 +1,273 @@
+"""What a workspace holds: the files that runs have written, which may be removed, and everything else, which may not.
+
+A name alone proves nothing, since ``config.json`` and ``logs`` are common names. Files are ours if their names are
+those of a run's layout, and a record of that kind of run lies beside them and can be read. Links are never ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from coworld_core.episode.events import ArtifactCollected, RunStarted, parse_event, read_events
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.record import ROWS_NAME, SUMMARY_NAME, read_record, read_rows, read_summary
+from coworld_core.errors import CoworldError
+from coworld_core.evaluation.evaluation_files import PLAN_NAME, REPORT_NAME, read_plan
+from coworld_core.text.terminal import strip_controls
+
+from ._locks import busy, is_free
+
+__all__ = ["Contents", "read_contents"]
+
+_Kind = Literal["episode", "many", "evaluation", "certification"]
+
+_LAYOUT = EpisodeLayout(Path())
+_EVENTS = _LAYOUT.events.name
+_LOGS = _LAYOUT.logs.name
+_NAMES: dict[_Kind, re.Pattern[str]] = {
+    "episode": re.compile(r"(episode|config|results|events)\.json|replay(\.html)?|policy_artifact_\d+\.zip"),
+    "many": re.compile(rf"{re.escape(ROWS_NAME)}|{re.escape(SUMMARY_NAME)}"),
+    "evaluation": re.compile(rf"{re.escape(PLAN_NAME)}|{re.escape(REPORT_NAME)}|report\.md"),
+    "certification": re.compile(r"certification\.(json|html)"),
+}
+"""Names of the files of each kind of run, besides its events."""
+_LOG_NAMES = re.compile(r"(game|replay)\.std(out|err)\.log|policy_agent_\d+\.log|https-proxy\.log")
+_REPLAY_LOGS = ("replay-plain", "replay-zlib")
+"""Directories of logs of a certification."""
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}([0-9a-f]{4})?\.(part|peek)|\.reserve-.+")
+"""Names of temporary files, which a killed run leaves."""
+_MOST = 64 << 20
+"""Bytes of the largest file that is read as a record, so that a stranger's file of gigabytes is not."""
+
+
+@dataclass
+class Contents:
+    """What a workspace holds."""
+
+    files: list[Path] = field(default_factory=list[Path])
+    """Files that a run has written, in an order in which they can be removed: what proves the others ours is last."""
+    directories: list[Path] = field(default_factory=list[Path])
+    """Directories that a run has made, each after those that it contains."""
+    foreign: list[str] = field(default_factory=list[str])
+    """What no run has written: names relative to the workspace, fit to be shown; a directory's ends with a slash."""
+
+    def remove(self, *, keep: tuple[Path, ...] = ()) -> None:
+        """Remove the files and directories, except those to keep. No link is followed.
+
+        Raises:
+            OSError: Something cannot be removed, or something was added meanwhile.
+        """
+        for path in self.files:
+            if path not in keep:
+                _remove_file(path)
+        for path in self.directories:
+            if path not in keep:
+                path.rmdir()
+
+
+def read_contents(workspace: Path, *, within: bool = False) -> Contents:
+    """Tell what runs have written to a directory from everything else.
+
+    Args:
+        workspace: The directory.
+        within: Whether it is the directory of one of several episodes, and so may contain no others.
+
+    Raises:
+        OSError: A directory cannot be listed.
+        WorkspaceError: A run is writing to a directory below it (``workspace_busy``).
+    """
+    return _Reader(workspace, within=within).read()
+
+
+class _Reader:
+    def __init__(self, workspace: Path, *, within: bool) -> None:
+        self._layout = EpisodeLayout(workspace)
+        self._within = within
+        self._found = Contents()
+        self._proofs: list[Path] = []
+        self._kinds: set[_Kind] = set()
+
+    def read(self) -> Contents:
+        self._prove()
+        found = self._found
+        below: list[os.DirEntry[str]] = []
+        for entry in _entries(self._layout.workspace):
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                below.append(entry)
+            elif not self._is_ours(entry):
+                self._refuse(path)
+            elif path not in self._proofs:
+                found.files.append(path)
+        for entry in below:
+            path = Path(entry.path)
+            if entry.name == _LOGS:
+                self._read_logs(path)
+            elif self._has_episodes(entry.name):
+                self._read_episode(path)
+            else:
+                self._refuse(path, directory=True)
+        found.files += self._proofs
+        return found
+
+    def _prove(self) -> None:
+        """Find out which kinds of run have written to the workspace."""
+        workspace = self._layout.workspace
+        proofs: tuple[tuple[Path, _Kind | None, Callable[[Path], _Kind]], ...] = (
+            (self._layout.events, None, _begun),
+            (workspace / ROWS_NAME, "many", _row),
+            (workspace / PLAN_NAME, "evaluation", _planned),
+            (workspace / SUMMARY_NAME, "many", _summed_up),
+            (self._layout.record, "episode", _recorded),
+        )
+        for path, kind, prove in proofs:
+            if kind in self._kinds:
+                continue
+            with contextlib.suppress(CoworldError, OSError, ValueError, KeyError, StopIteration, RecursionError):
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode) and (status.st_size <= _MOST or path.suffix != ".json"):
+                    self._kinds.add(prove(path))
+                    # The events are removed last: they are there first, and in every workspace
+                    self._proofs.insert(0, path)
+
+    @cached_property
+    def _collected(self) -> frozenset[str]:
+        """Files that an episode's game named and the run collected, relative to the workspace."""
+        if "episode" in self._kinds:
+            # The record lists whatever lay there, also what a user had added by then
+            with contextlib.suppress(CoworldError):
+                events = read_events(self._layout.events)
+                return frozenset(event.name for event in events if isinstance(event, ArtifactCollected))
+        return frozenset()
+
+    def _is_ours(self, entry: os.DirEntry[str]) -> bool:
+        """Return whether a file in the workspace was written by a run; an empty one needs no proof."""
+        if not entry.is_file(follow_symlinks=False):
+            return False
+        empty = entry.stat(follow_symlinks=False).st_size == 0
+        kinds = _NAMES if empty else self._kinds
+        if entry.name == _EVENTS or _UNFINISHED.fullmatch(entry.name):
+            return bool(kinds)
+        return any(_NAMES[kind].fullmatch(entry.name) for kind in kinds) or entry.name in self._collected
+
+    def _read_logs(self, logs: Path) -> None:
+        for entry in _entries(logs):
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                if path == self._layout.game_logs:
+                    self._read_files(path, self._is_game_log)
+                elif entry.name in _REPLAY_LOGS and "certification" in self._kinds:
+                    self._read_files(path, _has_log_name)
+                else:
+                    self._refuse(path, directory=True)
+            elif self._is_log(entry):
+                self._found.files.append(path)
+            else:
+                self._refuse(path)
+        self._found.directories.append(logs)
+
+    def _is_log(self, entry: os.DirEntry[str]) -> bool:
+        if not entry.is_file(follow_symlinks=False):
+            return False
+        if not self._kinds and entry.stat(follow_symlinks=False).st_size:
+            return False
+        return (
+            _has_log_name(entry)
+            or bool(_UNFINISHED.fullmatch(entry.name))
+            or f"{_LOGS}/{entry.name}" in self._collected
+        )
+
+    def _is_game_log(self, entry: os.DirEntry[str]) -> bool:
+        return self._layout.relative(self._layout.game_logs / entry.name) in self._collected
+
+    def _read_files(self, directory: Path, is_ours: Callable[[os.DirEntry[str]], bool]) -> None:
+        for entry in _entries(directory):
+            regular = entry.is_file(follow_symlinks=False)
+            if regular and self._kinds and (is_ours(entry) or _UNFINISHED.fullmatch(entry.name)):
+                self._found.files.append(Path(entry.path))
+            else:
+                self._refuse(Path(entry.path), directory=entry.is_dir(follow_symlinks=False))
+        self._found.directories.append(directory)
+
+    def _has_episodes(self, name: str) -> bool:
+        if self._within:
+            return False
+        return bool(self._kinds & {"many", "evaluation"}) or ("certification" in self._kinds and name == "episode")
+
+    def _read_episode(self, directory: Path) -> None:
+        events = EpisodeLayout(directory).events
+        if not is_free(events):
+            raise busy(directory, events)
+        episode = read_contents(directory, within=True)
+        if episode.foreign and len(episode.foreign) == sum(1 for _ in _entries(directory)):
+            # Nothing in it is ours
+            self._refuse(directory, directory=True)
+            return
+        self._found.foreign += [f"{_shown(directory.name)}/{name}" for name in episode.foreign]
+        self._found.files += episode.files
+        self._found.directories += [*episode.directories, directory]
+
+    def _refuse(self, path: Path, *, directory: bool = False) -> None:
+        self._found.foreign.append(_shown(self._layout.relative(path)) + ("/" if directory else ""))
+
+
+def _has_log_name(entry: os.DirEntry[str]) -> bool:
+    return bool(_LOG_NAMES.fullmatch(entry.name))
+
+
+def _begun(events: Path) -> _Kind:
+    with events.open("rb") as file:
+        event = parse_event(file.readline(1 << 20))
+    if not isinstance(event, RunStarted) or event.seq != 1 or not event.run_id:
+        raise ValueError
+    kinds: dict[str, _Kind] = {"episode": "episode", "batch": "many", "certification": "certification"}
+    return kinds[event.what]
+
+
+def _row(rows: Path) -> _Kind:
+    next(iter(read_rows(rows)))
+    return "many"
+
+
+def _planned(plan: Path) -> _Kind:
+    read_plan(plan.parent)
+    return "evaluation"
+
+
+def _summed_up(summary: Path) -> _Kind:
+    read_summary(summary)
+    return "many"
+
+
+def _recorded(record: Path) -> _Kind:
+    read_record(record)
+    return "episode"
+
+
+def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(directory) as entries:
+        yield from sorted(entries, key=lambda entry: entry.name)
+
+
+def _shown(name: str) -> str:
+    # A name may contain any bytes, but is shown in terminals and in JSON
+    return " ".join(strip_controls(os.fsencode(name).decode("utf-8", "replace")).split())
+
+
+def _remove_file(path: Path) -> None:
+    """Remove a file; a link that has taken the place of its directory is not followed."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+    directory = os.open(path.parent, flags)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path.name, dir_fd=directory)
+    finally:
+        os.close(directory)

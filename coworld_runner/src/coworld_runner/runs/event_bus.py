@@ -1,0 +1,165 @@
+"""The event bus of a run: numbers events, keeps them and passes them to readers, without waiting for any."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from coworld_core.episode.events import BaseEvent, Notice
+from coworld_core.errors import CoworldError, EnvironmentFault
+
+from ._unit_files import cut_unfinished
+
+__all__ = ["EventBus", "EventLog", "Listener"]
+
+Listener = Callable[[BaseEvent], None]
+"""Called for every event as it is published; must be quick, and is removed once it raises."""
+
+
+class EventBus:
+    """Numbers the events of one run and passes them on.
+
+    Args:
+        run_id: The run's label, put on every event.
+        listeners: Called for every event as it is published, in order.
+        keep: How many past events to keep for late readers; None: all of them.
+    """
+
+    def __init__(self, run_id: str, *listeners: Listener, keep: int | None = None) -> None:
+        self.run_id = run_id
+        self._listeners: list[Listener] = list(listeners)
+        self._history: deque[BaseEvent] = deque(maxlen=keep)
+        self._count = 0
+        self._streams: list[MemoryObjectSendStream[BaseEvent]] = []
+        self._closed = False
+
+    @property
+    def history(self) -> tuple[BaseEvent, ...]:
+        """The events so far, or as many as are kept."""
+        return tuple(self._history)
+
+    def listen(self, listener: Listener) -> None:
+        """Add a listener for events from now on."""
+        self._listeners.append(listener)
+
+    def publish(self, event: BaseEvent) -> None:
+        """Number an event, keep it and pass it on.
+
+        Never waits: a full subscriber is dropped and may resume. Never raises, because it is called during cleanup: a
+        listener that raises is removed, and the others get a notice.
+        """
+        self._count += 1
+        event = event.model_copy(update={"seq": self._count, "time": dt.datetime.now(dt.UTC), "run_id": self.run_id})
+        self._history.append(event)
+        failed: list[str] = []
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - a failing reader must not fail the run
+                self._listeners.remove(listener)
+                failed.append(
+                    error.message
+                    if isinstance(error, CoworldError)
+                    else f"A reader of the events failed and gets no more: {type(error).__name__}: {error}"
+                )
+        for stream in tuple(self._streams):
+            try:
+                stream.send_nowait(event)
+            except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                self._streams.remove(stream)
+                stream.close()
+        for reason in failed:
+            self.publish(Notice(level="warning", message=reason))
+
+    def close(self) -> None:
+        """End every subscription."""
+        self._closed = True
+        for stream in self._streams:
+            stream.close()
+        self._streams.clear()
+
+    @asynccontextmanager
+    async def subscribe(
+        self, *, after: int = 0, buffer: int = 1024
+    ) -> AsyncGenerator[MemoryObjectReceiveStream[BaseEvent]]:
+        """A stream of the events after number ``after``: first those already published, then live ones.
+
+        The stream ends when the run is over, or when the reader fell ``buffer`` events behind; it may then
+        subscribe again with the last number it saw.
+        """
+        past = [event for event in self._history if event.seq > after]
+        send, receive = anyio.create_memory_object_stream[BaseEvent](max(buffer, len(past), 1))
+        for event in past:
+            send.send_nowait(event)
+        if self._closed:
+            send.close()
+        else:
+            self._streams.append(send)
+        try:
+            async with receive:
+                yield receive
+        finally:
+            if send in self._streams:
+                self._streams.remove(send)
+            send.close()
+
+
+class EventLog:
+    """Writes events to a file as they happen, one JSON object per line. Use as a context manager; call to write.
+
+    Args:
+        path: The NDJSON file; an existing one, of a run that is resumed, is appended to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: FileIO | None = None
+        self._size = 0
+        """The size of the complete lines, in bytes."""
+
+    def __enter__(self) -> Self:
+        self._file = FileIO(self.path, "a+")
+        self._size = cut_unfinished(self._file.fileno())
+        return self
+
+    def __call__(self, event: BaseEvent) -> None:
+        """Write one event.
+
+        Raises:
+            EnvironmentFault: The event cannot be written. The bus then removes this reader and notifies the others, and
+                the run continues; the file ends with the last complete line.
+        """
+        if self._file is None:
+            return
+        line = event.model_dump_json().encode() + b"\n"
+        try:
+            left = memoryview(line)
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), self._size)
+            raise EnvironmentFault(
+                f"{self.path} is not complete: {error.strerror}.", hint="Free some room on that disk."
+            ) from error
+        self._size += len(line)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            # an error that a network file system reports only now is too late to act on
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None

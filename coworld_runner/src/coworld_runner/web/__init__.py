@@ -1,0 +1,4 @@
+"""HTTP, websockets and pages, as clients and as servers: what a page or a socket needs, whatever is sent over it.
+
+Knows no unit, episode or run. Peers are not trusted: none can hold the event loop or fill the memory.
+"""

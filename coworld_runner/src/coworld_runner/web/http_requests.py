@@ -1,0 +1,196 @@
+"""One HTTP/1.1 request per connection: h11 handles the protocol, anyio transfers the bytes.
+
+It serves plain HTTP, one request at a time, to a game on the loopback interface or to a collector through a cluster's
+forwarded port. A general client would cost every run a tenth of a second for imports, TLS set-up and a connection pool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+from anyio.abc import ByteStream
+
+if TYPE_CHECKING:
+    import h11
+
+__all__ = ["BROKEN", "HttpAnswer", "NotHttpError", "exchange", "get_status"]
+
+_ASKING = frozenset({"GET", "HEAD"})
+_READ_BYTES = 256 * 1024
+_HEAD_BYTES = 64 * 1024
+_BODY_READ_BYTES = 4096
+"""How much of such a body to read at once: it may come in chunks of one byte, each of which is an event."""
+_BODY_BYTES = 64 * 1024
+"""How much of a body to read when only the status counts, so that the server sees an orderly close."""
+_BODY_SECONDS = 1.0
+"""How long to read such a body: the status is known already, and a body may be endless."""
+
+
+class NotHttpError(Exception):
+    """The response is not HTTP/1.1, or is incomplete."""
+
+
+BROKEN = (OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError)
+"""The exceptions that an exchange may raise."""
+
+
+class HttpAnswer:
+    """The response to one request. Iterate over it for the body's bytes as they arrive."""
+
+    def __init__(
+        self, connection: h11.Connection, stream: ByteStream, response: h11.Response, *, read_bytes: int = _READ_BYTES
+    ) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+        }
+        """The headers by lower-case name."""
+        self._connection = connection
+        self._stream = stream
+        self._read_bytes = read_bytes
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        import h11
+
+        event = await _next_event(self._connection, self._stream, read_bytes=self._read_bytes)
+        if isinstance(event, h11.Data):
+            return bytes(event.data)
+        raise StopAsyncIteration
+
+    async def read(self, limit: int | None = None) -> bytes:
+        """Read the whole body, or stop once at least ``limit`` bytes are read."""
+        parts: list[bytes] = []
+        size = 0
+        async for data in self:
+            parts.append(data)
+            size += len(data)
+            if limit is not None and size >= limit:
+                break
+        return b"".join(parts)
+
+
+async def _next_event(
+    connection: h11.Connection, stream: ByteStream, *, answered: bool = True, read_bytes: int = _READ_BYTES
+) -> Any:
+    """Return the next event of h11; reads from the stream only when h11 needs data."""
+    import h11
+
+    while True:
+        try:
+            event = connection.next_event()
+        except h11.RemoteProtocolError as error:
+            raise NotHttpError("an answer that is cut off" if answered else "an answer that is not HTTP") from error
+        if event is not h11.NEED_DATA:
+            return event
+        try:
+            connection.receive_data(await stream.receive(read_bytes))
+        except anyio.EndOfStream:
+            if not answered and not connection.trailing_data[0]:
+                raise NotHttpError("a closed connection") from None
+            connection.receive_data(b"")
+
+
+@asynccontextmanager
+async def exchange(
+    connect: Callable[[], Awaitable[ByteStream]],
+    method: str,
+    target: str,
+    *,
+    host: str = "docker",
+    headers: Mapping[str, str] | None = None,
+    content: bytes | AsyncIterable[bytes] = b"",
+    read_bytes: int = _READ_BYTES,
+) -> AsyncGenerator[HttpAnswer]:
+    """Send a request and yield its response; the connection is closed on leaving.
+
+    Args:
+        connect: Opens a connection.
+        method: The method.
+        target: Path and query, quoted.
+        host: Value of the Host header.
+        headers: Further headers.
+        content: The body; an async iterable is streamed.
+        read_bytes: How much of the answer to read at once.
+
+    Raises:
+        OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError: ``BROKEN``.
+    """
+    import h11  # imported late, while a game is starting up anyway
+
+    whole = isinstance(content, bytes)
+    # GET and HEAD have no body: some servers close the connection on a Content-Length, even if it is 0
+    measured = whole and (content or method not in _ASKING)
+    fields = {
+        "Host": host,
+        "User-Agent": "coworld",
+        "Connection": "close",
+        **({"Content-Length": str(len(content))} if isinstance(content, bytes) and measured else {}),
+        **(headers or {}),
+    }
+    if not whole and "Content-Length" not in fields:
+        fields["Transfer-Encoding"] = "chunked"
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
+    try:
+        head = connection.send(h11.Request(method=method, target=target, headers=list(fields.items())))
+    except h11.LocalProtocolError as error:
+        raise NotHttpError(f"a request that cannot be sent: {error}") from error
+    async with await connect() as stream:
+        # a server that refuses a request may stop reading it, but its response may still be readable
+        with contextlib.suppress(anyio.BrokenResourceError):
+            if whole:
+                body = connection.send(h11.Data(data=content)) if content else b""
+                await stream.send((head or b"") + (body or b"") + (connection.send(h11.EndOfMessage()) or b""))
+            else:
+                await stream.send(head or b"")
+                async for data in content:
+                    if data:
+                        await stream.send(connection.send(h11.Data(data=data)) or b"")
+                await stream.send(connection.send(h11.EndOfMessage()) or b"")
+        event = await _next_event(connection, stream, answered=False, read_bytes=read_bytes)
+        while isinstance(event, h11.InformationalResponse):
+            event = await _next_event(connection, stream, answered=False, read_bytes=read_bytes)
+        if not isinstance(event, h11.Response):
+            raise NotHttpError("a closed connection")
+        yield HttpAnswer(connection, stream, event, read_bytes=read_bytes)
+
+
+@asynccontextmanager
+async def asking(address: str, path: str) -> AsyncGenerator[HttpAnswer]:
+    """Send ``GET path`` once, on a new connection; redirects are not followed.
+
+    Args:
+        address: ``host:port`` of an HTTP/1.1 server.
+        path: The path, with its leading slash.
+
+    Raises:
+        OSError: The connection failed.
+        NotHttpError: The server does not speak HTTP, or closed the connection without a response.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        async with exchange(
+            lambda: anyio.connect_tcp(host.strip("[]"), int(port)),
+            "GET",
+            path,
+            host=address,
+            headers={"Accept": "*/*"},
+            read_bytes=_BODY_READ_BYTES,
+        ) as answer:
+            yield answer
+    except (anyio.BrokenResourceError, anyio.EndOfStream) as error:
+        raise NotHttpError("a closed connection") from error
+
+
+async def get_status(address: str, path: str) -> int:
+    """Return the status of ``GET path``; raises as ``asking`` does."""
+    async with asking(address, path) as answer:
+        with contextlib.suppress(*BROKEN), anyio.move_on_after(_BODY_SECONDS):
+            await answer.read(_BODY_BYTES)
+        return answer.status

@@ -1,0 +1,98 @@
+"""An episode's outcome for the platform: success or one error, the durations of its phases, and files to upload."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import zipfile
+import zlib
+from pathlib import Path
+
+from coworld_core.episode.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.verdict import Verdict
+
+__all__ = ["Stopwatch", "error_info", "pack_debug", "pack_replay"]
+
+_MESSAGE_LIMIT = 2000
+_CHUNK = 1 << 20
+
+
+def error_info(verdict: Verdict) -> bytes:
+    """The document that is uploaded to ``ERROR_INFO_URI``."""
+    message = " ".join([verdict.published_message, *([verdict.hint] if verdict.hint else [])])
+    document = {
+        "error_type": verdict.published_type,
+        "message": message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 1] + "…",
+        "failed_policy_index": verdict.slot,
+    }
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+class Stopwatch:
+    """Measures the durations that the platform asks for, from an episode's events.
+
+    Args:
+        begun: When the worker began (UTC).
+    """
+
+    def __init__(self, begun: dt.datetime) -> None:
+        self._marks: dict[str, dt.datetime] = {"begun": begun}
+
+    def __call__(self, event: BaseEvent) -> None:
+        """Handle an event."""
+        match event:
+            case PhaseFinished(phase="ready"):
+                self._marks.setdefault("booted", event.time)
+            case UnitStarted(slot=int()):
+                # the last player to start counts
+                self._marks["launched"] = event.time
+            case ProbeFinished(probe="global_message", ok=True):
+                self._marks.setdefault("stepped", event.time)
+            case PhaseFinished(phase="play"):
+                self._marks.setdefault("played", event.time)
+            case _:
+                pass
+
+    def timings(self, upload_seconds: float) -> dict[str, float]:
+        """Seconds by name. A phase that was not seen took 0 s; its time counts for the next one."""
+        names = ("booted", "launched", "stepped", "played")
+        before = self._marks["begun"]
+        spans: list[float] = []
+        for name in names:
+            mark = max(self._marks.get(name, before), before)
+            # the first message is polled for during the game, and may be noticed after its end
+            mark = min(mark, max(self._marks.get("played", mark), before))
+            spans.append(round((mark - before).total_seconds(), 3))
+            before = mark
+        keys = ("game_boot_s", "player_launch_s", "first_step_s", "gameplay_s")
+        return {**dict(zip(keys, spans, strict=True)), "artifact_upload_s": round(upload_seconds, 3)}
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+def pack_replay(layout: EpisodeLayout, target: Path) -> None:
+    """Write the replay as a zlib stream, in chunks."""
+    packer = zlib.compressobj()
+    with layout.replay.open("rb") as source, target.open("wb") as sink:
+        while piece := source.read(_CHUNK):
+            sink.write(packer.compress(piece))
+        sink.write(packer.flush())
+
+
+def pack_debug(layout: EpisodeLayout, target: Path) -> bool:
+    """Write a zip of all logs, flat at its root, and of the episode's record.
+
+    Returns:
+        Whether there was anything to pack.
+    """
+    logs = sorted(path for path in layout.logs.glob("*") if path.is_file()) if layout.logs.is_dir() else []
+    if not logs:
+        return False
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in logs:
+            archive.write(path, path.name)
+        if layout.record.is_file():
+            archive.write(layout.record, layout.record.name)
+    return True

@@ -1,0 +1,249 @@
+"""The units of a job: the game's container in this pod, and a pod for each player."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import TaskGroup
+
+from coworld_core.episode.outcome import Exit
+from coworld_core.errors import BackendError, StartError
+
+from ..backend import Backend, Endpoint, Placement, Publish, UnitSpec
+from ..backends.base import LOCALHOST
+from ..backends.engine import Presence, Signal
+from ..backends.kubernetes._cluster import Cluster, ClusterRefused
+from ..backends.kubernetes._pod_state import Trouble
+from ..backends.kubernetes._watched_unit import WatchedUnit
+from .player_pods import ATTEMPT, JOB, PLAYER, player_environment, player_pod, player_secret, pod_name, uses_bedrock
+from .worker_settings import Settings
+
+__all__ = ["GameUnit", "JobContext", "JobUnit", "PlayerUnit"]
+
+GAME = "game"
+"""Name of the game's container in the Job's pod."""
+
+_NODE_SECONDS = 1.0
+"""How many seconds late the node may carry out a kill that it was told to."""
+_CALL_PATIENCE = 20.0
+_REPLACE_PAUSE = 0.5
+_LONGEST_LIFE = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """The surroundings of the units."""
+
+    cluster: Cluster
+    settings: Settings
+    attempt: str
+    tasks: TaskGroup
+    until: float
+    """When the cluster may end the players, on the event loop's clock."""
+    routed: Callable[[], Awaitable[None]]
+    """Waits until new players can reach the game."""
+
+
+class JobUnit(WatchedUnit):
+    """Base of game and players: their authors, not the operator, chose image and command."""
+
+    log_seconds = 10.0
+    forbidden_hint = "Give the worker's service account the right to it: docs/worker.md has the rules."
+
+    def __init__(
+        self, spec: UnitSpec, place: JobContext, *, backend: Backend, publish: Publish, pod: str, container: str
+    ) -> None:
+        super().__init__(
+            spec,
+            backend=backend,
+            publish=publish,
+            cluster=place.cluster,
+            tasks=place.tasks,
+            pod=pod,
+            container=container,
+        )
+        self._place = place
+
+    def explain(self, trouble: Trouble) -> tuple[str, str]:
+        """Attribute any trouble in starting to the unit's own image or command."""
+        code = "image_unusable" if trouble.code == "image_unreachable" else "command_failed"
+        return code, "Correct its image and command in the manifest."
+
+    async def send(self, signal: Signal) -> bool:
+        """Send nothing: signals cannot be delivered from here, and the node ends the unit with its pod."""
+        return False
+
+
+class GameUnit(JobUnit):
+    """The game: a container that the platform made and that ends with this pod, so it cannot be stopped from here."""
+
+    def __init__(self, spec: UnitSpec, place: JobContext, *, backend: Backend, publish: Publish) -> None:
+        super().__init__(spec, place, backend=backend, publish=publish, pod=place.settings.pod_name, container=GAME)
+        self._uid = place.settings.pod_uid
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """Return the addresses: within the pod for the worker, by the Service's name for the players."""
+        if port != "http":
+            raise KeyError(port)
+        settings = self._place.settings
+        return Endpoint(here=f"{LOCALHOST}:{settings.game_port}", there=f"{settings.service}:8080")
+
+    async def make_pod(self) -> None:
+        """Do nothing: the pod exists already."""
+
+    async def kill(self) -> None:
+        """Do nothing to the game: it ends with its pod, after the worker."""
+        self.finish(Exit(reason="stopped", detail="it ends with its pod"))
+
+
+class PlayerUnit(JobUnit):
+    """A player: a pod of its own, with a Secret for its confidential variables."""
+
+    def __init__(self, spec: UnitSpec, place: JobContext, *, backend: Backend, publish: Publish) -> None:
+        assert spec.slot is not None
+        self._slot = spec.slot
+        pod = pod_name(place.settings, self._slot)
+        super().__init__(spec, place, backend=backend, publish=publish, pod=pod, container=PLAYER)
+        self._plain, self._concealed = player_environment(
+            place.settings, self._slot, given=spec.environment(_PLACEMENT), secrets=spec.secret_env
+        )
+        self._secret = ""
+        self._killed_by_node = False
+        """Whether the node was told when to kill it."""
+
+    @property
+    def label(self) -> str:
+        """Its name in the report when it could not be removed."""
+        return f"pod {self.pod}"
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """Raise ``KeyError``: a player has no port."""
+        raise KeyError(port)
+
+    # --- made
+
+    async def make(self) -> None:
+        """Make its Secret; the pod is made when the game is ready, because many players do not retry."""
+        settings = self._place.settings
+        if self._concealed and not settings.players.plain_environment:
+            body = player_secret(settings, self._slot, self._place.attempt, self._concealed)
+            self._secret = body["metadata"]["name"]
+            try:
+                # create without reading back: the worker has no permission to read Secrets
+                await self._cluster.call("POST", self._cluster.path("secrets"), body=body)
+            except ClusterRefused as error:
+                # the name is unique, so a conflict means that an interrupted call was carried out
+                if error.status != 409:
+                    raise self._refused("secret", error) from error
+
+    async def launch(self) -> None:
+        """Make its pod and wait until it runs; a pod that is deleted before that counts as ended.
+
+        Raises:
+            StartError: It cannot be made, or will never run; the message has the cluster's reason.
+        """
+        try:
+            await super().launch()
+        except StartError as error:
+            if error.code != "pod_deleted":
+                raise
+            self.finish(Exit(reason="lost", detail=error.message))
+
+    async def make_pod(self) -> None:
+        """Make its pod, replacing one that this worker may have left before it was restarted."""
+        place, spec = self._place, self.spec
+        await place.routed()
+        body = player_pod(
+            place.settings,
+            self._slot,
+            place.attempt,
+            image=spec.image,
+            argv=spec.argv,
+            plain=self._plain,
+            concealed=self._concealed,
+            bedrock=uses_bedrock(spec.secret_env),
+            seconds=min(place.until - anyio.current_time(), _LONGEST_LIFE),
+        )
+        while True:
+            try:
+                found = await self._cluster.create("pods", body)
+            except ClusterRefused as error:
+                if error.status != 404:
+                    raise
+                # the old pod has just gone
+                await anyio.sleep(_REPLACE_PAUSE)
+                continue
+            metadata: Mapping[str, str] = found["metadata"]
+            labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+            if labels.get(ATTEMPT) == place.attempt:
+                break
+            if labels.get(JOB) != place.settings.job_id:
+                raise StartError(
+                    f"There is a pod {self.pod} already, and it is not this job's.",
+                    code="pod_taken",
+                    hint="Give COWORLD_SERVICE_NAME a name of this job's own.",
+                    context={"unit": self.name, "pod": self.pod},
+                )
+            await self._cluster.delete("pods", self.pod, grace=0, uid=metadata["uid"])
+            await anyio.sleep(_REPLACE_PAUSE)
+        self._uid = metadata["uid"]
+
+    # --- ended
+
+    async def terminate(self, grace: float) -> None:
+        """Delete its pod: the node sends TERM now, and KILL after ``grace`` seconds."""
+        self._killed_by_node = True
+        await self._end(int(grace) or 1)
+
+    async def kill(self) -> None:
+        """Delete its pod at once; a node that was told to kill it gets a second to do so first."""
+        if self._killed_by_node:
+            with anyio.move_on_after(_NODE_SECONDS):
+                await self.wait()
+        await self._end(0)
+
+    async def _end(self, grace: int) -> None:
+        if not self.over.is_set():
+            # set before the call: the deletion may be seen before the response
+            self.ended_by = self.ended_by or "stopped"
+            await self._delete(grace)
+
+    async def _delete(self, grace: int) -> str:
+        """Delete the pod; returns the reason if that failed."""
+        try:
+            await self._cluster.delete("pods", self.pod, grace=grace, uid=self._uid, patience=_CALL_PATIENCE)
+        except BackendError as error:
+            return error.message
+        return ""
+
+    async def _remove_pod(self) -> str:
+        """Make sure that the pod is gone, even if it may never have been made; returns the reason if that failed."""
+        if not self._uid:
+            try:
+                found = await self._cluster.get("pods", self.pod, patience=_CALL_PATIENCE)
+            except BackendError as error:
+                return error.message
+            if found is None:
+                return ""
+            labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+            if labels.get(ATTEMPT) != self._place.attempt:
+                return ""
+            self._uid = str(found["metadata"]["uid"])
+        return await self._delete(0)
+
+    async def remove(self) -> None:
+        """Remove the pod and the Secret; publish what could not be removed."""
+        if self.presence is not Presence.UNMADE and (reason := await self._remove_pod()):
+            self.leak(self.label, reason)
+        if self._secret:
+            try:
+                await self._cluster.delete("secrets", self._secret, patience=_CALL_PATIENCE)
+            except BackendError as error:
+                self.leak(f"secret {self._secret}", error.message)
+        await super().remove()
+
+
+_PLACEMENT = Placement(directory="/coworld-artifact", listen_host="0.0.0.0", listen={}, endpoints={})  # noqa: S104
+"""A player has no listening port, and the platform says where its artifact goes."""
