@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import compileall
+import json
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +71,42 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+SENT = """
+import json
+from coworld_runner._own_source import own_source
+from coworld_runner.backends.kubernetes._pod_objects import program
+sent = {**program(), "https_proxy.py": own_source("https_proxy.py")}
+print(json.dumps({name: data.decode() for name, data in sent.items()}))
+"""
+
+
+def test_what_runs_in_containers_has_its_source_where_only_compiled_files_are(wheels: Path, tmp_path: Path) -> None:
+    for distribution in ("coworld_core", "coworld_runner"):
+        with zipfile.ZipFile(next(wheels.glob(f"{distribution}-*.whl"))) as wheel:
+            wheel.extractall(tmp_path)
+    package = ROOT / "coworld_runner/src"
+    sources = (
+        package / "coworld_runner/web/https_proxy.py",
+        *(package / "coworld_runner/backends/collector").glob("*.py"),
+    )
+    assert all((tmp_path / path.relative_to(package)).is_file() for path in sources)
+    assert compileall.compile_dir(tmp_path, quiet=1, legacy=True)
+    for path in tmp_path.rglob("*.py"):
+        path.unlink()
+
+    def sent() -> subprocess.CompletedProcess[str]:
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{SENT}"
+        return subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    done = sent()
+    assert json.loads(done.stdout) == {path.name: path.read_text("utf-8") for path in sources}, done.stderr
+    # one that never had them says so, rather than sending half a program
+    (tmp_path / "coworld_runner/backends/collector/__init__.py.txt").unlink()
+    assert "lacks the source of collector/__init__.py" in sent().stderr
+
+
 def first_minutes(program: Path, place: Path) -> None:
     """What a stranger does in an empty directory: the sample world, changed, played, and looked at again."""
     place.mkdir()
@@ -94,6 +134,31 @@ def first_minutes(program: Path, place: Path) -> None:
     coworld("run-episode", "my-arena", "--variant", "quick", "-o", "played")
     assert "changed here" in (place / "played/logs/policy_agent_0.log").read_text(encoding="utf-8")
     assert "Wrote again.html" in coworld("replay", "--html", "again.html")
+
+
+def read_pages(program: Path, elsewhere: Path) -> None:
+    """Every page of the documentation, printed by the installed command outside the checkout."""
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        done = subprocess.run(
+            [program, "docs", page.stem], cwd=elsewhere, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.returncode, done.stdout) == (0, page.read_text(encoding="utf-8")), page.stem
+
+
+def test_the_source_distribution_makes_the_same_wheel(wheels: Path, tmp_path: Path) -> None:
+    """The documentation and the sample world are links in a checkout, and files in what is distributed."""
+
+    def build(target: str, source: Path, out: Path) -> Path:
+        words = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(out)]
+        subprocess.run(words, cwd=source, check=True, capture_output=True, timeout=120)
+        return next(out.iterdir())
+
+    with tarfile.open(build("sdist", ROOT / "coworld_cli", tmp_path / "sdist")) as sources:
+        sources.extractall(tmp_path, filter="data")
+    again = build("wheel", next(tmp_path.glob("coworld_cli-*")), tmp_path / "again")
+    names = [zipfile.ZipFile(wheel).namelist() for wheel in (again, next(wheels.glob("coworld_cli-*.whl")))]
+    assert sorted(names[0]) == sorted(names[1])
+    assert {f"coworld_cli/docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(names[0])
 
 
 @pytest.mark.timeout(300)
@@ -141,7 +206,8 @@ def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> 
             [str(environment / "bin" / "coworld"), "--help"], capture_output=True, text=True, check=False, timeout=60
         )
         assert helped.returncode == 0, helped.stderr
-        assert "run-episode" in helped.stdout
+        assert "  run      Play episodes of a Coworld" in helped.stdout
+        read_pages(environment / "bin" / "coworld", tmp_path)
         first_minutes(environment / "bin" / "coworld", tmp_path / "empty")
     if distribution == "coworld_runner":
         code = (

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from support.cli_kit import Started, Terminal, coworld
 
+from coworld_cli.hints import in_our_words
 from coworld_cli.main import cli
 from coworld_cli.render.certification import verdict_text
 from coworld_runner.certification import read_certification
@@ -75,7 +76,7 @@ def test_every_form_of_build(args: str, wanted: dict[str, Any], asked: list[dict
     assert call == {**nothing, **wanted}
 
 
-def test_what_cannot_be_built(world: World, tmp_path: Path) -> None:
+def test_invalid_build_is_refused(world: World, tmp_path: Path) -> None:
     directory = world()
     (directory / "compose.yaml").unlink()
     done = coworld("build", directory, "--json")
@@ -117,7 +118,7 @@ def test_build_run_and_certify_on_docker(world: World, tmp_path: Path) -> None:
     assert again.status == 0, again.stderr
     assert f"→ {made['reference']}" in again.stdout
     assert "Manifest:  " in again.stdout
-    assert re.search(r"^Next: .* run-episode .* --backend docker$", again.stdout, re.MULTILINE)
+    assert re.search(r"^Next: .* run .* --backend docker$", again.stdout, re.MULTILINE)
 
     (directory / "coworld_manifest.json").unlink()
     run = coworld("run-episode", directory, "--build", "--backend", "docker", "-o", tmp_path / "out")
@@ -174,7 +175,7 @@ def test_a_world_that_is_not_certified(world: World, tmp_path: Path) -> None:
     assert answer["workspace"] == str(out)
     assert answer["paths"]["report"] == str(out / "certification.html")
     written = json.loads((out / "certification.json").read_text())
-    assert {name: answer[name] for name in written} == written
+    assert {name: answer[name] for name in written} == in_our_words(written)
     certification = read_certification(written)
     failed = [step.id for step in certification.failed]
     assert failed
@@ -196,7 +197,7 @@ def test_a_manifest_that_cannot_be_read_is_not_certified(tmp_path: Path) -> None
     assert (workspace / "certification.html").is_file()
 
 
-def test_certify_where_nothing_is(tmp_path: Path) -> None:
+def test_certify_without_a_package_is_refused(tmp_path: Path) -> None:
     assert coworld("certify", tmp_path / "nowhere").status == 2
     assert list(tmp_path.iterdir()) == []
 

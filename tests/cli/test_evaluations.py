@@ -17,7 +17,7 @@ from support.simulated import comparison_plan, pair_rows, ranking_plan
 
 from coworld_cli.commands.evaluations import passes
 from coworld_cli.render.evaluation_text import evaluation_result
-from coworld_core.episode.record import SeatRow, read_rows
+from coworld_core.episode.record import SlotRow, read_rows
 from coworld_core.evaluation import compare_rows, rank_rows
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
@@ -63,7 +63,7 @@ def test_ctrl_c_keeps_what_was_played(interrupted: Interrupted) -> None:
     assert {"plan.json", "report.json", "report.md"} <= {path.name for path in out.iterdir()}
 
 
-def test_the_same_command_goes_on(interrupted: Interrupted) -> None:
+def test_same_command_resumes(interrupted: Interrupted) -> None:
     out = interrupted.out
     rows = list(read_rows(out))
     done = coworld(*interrupted.command, "--max-blocks", "1", "--json")
@@ -80,7 +80,7 @@ def test_the_same_command_goes_on(interrupted: Interrupted) -> None:
     assert [remark["code"] for remark in report["remarks"]] == ["no_seed"]
 
 
-def test_what_a_person_reads(interrupted: Interrupted) -> None:
+def test_comparison_text_for_people(interrupted: Interrupted) -> None:
     done = coworld(*interrupted.command, "--max-blocks", "1", "--quiet")
     assert done.stdout.startswith(
         "quick 1.0.0 duel · no seeds\n"
@@ -90,7 +90,7 @@ def test_what_a_person_reads(interrupted: Interrupted) -> None:
     assert "  Blocks:      0 won, 0 lost, 1 drawn\n  Evidence:    1 (20 decides)\n" in done.stdout
 
 
-def test_ci_wants_better_and_a_pull_request_markdown(interrupted: Interrupted) -> None:
+def test_require_better_and_markdown_output(interrupted: Interrupted) -> None:
     out = interrupted.out
     done = coworld(*interrupted.command, "--max-blocks", "1", "--require", "better", "--markdown")
     assert done.status == 1
@@ -108,19 +108,19 @@ def test_another_comparison_is_refused(interrupted: Interrupted) -> None:
     )
 
 
-def test_what_was_played_is_reported(interrupted: Interrupted, tmp_path: Path) -> None:
+def test_report_shows_a_finished_evaluation(interrupted: Interrupted, tmp_path: Path) -> None:
     out = interrupted.out
-    assert coworld("report", out, "--markdown").stdout == (out / "report.md").read_text()
+    assert coworld("evaluation", "report", out, "--markdown").stdout == (out / "report.md").read_text()
     page = tmp_path / "page.html"
-    done = coworld("report", out, out, "--html", page, "--json")
+    done = coworld("evaluation", "report", out, out, "--html", page, "--json")
     assert done.status == 0, done.stderr
     assert (done.json["html"], done.json["different_games"]) == (str(page), None)
     assert [run["workspace"] for run in done.json["runs"]] == [str(out)] * 2
     assert page.read_text().startswith("<!doctype html>")
-    again = coworld("report", out, "--html", page)
+    again = coworld("evaluation", "report", out, "--html", page)
     assert again.status == 2
     assert "add --overwrite" in again.stderr
-    assert coworld("report", tmp_path).status == 2
+    assert coworld("evaluation", "report", tmp_path).status == 2
 
 
 def test_several_seeds_of_one_player(tmp_path: Path) -> None:
@@ -129,16 +129,27 @@ def test_several_seeds_of_one_player(tmp_path: Path) -> None:
     done = coworld("scrimmage", QUICK, "guest", "-n", "2", "--parallel", "2", *where, "--json")
     assert done.status == 0, done.stderr
     assert (done.json["plan"]["kind"], done.json["blocks"]) == ("scrimmage", 2)
-    other = coworld("run", QUICK, "--player", "guest", *where)
+    other = coworld("mix", QUICK, "--player", "guest", *where)
     assert other.status == 2
     assert "differs from this one in: kind." in other.stderr
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_a_player(tmp_path: Path) -> None:
+def test_diagnose_reports_findings(tmp_path: Path) -> None:
     bot = "n = []\ndef act(observation, legal, rng):\n    n.append(0)\n    return legal[0] if n[1:] else {'take': 9}\n"
     (tmp_path / "bot.py").write_text(bot)
-    asked = ("diagnose", NIM, "./bot.py", "--variant", "default", "--backend", "process", "--max-blocks", "1")
+    asked = (
+        "evaluation",
+        "diagnose",
+        NIM,
+        "./bot.py",
+        "--variant",
+        "default",
+        "--backend",
+        "process",
+        "--max-blocks",
+        "1",
+    )
     done = coworld(*asked, "--parallel", "2", "--count-starved", "-o", "out", "--json", cwd=tmp_path)
     assert done.status == 0, done.stderr
     assert (done.json["plan"]["kind"], done.json["blocks"], len(done.json["variants"])) == ("diagnose", 1, 1)
@@ -154,11 +165,11 @@ def test_what_is_wrong_with_a_player(tmp_path: Path) -> None:
     assert (elsewhere.status, "has no evaluation" in elsewhere.stderr) == (2, True)
 
 
-def test_what_cannot_be_measured_is_usage(tmp_path: Path) -> None:
+def test_invalid_measurement_is_a_usage_error(tmp_path: Path) -> None:
     refused = {
         "empty_pool": ("pickup", QUICK, "guest"),
         "candidate_in_pool": ("pickup", QUICK, "guest", "--pool", "guest"),
-        "bad_share": ("run", QUICK, "--player", "guest", "--player", "confidant,proportion=9"),
+        "bad_share": ("mix", QUICK, "--player", "guest", "--player", "confidant,proportion=9"),
     }
     for code, words in refused.items():
         done = coworld(*words, "--backend", "process", "-o", tmp_path / "out", "--json")
@@ -178,7 +189,7 @@ def test_what_cannot_be_measured_is_usage(tmp_path: Path) -> None:
         ("undecided", "spoiled", False, False),
     ],
 )
-def test_what_ci_makes_of_it(verdict: str, stopped: str, passes_anyway: bool, is_better: bool) -> None:
+def test_require_sets_the_exit_status(verdict: str, stopped: str, passes_anyway: bool, is_better: bool) -> None:
     report = compare_rows(comparison_plan(), []).model_copy(update={"verdict": verdict, "stopped": stopped})
     assert passes(report, must_win=False) is passes_anyway
     assert passes(report, must_win=True) is is_better
@@ -193,8 +204,8 @@ def test_files_are_compared_from_anywhere_and_known_by_what_they_hold(tmp_path: 
     assert done.status == 0, done.stderr
     assert "new and old are the same program: you compare a player with itself." in done.stdout
     rows = list(read_rows(tmp_path / "out"))
-    assert {seat.name for row in rows for seat in row.seats} == {"new", "old"}
-    assert len({seat.digest for row in rows for seat in row.seats}) == 1
+    assert {seat.name for row in rows for seat in row.slots} == {"new", "old"}
+    assert len({seat.digest for row in rows for seat in row.slots}) == 1
     (tmp_path / "old.py").write_text("def act(observation, legal, rng):\n    return legal[-1]\n")
     done = coworld(*asked, "--json", cwd=tmp_path)
     assert done.status == 2
@@ -203,7 +214,7 @@ def test_files_are_compared_from_anywhere_and_known_by_what_they_hold(tmp_path: 
 
 
 def test_how_a_ranking_is_shown(tmp_path: Path) -> None:
-    plan = ranking_plan(entrants=(SeatRow(name="Ada"), SeatRow(name="Bob \x1b[1m")), max_blocks=2)
+    plan = ranking_plan(entrants=(SlotRow(name="Ada"), SlotRow(name="Bob \x1b[1m")), max_blocks=2)
     rows = [row for block in (1, 2) for row in pair_rows(block, 1.0)]
     said = click.unstyle(evaluation_result(rank_rows(plan, rows), tmp_path))
     assert said.splitlines()[:3] == ["game 1 default · base seed 0", "0 of 1 pairs are told apart, after 2 blocks.", ""]

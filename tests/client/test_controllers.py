@@ -141,9 +141,7 @@ async def test_a_spending_limit_ends_the_asking_and_not_the_game(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("answer", "code"), [("HTTP 401", "llm_refused"), (None, "llm_unreachable")])
-async def test_an_address_that_does_not_answer_is_said_without_the_key(
-    tmp_path: Path, answer: str | None, code: str
-) -> None:
+async def test_unreachable_model_is_reported_without_the_key(tmp_path: Path, answer: str | None, code: str) -> None:
     with site_in_thread(chat_of(lambda words: str(answer))) as chat:
         url = f"{chat.url}/v1"
         if answer is not None:
@@ -183,7 +181,7 @@ def recorded(path: Path, actions: list[dict[int, Any]]) -> None:
         ("@1", [{0: {"take": 1}}, {1: {"take": 1}}], "in tick 0, seat 1: nothing was recorded"),
     ],
 )
-async def test_a_game_that_goes_another_way_is_said_by_tick(
+async def test_diverging_recording_reports_the_tick(
     tmp_path: Path, word: str, actions: list[dict[int, Any]], says: str
 ) -> None:
     recorded(tmp_path / "replay", actions)
@@ -191,6 +189,14 @@ async def test_a_game_that_goes_another_way_is_said_by_tick(
     with pytest.raises(SeatError, match=says) as failed:
         await played(load_controller(str(tmp_path / "recording.json")), sticks=9)
     assert failed.value.code == "recording_diverged"
+
+
+@pytest.mark.parametrize("word", ["slot", "seat"])
+def test_answers_name_their_slot_also_by_its_former_word(tmp_path: Path, word: str) -> None:
+    with zipfile.ZipFile(tmp_path / "left.zip", "w") as artifact:
+        artifact.writestr("answers.jsonl", json.dumps({word: 1, "tick": 0, "action": {"take": 2}}) + "\n")
+    read_own_player(f"recording:{tmp_path}/left.zip@1").put(tmp_path)
+    assert json.loads((tmp_path / "recording.json").read_text())["actions"] == {"1": {"0": {"take": 2}}}
 
 
 @pytest.mark.parametrize(
@@ -208,7 +214,7 @@ async def test_a_game_that_goes_another_way_is_said_by_tick(
         ("llm:tiny", "llm_without_key"),
     ],
 )
-def test_what_cannot_play_is_refused_before_anything_starts(
+def test_invalid_controller_is_refused_before_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, code: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -6,12 +6,12 @@ import gzip
 import hashlib
 import json
 import random
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from support.archives import tar_of
 from support.fake_server import Say
@@ -20,7 +20,7 @@ from support.push_registry import LOGIN, Fault, PushRegistry, serve_push_registr
 from coworld_client import Backoff
 from coworld_client.errors import ApiConnectionError
 from coworld_client.uploads._hash_cache import HashCache
-from coworld_client.uploads.docker_images import client_hash, read_export
+from coworld_client.uploads.docker_images import ExportedImage, client_hash, read_export
 from coworld_client.uploads.packed_image import PackedImage, pack_image
 from coworld_client.uploads.registry import RegistryError, RegistryTarget, push_image
 from coworld_core.errors import ImageError
@@ -73,9 +73,9 @@ def oci(layers: list[bytes] = LAYERS, described: bytes | None = None) -> dict[st
     return files
 
 
-async def stream(data: bytes, piece: int = 50_000) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), piece):
-        yield data[start : start + piece]
+async def exported(data: bytes, directory: Path) -> ExportedImage:
+    pieces = [data[start : start + 50_000] for start in range(0, len(data), 50_000)]
+    return await anyio.to_thread.run_sync(lambda: read_export(pieces, directory, name="x:1"))
 
 
 def names(directory: Path) -> list[str]:
@@ -84,7 +84,7 @@ def names(directory: Path) -> list[str]:
 
 async def packed(directory: Path, layers: list[bytes] = LAYERS, *, compress: bool = True) -> PackedImage:
     await anyio.Path(directory).mkdir(exist_ok=True)
-    image = await read_export(stream(tar_of(legacy(layers))), directory, name="x:1")
+    image = await exported(tar_of(legacy(layers)), directory)
     return await pack_image(image, directory, compress=compress)
 
 
@@ -102,21 +102,17 @@ def target(registry: PushRegistry, tag: str = "v1") -> RegistryTarget:
 
 
 @pytest.mark.parametrize("layout", [legacy, oci])
-async def test_both_layouts_are_read(tmp_path: Path, layout: Any) -> None:
-    seen: list[int] = []
-    data = tar_of(layout())
-    image = await read_export(stream(data), tmp_path, name="x:1", on_progress=seen.append)
+async def test_docker_and_oci_exports_are_read(tmp_path: Path, layout: Any) -> None:
+    image = await exported(tar_of(layout()), tmp_path)
     assert [one.digest for one in image.layers] == [digest(one) for one in LAYERS]
     assert [one.path.read_bytes() for one in image.layers] == LAYERS
     assert image.config.path.read_bytes() == config(LAYERS)
     assert str(image.platform) == "linux/amd64"
-    assert seen == sorted(seen)
-    assert seen[-1] <= len(data)
     # nothing but what is needed stays on disk
     assert len(names(tmp_path)) == 3
 
 
-def test_the_hash_is_the_published_one() -> None:
+def test_client_hash_matches_the_published_one() -> None:
     expected = '{"config":"sha256:c","layers":["sha256:a","sha256:b"]}'
     assert client_hash("sha256:c", ["sha256:a", "sha256:b"]) == digest(expected.encode())
 
@@ -125,7 +121,7 @@ async def test_the_same_layer_twice_is_one_file(tmp_path: Path) -> None:
     files = legacy([LAYERS[0], LAYERS[0]])
     names = [name for name in files if name.endswith("layer.tar")]
     files[names[1]] = f"../{names[0]}"
-    image = await read_export(stream(tar_of(files)), tmp_path, name="x:1")
+    image = await exported(tar_of(files), tmp_path)
     assert len(image.layers) == 2
     assert len(image.blobs) == 2
     done = await pack_image(image, tmp_path)
@@ -133,9 +129,9 @@ async def test_the_same_layer_twice_is_one_file(tmp_path: Path) -> None:
     assert len(done.blobs) == 2
 
 
-async def test_packed_layers_stay_as_they_are(tmp_path: Path) -> None:
+async def test_compressed_layers_are_kept_as_they_are(tmp_path: Path) -> None:
     zipped = gzip.compress(LAYERS[0], mtime=5)
-    image = await read_export(stream(tar_of(oci([zipped, LAYERS[1]]))), tmp_path, name="x:1")
+    image = await exported(tar_of(oci([zipped, LAYERS[1]])), tmp_path)
     entries = json.loads((await pack_image(image, tmp_path)).manifest)["layers"]
     assert entries[0]["digest"] == digest(zipped)
     assert [entry["mediaType"] for entry in entries] == ["application/vnd.oci.image.layer.v1.tar+gzip"] * 2
@@ -177,9 +173,9 @@ BROKEN: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-async def test_what_is_no_image_is_refused(tmp_path: Path, case: str) -> None:
+async def test_malformed_image_export_is_refused(tmp_path: Path, case: str) -> None:
     with pytest.raises(ImageError) as caught:
-        await read_export(stream(BROKEN[case]), tmp_path, name="x:1")
+        await exported(BROKEN[case], tmp_path)
     assert caught.value.code == "image_export"
     assert "x:1" in caught.value.message
 
@@ -187,7 +183,7 @@ async def test_what_is_no_image_is_refused(tmp_path: Path, case: str) -> None:
 async def test_another_platform_is_refused(tmp_path: Path) -> None:
     data = tar_of(legacy(described=config(LAYERS, architecture="arm64")))
     with pytest.raises(ImageError) as caught:
-        await read_export(stream(data), tmp_path, name="x:1")
+        await exported(data, tmp_path)
     assert caught.value.code == "image_platform"
     assert "--platform linux/amd64" in str(caught.value.hint)
 
@@ -196,14 +192,14 @@ async def test_names_in_the_archive_are_not_used_as_paths(tmp_path: Path) -> Non
     inner = tmp_path / "inner"
     inner.mkdir()
     files = {"../escape.json": b"{}", "/tmp-escape.json": b"{}", **legacy()}
-    await read_export(stream(tar_of(files)), inner, name="x:1")
+    await exported(tar_of(files), inner)
     assert names(tmp_path) == ["inner"]
 
 
 # --- where to
 
 
-def test_where_an_upload_goes() -> None:
+def test_upload_target_is_read_from_the_response() -> None:
     info = {"registry": "1.dkr.ecr.eu.amazonaws.com", "repository": "a/b", "tag": "t1", "authorization_token": LOGIN}
     there = RegistryTarget.from_pre_signed(info)
     assert (there.base, there.repository, there.tag) == ("https://1.dkr.ecr.eu.amazonaws.com", "a/b", "t1")
@@ -229,7 +225,7 @@ def test_where_an_upload_goes() -> None:
         {"authorization_token": None},
     ],
 )
-def test_where_an_upload_cannot_go(wrong: dict[str, Any]) -> None:
+def test_invalid_upload_target_is_refused(wrong: dict[str, Any]) -> None:
     info = {"registry": "host.example", "repository": "a/b", "tag": "t1", "authorization_token": LOGIN}
     with pytest.raises(RegistryError) as caught:
         RegistryTarget.from_pre_signed({**info, **wrong})
@@ -240,7 +236,7 @@ def test_where_an_upload_cannot_go(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("relative", "chunk"), [(False, 100_000), (True, 100_000), (False, None)])
-async def test_an_image_arrives(tmp_path: Path, registry: PushRegistry, relative: bool, chunk: int | None) -> None:
+async def test_image_is_pushed(tmp_path: Path, registry: PushRegistry, relative: bool, chunk: int | None) -> None:
     registry.relative = relative
     image = await packed(tmp_path / "image")
     seen: list[tuple[int, int]] = []
@@ -259,7 +255,7 @@ async def test_an_image_arrives(tmp_path: Path, registry: PushRegistry, relative
     assert registry.requests[-1] == ("PUT", "/v2/team/noise/manifests/v1")
 
 
-async def test_what_is_there_is_not_sent_again(tmp_path: Path, registry: PushRegistry) -> None:
+async def test_existing_layers_are_not_sent_again(tmp_path: Path, registry: PushRegistry) -> None:
     image = await packed(tmp_path / "image")
     more = await packed(tmp_path / "more", [LAYERS[0], layer(1000, "c")])
     async with serve_push_registry(registry):
@@ -288,7 +284,7 @@ async def test_what_is_there_is_not_sent_again(tmp_path: Path, registry: PushReg
     ],
     ids=lambda faults: "+".join(f"{fault.method}-{fault.say.status if fault.say else fault.after}" for fault in faults),
 )
-async def test_what_breaks_off_goes_on(
+async def test_interrupted_push_resumes(
     tmp_path: Path, registry: PushRegistry, faults: list[Fault], chunk: int | None
 ) -> None:
     registry.faults = [replace(fault) for fault in faults]
@@ -301,7 +297,7 @@ async def test_what_breaks_off_goes_on(
     assert registry.received == image.size
 
 
-async def test_a_registry_that_does_not_say_how_far_it_is(tmp_path: Path, registry: PushRegistry) -> None:
+async def test_push_without_reported_offset_restarts(tmp_path: Path, registry: PushRegistry) -> None:
     registry.status = False
     registry.faults = [Fault("PATCH", times=1, after=30_000)]
     image = await packed(tmp_path / "image")
@@ -311,7 +307,7 @@ async def test_a_registry_that_does_not_say_how_far_it_is(tmp_path: Path, regist
     assert registry.received == image.size + 30_000
 
 
-async def test_a_registry_that_refuses(tmp_path: Path, registry: PushRegistry) -> None:
+async def test_registry_refusal_is_raised(tmp_path: Path, registry: PushRegistry) -> None:
     image = await packed(tmp_path / "image")
     async with serve_push_registry(registry):
         there = RegistryTarget(base=registry.url, repository="team/noise", tag="v1", authorization="Basic eHh4")
@@ -322,7 +318,7 @@ async def test_a_registry_that_refuses(tmp_path: Path, registry: PushRegistry) -
     assert "eHh4" not in str(caught.value.to_dict())
 
 
-async def test_a_registry_says_why(tmp_path: Path, registry: PushRegistry) -> None:
+async def test_registry_error_message_is_passed_on(tmp_path: Path, registry: PushRegistry) -> None:
     said = b'{"errors": [{"code": "DENIED", "message": "the repository is\\u001b[31m full"}]}'
     registry.faults = [Fault("POST", times=99, say=Say(403, said))]
     image = await packed(tmp_path / "image")
@@ -336,7 +332,9 @@ async def test_a_registry_says_why(tmp_path: Path, registry: PushRegistry) -> No
 @pytest.mark.parametrize(
     "location", ["https://elsewhere.example/v2/x", "http://127.0.0.1:1/x", "file:///x", "http://["]
 )
-async def test_a_registry_that_sends_elsewhere(tmp_path: Path, registry: PushRegistry, location: str) -> None:
+async def test_registry_redirect_to_another_host_is_refused(
+    tmp_path: Path, registry: PushRegistry, location: str
+) -> None:
     registry.faults = [Fault("POST", times=99, say=Say(202, headers={"Location": location}))]
     image = await packed(tmp_path / "image")
     async with serve_push_registry(registry):
@@ -345,7 +343,7 @@ async def test_a_registry_that_sends_elsewhere(tmp_path: Path, registry: PushReg
     assert caught.value.code == "registry_location"
 
 
-async def test_a_registry_that_took_something_else(tmp_path: Path, registry: PushRegistry) -> None:
+async def test_pushed_digest_mismatch_is_detected(tmp_path: Path, registry: PushRegistry) -> None:
     wrong = Say(201, headers={"Docker-Content-Digest": digest(b"other")})
     registry.faults = [Fault("PUT", times=99, say=wrong)]
     image = await packed(tmp_path / "image")
@@ -355,7 +353,9 @@ async def test_a_registry_that_took_something_else(tmp_path: Path, registry: Pus
     assert caught.value.code == "registry_digest"
 
 
-async def test_a_registry_that_is_gone(tmp_path: Path, registry: PushRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_registry_is_reported(
+    tmp_path: Path, registry: PushRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("coworld_client.uploads.registry._BACKOFF", Backoff(base=0.001, cap=0.001))
     image = await packed(tmp_path / "image")
     registry.faults = [Fault("PATCH", times=999, after=0)]
@@ -370,7 +370,7 @@ async def test_a_registry_that_is_gone(tmp_path: Path, registry: PushRegistry, m
 # --- hashes known from before
 
 
-def test_the_cache_is_the_published_one(tmp_path: Path) -> None:
+def test_hash_cache_format_matches_the_published_one(tmp_path: Path) -> None:
     environ = {"XDG_CACHE_HOME": str(tmp_path), "HOME": "/nowhere"}
     cache = HashCache.from_environment(environ)
     assert cache.path == tmp_path / "coworld" / "image_client_hashes.json"
@@ -382,7 +382,7 @@ def test_the_cache_is_the_published_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"sha256:1": 5}', b'{"sha256:1": "evil"}'])
-def test_a_cache_that_is_broken_is_none(tmp_path: Path, content: bytes) -> None:
+def test_broken_hash_cache_is_ignored(tmp_path: Path, content: bytes) -> None:
     cache = HashCache(tmp_path / "c.json")
     cache.path.write_bytes(content)
     assert cache.get("sha256:1") is None

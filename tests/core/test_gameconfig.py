@@ -6,22 +6,19 @@ from typing import Any
 
 import pytest
 
-from coworld_core import (
-    Manifest,
+from coworld_core import Manifest, generate_tokens, load_manifest, with_tokens
+from coworld_core.errors import ManifestError, UsageError
+from coworld_core.manifest.game_config import (
     declares_named_players,
     find_variant,
     game_config_for,
-    generate_tokens,
-    load_manifest,
     named_players,
     overwritten_named_players,
     slot_count,
     token_bounds,
     validate_game_config,
-    with_tokens,
+    with_input_controls,
 )
-from coworld_core.errors import ManifestError, UsageError
-from coworld_core.manifest.game_config import with_input_controls
 
 
 @pytest.fixture
@@ -100,7 +97,7 @@ def test_named_players(manifest: Manifest) -> None:
         (["", ""], ["", " (2)"]),
     ],
 )
-def test_names_are_told_apart(manifest: Manifest, names: list[str], expected: list[str]) -> None:
+def test_equal_names_are_numbered(manifest: Manifest, names: list[str], expected: list[str]) -> None:
     config = named_players(manifest, {}, names)
     assert [player["name"] for player in config["players"]] == expected
 
@@ -303,7 +300,7 @@ class TestWords:
         ]
 
     @pytest.mark.parametrize("values", [[1, True], [0, False, ""], [[1], [True]], [{"a": 1}, {"a": True}], [None, 0]])
-    def test_what_is_unique(self, document: dict[str, Any], values: list[Any]) -> None:
+    def test_distinct_values_are_unique_items(self, document: dict[str, Any], values: list[Any]) -> None:
         assert self.check(document, {"uniqueItems": True}, values) == []
 
     def test_unevaluated_properties(self, document: dict[str, Any]) -> None:

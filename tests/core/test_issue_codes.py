@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from coworld_core import Report, check_manifest, check_request, check_results, hydrate, load_manifest
+from coworld_core import Report, check_manifest, check_request, check_results, load_manifest
 from coworld_core.errors import ManifestError
 from coworld_core.issue_codes import ISSUE_CODES
+from coworld_core.manifest.template import hydrate
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -352,7 +353,7 @@ CASES = [
         put(*CONFIG, "properties", "mood", value={"$ref": "#/$defs/mood"}),
         "/game/config_schema/properties/mood/$ref",
         '"#/$defs/mood"',
-        "leads nowhere",
+        "does not exist in this schema",
     ),
     Case(
         "schema_dialect",
@@ -611,7 +612,7 @@ CASES = [
         both(put("game", "runnable", "image", value="{{TUG_IMAGE}}"), drop("game", "version")),
         "/game/runnable/image",
         '"{{TUG_IMAGE}}"',
-        "coworld build",
+        "build_coworld",
     ),
     Case(
         "template_not_built",
@@ -1057,7 +1058,7 @@ def test_schemas_that_are_too_large(document: Document) -> None:
 @pytest.mark.parametrize(
     "ref", ["#/required", "#/properties", "#/properties/ticks/type", "#/properties/tokens/minItems"]
 )
-def test_references_to_what_is_no_schema(document: Document, ref: str) -> None:
+def test_reference_to_a_non_schema_is_reported(document: Document, ref: str) -> None:
     document["game"]["config_schema"]["properties"]["mood"] = {"$ref": ref}
     document["certification"]["game_config"]["mood"] = 1
     report = check_manifest(document)

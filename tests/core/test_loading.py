@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from coworld_core import check_manifest, find_manifest, load_manifest
+from coworld_core import check_manifest, load_manifest
 from coworld_core.errors import ManifestError, UsageError
+from coworld_core.images import BUILD_FIRST
+from coworld_core.manifest.manifest_file import find_manifest
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def test_what_a_directory_means(tmp_path: Path, document: dict[str, Any]) -> Non
     with pytest.raises(UsageError, match="contains a template") as raised:
         find_manifest(tmp_path)
     assert raised.value.code == "manifest_not_found"
-    assert "coworld build" in str(raised.value.hint)
+    assert raised.value.hint is BUILD_FIRST
     assert find_manifest(tmp_path, template=True) == template
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / "coworld_manifest.json").write_text("{}", encoding="utf-8")
@@ -87,13 +89,13 @@ def test_an_unreadable_file(package: Path) -> None:
     assert raised.value.code == "manifest_unreadable"
 
 
-def test_a_device_that_is_no_file(tmp_path: Path) -> None:
+def test_device_is_refused_as_a_manifest(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         load_manifest("/proc/self/mem")
     assert raised.value.code == "manifest_unreadable"
 
 
-def test_a_byte_order_mark_is_no_matter(package: Path) -> None:
+def test_byte_order_mark_is_ignored(package: Path) -> None:
     path = package / "coworld_manifest.json"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert load_manifest(package).report.issues == ()

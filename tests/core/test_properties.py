@@ -22,16 +22,14 @@ from coworld_core import (
     check_results,
     dump_manifest,
     load_manifest,
-    manifest_sha256,
-    parse_extra_ports,
-    parse_json,
 )
+from coworld_core.documents.json_text import parse_json
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.ids import id_problem
 from coworld_core.images import ImageRef, image_problem
 from coworld_core.issue_codes import ISSUE_CODES
-from coworld_core.manifest.manifest_file import Mode
-from coworld_core.ports import extra_ports_problems
+from coworld_core.manifest.manifest_file import Mode, manifest_sha256
+from coworld_core.ports import extra_ports_problems, parse_extra_ports
 
 MANIFESTS = int(os.environ.get("COWORLD_TEST_MANIFESTS", "500" if FULL or os.environ.get("CI") == "true" else "150"))
 """How many mutated manifests are written again; 20 000 and more by hand."""
@@ -147,7 +145,9 @@ def test_a_damaged_manifest_gets_a_report(data: st.DataObject, document: dict[st
 @pytest.mark.slow
 @settings(thorough, max_examples=MANIFESTS)
 @given(data=st.data())
-def test_what_loads_is_written_whole(data: st.DataObject, generation: Callable[[str], dict[str, Any]]) -> None:
+def test_loaded_manifest_is_written_completely(
+    data: st.DataObject, generation: Callable[[str], dict[str, Any]]
+) -> None:
     broken = mutated(data, generation(data.draw(st.sampled_from(VERSIONS))))
     text = json.dumps(broken).encode()
     for mode in MODES:

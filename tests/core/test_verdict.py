@@ -24,7 +24,7 @@ ENDS = VerdictPolicy(players_end_it=True)
 
 
 def fault(party: str, error_type: str, slot: int | None = None, seconds: float = 3.0) -> Fault:
-    said: dict[str, Any] = {"fault": party, "error_type": error_type, "slot": slot, "seconds": seconds}
+    said: dict[str, Any] = {"party": party, "error_type": error_type, "slot": slot, "seconds": seconds}
     return Fault(message="It happened.", time=NOW, **said)
 
 
@@ -69,7 +69,7 @@ INTERRUPTED = fault("operator", "interrupted", seconds=OVER + 1)
         (record(INTERRUPTED, status="interrupted"), ENDS),
     ],
 )
-def test_what_counts(played: EpisodeRecord, policy: VerdictPolicy) -> None:
+def test_complete_episode_counts(played: EpisodeRecord, policy: VerdictPolicy) -> None:
     assert judge(played, policy) == Verdict(counts=True)
 
 
@@ -98,7 +98,7 @@ def test_what_counts(played: EpisodeRecord, policy: VerdictPolicy) -> None:
         (record(fault("game", "game_unhealthy"), replay=False), "game", "game_unhealthy", None),
     ],
 )
-def test_what_does_not_count(
+def test_incomplete_episode_does_not_count(
     played: EpisodeRecord, party: str, error_type: str, slot: int | None, policy: VerdictPolicy
 ) -> None:
     verdict = judge(played, policy)
@@ -133,25 +133,25 @@ ANY_FAULT = st.one_of(
 
 
 @given(st.lists(ANY_FAULT, max_size=5), st.booleans(), st.booleans(), st.builds(VerdictPolicy, replay=st.booleans()))
-def test_a_player_is_not_blamed_for_what_another_explains(
+def test_player_is_not_blamed_when_another_fault_explains_it(
     faults: list[Fault], results: bool, replay: bool, policy: VerdictPolicy
 ) -> None:
     played = record(*faults, results=results, replay=replay)
     verdict = judge(played, policy)
-    explains = [item for item in faults if item.fault != "player" and item.error_type != "episode_timeout"]
+    explains = [item for item in faults if item.party != "player" and item.error_type != "episode_timeout"]
     assert verdict.counts is (verdict.error_type is None)
-    assert not verdict.counts or (results and not any(item.fault == "game" for item in faults))
+    assert not verdict.counts or (results and not any(item.party == "game" for item in faults))
     if not results and explains:
         assert verdict.party != "player"
     if verdict.party == "player":
-        assert any(item.fault == "player" and item.slot == verdict.slot for item in faults)
+        assert any(item.party == "player" and item.slot == verdict.slot for item in faults)
     # whoever asks for the record's own fault hears the same, where the game did not come to its end
     if not results:
         assert verdict.error_type == (played.fault.error_type if played.fault else "results_missing")
 
 
 @pytest.mark.parametrize("error_type", Fault.model_fields["error_type"].annotation.__args__)  # type: ignore[union-attr]
-def test_the_platform_is_told_in_words_it_knows(error_type: str) -> None:
+def test_error_types_are_those_of_the_platform(error_type: str) -> None:
     verdict = judge(record(fault("game", error_type), results=False))
     assert verdict.published_type in PUBLISHED
     # and nothing is lost by it

@@ -12,8 +12,8 @@ from playwright.sync_api import expect
 from support.browser import Pages
 from support.cli_kit import coworld
 
-from coworld_runner import ReplayPage
 from coworld_runner.kit.server.scaffolds import new_game
+from coworld_runner.replay.recorded_page import ReplayPage
 
 pytestmark = pytest.mark.browser
 

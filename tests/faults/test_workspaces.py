@@ -85,7 +85,7 @@ async def test_the_record_is_there_before_what_was_left_is_removed(
     assert leak.reason == "somebody else has it"
 
 
-async def test_a_file_in_the_way(arena: Arena) -> None:
+async def test_file_at_the_workspace_path_is_reported(arena: Arena) -> None:
     target = arena.directory / "taken"
     target.write_text("mine")
     with pytest.raises(WorkspaceError) as refused:
@@ -118,7 +118,7 @@ anyio.run(main)
 """
 
 
-async def test_a_parent_that_may_not_be_written_to(arena: Arena) -> None:
+async def test_unwritable_parent_directory_is_reported(arena: Arena) -> None:
     closed = arena.directory / "closed"
     closed.mkdir(mode=0o555)
     # the directories above are root's own; another user must at least be able to pass
@@ -153,13 +153,13 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
     subprocess.run(["umount", "--lazy", str(mount)], check=True)
 
 
-async def test_a_replay_that_does_not_fit(arena: Arena, small_disk: Path) -> None:
+async def test_replay_larger_than_the_disk_is_reported(arena: Arena, small_disk: Path) -> None:
     """The scores stand; the replay is missing by the machine's fault, and nothing half-written passes for it."""
     found = await arena.play(arena.plan("big-replay", size=16 * MIB), workspace=small_disk / "run")
     assert found.record.status == "completed"
     assert found.record.scores == (0.0, 1.0)
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("platform", "artifact_transport_error")
+    assert (fault.party, fault.error_type) == ("platform", "artifact_transport_error")
     assert "room" in fault.message or "space" in fault.message
     assert not found.layout.replay.exists()
 
@@ -175,7 +175,7 @@ async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) 
         if who == "game"
         else arena.plan("well", "well", f"floods-log {32 * MIB}")
     )
-    options = EpisodeOptions(timeout=60, game_limits=limits, player_limits=limits)
+    options = EpisodeOptions(timeout_seconds=60, game_limits=limits, player_limits=limits)
     workspace = small_disk / "flooded"
     record = await run_episode(
         plan, backend=arena.backend, workspace=workspace, options=options, run_id=arena.new_run()
@@ -183,7 +183,7 @@ async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) 
     layout = EpisodeLayout(workspace)
     assert read_record(layout.record) == record
     assert not record.ok
-    assert {(fault.fault, fault.error_type) for fault in record.faults} == {("platform", "artifact_transport_error")}
+    assert {(fault.party, fault.error_type) for fault in record.faults} == {("platform", "artifact_transport_error")}
     assert any("is not complete: No space left on device" in warning for warning in record.warnings)
     assert record.status == "failed"
     assert not layout.results.exists()
@@ -202,7 +202,7 @@ def fill(path: Path) -> None:
     assert os.statvfs(path).f_bavail == 0
 
 
-async def test_no_room_at_all(arena: Arena, small_disk: Path) -> None:
+async def test_full_disk_at_start_is_reported(arena: Arena, small_disk: Path) -> None:
     earlier = await arena.play(arena.plan(), workspace=small_disk / "earlier")
     before = fingerprint(earlier.layout.workspace)
     fill(small_disk / "filler")
@@ -219,7 +219,7 @@ async def test_a_batch_on_a_disk_that_fills_up_keeps_what_it_had(arena: Arena, s
             episodes=4,
             backend=arena.backend,
             workspace=small_disk / "batch",
-            options=EpisodeOptions(timeout=60),
+            options=EpisodeOptions(timeout_seconds=60),
         )
     assert full.value.code == "disk_full"
     first = fingerprint(small_disk / "batch/episode-0001")

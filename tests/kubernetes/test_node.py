@@ -46,14 +46,14 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
             # what is left of the pods goes when their node is back
             tasks.start_soon(resume)
             found = await arena.play(
-                arena.plan(play_seconds=600.0), EpisodeOptions(timeout=DEADLINE), listeners=(watch,)
+                arena.plan(play_seconds=600.0), EpisodeOptions(timeout_seconds=DEADLINE), listeners=(watch,)
             )
             tasks.cancel_scope.cancel()
     finally:
         kubelet.send_signal(signal.SIGCONT)
     assert stopped
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("platform", "platform_error"), fault
+    assert (fault.party, fault.error_type) == ("platform", "platform_error"), fault
     assert "has stopped reporting" in fault.message
     assert "pod " in fault.message
     await anyio.to_thread.run_sync(until_empty, namespace)
@@ -63,7 +63,7 @@ SILENCE = 32.0
 """Longer than the check and the patience with a game that does not answer, shorter than a node may be silent."""
 
 
-async def test_what_did_not_reach_the_game_is_not_its_doing(arena: Arena, namespace: str) -> None:
+async def test_game_is_not_blamed_for_checks_that_did_not_reach_it(arena: Arena, namespace: str) -> None:
     """The node falls silent when the contract's last check is about to be made, and comes back in time."""
     kubelet = cluster_process("kubelet")
     started = set[int]()
@@ -83,7 +83,9 @@ async def test_what_did_not_reach_the_game_is_not_its_doing(arena: Arena, namesp
 
         try:
             plan = arena.plan(play_seconds=2 * SILENCE)
-            found = await arena.play(plan, EpisodeOptions(timeout=300, viewer_timeout=2), listeners=(watch,))
+            found = await arena.play(
+                plan, EpisodeOptions(timeout_seconds=300, viewer_timeout_seconds=2), listeners=(watch,)
+            )
         finally:
             kubelet.send_signal(signal.SIGCONT)
         assert found.record.faults == ()
@@ -98,7 +100,7 @@ PAUSE = 15.0
 """Seconds in which a node that is alive may well do nothing."""
 
 
-async def test_what_a_slow_node_still_runs_is_not_forgotten(namespace: str) -> None:
+async def test_pod_on_a_slow_node_is_not_forgotten(namespace: str) -> None:
     """What a killed runner left is told to be removed when nothing of it runs any more, and not before."""
     kubelet = cluster_process("kubelet")
     run_id = new_run_id()

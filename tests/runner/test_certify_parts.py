@@ -13,11 +13,12 @@ from support.small_world import MANIFEST, package_of
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault
 from coworld_core.episode.record import EpisodeRecord, ImageRecord, SlotRecord
+from coworld_core.hints import Hint, hint_fields
 from coworld_runner.certification.certification_steps import STEPS, Candidate, CertifyOptions, blamed_in, carry_out
 from coworld_runner.certification.contract_checks import SeatState, wrong_callers
 from coworld_runner.certification.player_presence import check_attendance
 from coworld_runner.certification.secret_leaks import slots_leaked
-from coworld_runner.certification.step_answers import StepAnswer, missing, skipped
+from coworld_runner.certification.step_answers import StepAnswer, advice, missing, skipped
 from coworld_runner.certification.step_ledger import StepLedger
 from coworld_runner.certification.transcript import TRANSCRIPT
 from coworld_runner.testing.fake_backend import FakeBackend
@@ -66,7 +67,7 @@ def candidate(workspace: Path) -> Candidate:
 
 def test_the_fault_that_decides_comes_first_and_results_are_another_steps() -> None:
     def fault(party: Any, error_type: Any, slot: int | None = None) -> Fault:
-        return Fault(fault=party, error_type=error_type, slot=slot, message="It happened.", time=NOW)
+        return Fault(party=party, error_type=error_type, slot=slot, message="It happened.", time=NOW)
 
     player, game = fault("player", "player_error", 1), fault("game", "game_unhealthy")
     played = episode(faults=(player, fault("game", "results_missing"), game))
@@ -113,6 +114,16 @@ def test_a_ledger_keeps_no_secret() -> None:
     ledger = StepLedger()
     ledger.probes.tokens = ("hush",)
     assert ledger.plain("GET /player?token=hush \x1b[31m\ud800") == "GET /player?token=[token of slot 0] ?"
+    hint = Hint("look_at", "Look at {address}.", address="/player?token=hush")
+    image = TRANSCRIPT.steps[2]
+    step = ledger.note(image, skipped("not_applicable", "No.", [advice("a", "A.", hint=hint)], hint=hint), 0.0)
+    for said in (step, step.evidence[0]):
+        assert hint_fields(said.hint) == {
+            "hint": "Look at /player?token=[token of slot 0].",
+            "hint_code": "look_at",
+            "hint_values": {"address": "/player?token=[token of slot 0]"},
+        }
+    assert "hush" not in step.model_dump_json()
 
 
 # --- attendance ---------------------------------------------------------------------------------------------------
@@ -127,7 +138,7 @@ def test_players_that_end_about_when_the_game_does_were_there() -> None:
     assert attendance(slot(0, ended=19.2), slot(1, ended=20.4)).status == "pass"
 
 
-def test_a_game_that_writes_a_large_replay_after_its_players_were_told_is_no_early_leave() -> None:
+def test_players_leaving_while_the_replay_is_written_are_not_early() -> None:
     answer = attendance(slot(0, ended=14.0), slot(1, ended=14.1), seats={0: "open", 1: "open"})
     assert answer.status == "pass"
 
@@ -141,7 +152,7 @@ def test_a_game_that_writes_a_large_replay_after_its_players_were_told_is_no_ear
         ((5.0, 20.0), [0]),
     ],
 )
-def test_whoever_leaves_well_before_the_end_has_left_early(ends: tuple[float, float], bad: list[int]) -> None:
+def test_player_leaving_well_before_the_end_left_early(ends: tuple[float, float], bad: list[int]) -> None:
     answer = attendance(slot(0, ended=ends[0]), slot(1, ended=ends[1]), seats={0: "open", 1: "open"})
     assert answer.failure_reason == "player_left_early"
     assert [item.slot for item in answer.evidence if item.broken] == bad
@@ -165,14 +176,14 @@ def test_a_player_that_never_started_or_ended_badly_fails() -> None:
 
 
 def test_players_are_not_blamed_for_what_the_game_did() -> None:
-    fault = Fault(fault="game", error_type="game_unhealthy", message="It died.", time=NOW)
+    fault = Fault(party="game", error_type="game_unhealthy", message="It died.", time=NOW)
     broken = Exit(reason="exited", code=1)
     answer = attendance(slot(0, exit=broken), slot(1, exit=Exit(reason="stopped")), faults=(fault,))
     assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")
     assert {item.code for item in answer.evidence} == {"player_stopped"}
 
 
-def test_without_an_episode_nothing_is_said() -> None:
+def test_attendance_is_not_judged_without_an_episode() -> None:
     answer = check_attendance(package_of(MANIFEST).manifest, None, {}, directory="episode")
     assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")
 
@@ -191,7 +202,7 @@ async def test_tokens_are_found_wherever_they_stand(tmp_path: Path, pack: Any) -
     assert await slots_leaked(path, TOKENS) == (0, 1)
 
 
-async def test_nothing_leaks_from_what_is_not_there_or_holds_none(tmp_path: Path) -> None:
+async def test_missing_or_clean_files_leak_no_token(tmp_path: Path) -> None:
     assert await slots_leaked(tmp_path / "absent", TOKENS) == ()
     (tmp_path / "clean").write_bytes(b"abcdefghijklmnopqrstu" * 1000)
     assert await slots_leaked(tmp_path / "clean", TOKENS) == ()
@@ -235,9 +246,12 @@ def test_a_single_slot_has_no_other_tokens() -> None:
 
 def test_a_short_deadline_is_the_game_s_to_become_healthy_too() -> None:
     usual, short = CertifyOptions(), CertifyOptions.within(30, offline=True)
-    assert (short.episode.timeout, short.episode.ready_timeout) == (30, 30)
+    assert (short.episode.timeout_seconds, short.episode.ready_timeout_seconds) == (30, 30)
     assert short.sources.offline
     assert short.platform == usual.platform
     long = CertifyOptions.within(9999, platform="linux/arm64")
-    assert (long.episode.timeout, long.episode.ready_timeout) == (9999, usual.episode.ready_timeout)
+    assert (long.episode.timeout_seconds, long.episode.ready_timeout_seconds) == (
+        9999,
+        usual.episode.ready_timeout_seconds,
+    )
     assert long.platform == "linux/arm64"

@@ -164,13 +164,13 @@ ROWS: list[tuple[str, Code, dict[str, Any], tuple[str, str | None, str]]] = [
 
 
 @pytest.mark.parametrize(("code", "options", "wanted"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-async def test_every_way_it_may_go(
+async def test_every_outcome_of_a_program(
     tmp_path: Path, code: Code, options: dict[str, Any], wanted: tuple[str, str | None, str]
 ) -> None:
     seen: list[BaseEvent] = []
     outcome = await run(code, tmp_path, options=ProgramOptions(**options), publish=seen.append)
     fault = outcome.fault
-    found = (outcome.outcome, fault.fault if fault else None, fault.message if fault else "")
+    found = (outcome.outcome, fault.party if fault else None, fault.message if fault else "")
     assert found == wanted
     assert outcome.ok is (fault is None)
     assert [event.fault for event in seen if isinstance(event, FaultSeen)] == ([fault] if fault else [])
@@ -178,7 +178,7 @@ async def test_every_way_it_may_go(
     assert (outcome.unit.image.image, outcome.unit.run) == ("grader", ("grade",))
 
 
-async def test_what_it_says_is_kept_and_a_fault_points_at_it(tmp_path: Path) -> None:
+async def test_program_log_is_kept_and_named_by_the_fault(tmp_path: Path) -> None:
     outcome = await run(_says_and_fails, tmp_path)
     assert outcome.fault is not None
     assert (outcome.fault.phase, outcome.fault.log) == ("run", "logs/grader.stderr.log")
@@ -190,14 +190,14 @@ async def test_what_it_says_is_kept_and_a_fault_points_at_it(tmp_path: Path) -> 
 async def test_at_the_deadline_it_is_stopped_and_what_it_wrote_is_kept(tmp_path: Path) -> None:
     outcome = await run(_hangs, tmp_path, options=ProgramOptions(timeout=0.2))
     assert outcome.unit.exit is not None
-    assert outcome.unit.exit.reason == "deadline"
+    assert outcome.unit.exit.reason == "timeout"
     assert outcome.path("grade.json").read_text() == "{}"
 
 
 async def test_a_program_that_is_not_there_never_started(tmp_path: Path) -> None:
     outcome = await run(grade, tmp_path, grader(argv=("nonsense",)))
     assert outcome.fault is not None
-    assert (outcome.outcome, outcome.fault.fault, outcome.fault.phase) == ("program_never_started", "program", "start")
+    assert (outcome.outcome, outcome.fault.party, outcome.fault.phase) == ("program_never_started", "program", "start")
     assert (outcome.unit.exit, outcome.unit.logs, outcome.outputs) == (None, (), {})
 
 
@@ -206,7 +206,7 @@ async def test_a_port_that_is_taken_is_for_whoever_asked_for_it(tmp_path: Path) 
         port = Port(name="http", host_port=taken.getsockname()[1])
         outcome = await run(grade, tmp_path, grader(ports=(port,)))
     assert outcome.fault is not None
-    assert (outcome.outcome, outcome.fault.fault) == ("program_never_started", "operator")
+    assert (outcome.outcome, outcome.fault.party) == ("program_never_started", "operator")
 
 
 class _Changed(FakeBackend):
@@ -232,16 +232,16 @@ class _Changed(FakeBackend):
         return "the engine does not answer"
 
 
-async def test_what_takes_all_the_time_before_it_runs_is_not_its_doing(tmp_path: Path) -> None:
+async def test_time_spent_before_the_program_runs_is_not_its_fault(tmp_path: Path) -> None:
     outcome = await run(grade, tmp_path, grader(image="slow"), backend=_Changed(), options=ProgramOptions(timeout=0.1))
     assert outcome.fault is not None
-    assert (outcome.outcome, outcome.fault.fault, outcome.fault.phase) == ("program_timeout", "platform", "prepare")
+    assert (outcome.outcome, outcome.fault.party, outcome.fault.phase) == ("program_timeout", "platform", "prepare")
 
 
-async def test_what_cannot_be_seen_at_the_deadline_is_not_its_doing(tmp_path: Path) -> None:
+async def test_unobservable_program_is_not_blamed_at_the_deadline(tmp_path: Path) -> None:
     outcome = await run(grade, tmp_path, backend=_Changed({"grader": _hangs}), options=ProgramOptions(timeout=0.1))
     assert outcome.fault is not None
-    assert (outcome.outcome, outcome.fault.fault) == ("platform_error", "platform")
+    assert (outcome.outcome, outcome.fault.party) == ("platform_error", "platform")
     assert "the engine does not answer" in outcome.fault.message
 
 
@@ -260,7 +260,7 @@ async def test_what_cannot_be_seen_at_the_deadline_is_not_its_doing(tmp_path: Pa
         ({"inputs": {"device": Path("/dev/null")}}, UsageError),
     ],
 )
-async def test_what_is_nothing_of_the_programs_is_raised(
+async def test_errors_outside_the_program_are_raised(
     tmp_path: Path, more: dict[str, Any], error: type[Exception]
 ) -> None:
     backend = _Changed({"grader": grade, "refused": grade})
@@ -395,7 +395,7 @@ async def test_outputs_have_their_size_and_digest_and_others_are_kept_too(tmp_pa
     assert (outcome.run_id, outcome.warnings) == ("00ff00ff00ff00ff", ())
 
 
-async def test_what_may_not_be_kept_is_told_and_takes_nothing_from_what_must_be_there(tmp_path: Path) -> None:
+async def test_optional_outputs_over_the_limit_are_reported_without_losing_required_ones(tmp_path: Path) -> None:
     async def write(context: FakeContext) -> int:
         for name in ("a", "b", "c"):
             own(context, name).write_bytes(bytes(400))
@@ -428,7 +428,7 @@ async def test_files_without_end_are_not_kept(tmp_path: Path) -> None:
 # --- one that serves ----------------------------------------------------------------------------------------------
 
 
-async def test_one_that_serves_lives_as_long_as_it_is_wanted(tmp_path: Path) -> None:
+async def test_serving_program_runs_while_its_context_is_open(tmp_path: Path) -> None:
     program = Program(
         name="reporter",
         component="reporter",
@@ -496,18 +496,18 @@ async def test_as_a_process_it_reads_and_writes(tmp_path: Path) -> None:
     [
         (("write:grade.json:1", "die:11"), Limits(), "signal"),
         (("size:grade.json:3000000", "hang"), Limits(disk_bytes=2_000_000), "disk"),
-        (("write:grade.json:1", "stubborn", "hang"), Limits(), "deadline"),
+        (("write:grade.json:1", "stubborn", "hang"), Limits(), "timeout"),
     ],
 )
 async def test_as_a_process_it_is_ended(tmp_path: Path, steps: tuple[str, ...], limits: Limits, word: str) -> None:
-    options = ProgramOptions(timeout=3.0 if word == "deadline" else 60.0, stop_grace=0.1)
+    options = ProgramOptions(timeout=3.0 if word == "timeout" else 60.0, stop_grace=0.1)
     async with processes() as backend:
         outcome = await run_program(
             on_a_process(*steps, limits=limits), backend=backend, directory=tmp_path / "run", options=options
         )
     assert outcome.unit.exit is not None
     assert outcome.unit.exit.reason == word
-    assert outcome.outcome == ("program_timeout" if word == "deadline" else "program_error")
+    assert outcome.outcome == ("program_timeout" if word == "timeout" else "program_error")
 
 
 _VICTIM = """

@@ -13,9 +13,11 @@ import psutil
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
+from websockets.asyncio.server import ServerConnection, serve
 
-from coworld_core.errors import CoworldError, EpisodeError, UsageError
-from coworld_runner.kit.rollout import SeatEnv
+from coworld_core.errors import CoworldError, EnvironmentFault, EpisodeError, UsageError
+from coworld_core.rules.seat_wire import MAX_MESSAGE
+from coworld_runner.kit.rollout import SeatEnv, seat_env
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +108,19 @@ def test_a_game_with_a_protocol_of_its_own(tmp_path: Path) -> None:
     assert (tmp_path / "1" / "episode.json").exists()
 
 
-def test_what_cannot_be_meant(opponent: str) -> None:
+async def test_a_message_that_is_too_long_is_an_error() -> None:
+    async def endless(connection: ServerConnection) -> None:
+        await connection.send(" " * (MAX_MESSAGE + 1))
+        await connection.wait_closed()
+
+    async with serve(endless, "127.0.0.1", 0) as server:
+        socket = await seat_env._connected(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/player")  # pyright: ignore
+        with pytest.raises(EnvironmentFault, match="more than 16 MiB") as failed:
+            await seat_env._received(socket)  # pyright: ignore[reportPrivateUsage]
+        assert failed.value.code == "message_too_long"
+
+
+def test_invalid_seat_env_arguments_are_refused(opponent: str) -> None:
     with pytest.raises(UsageError, match="belong together"):
         SeatEnv(EXAMPLES / "nim", encode=lambda message: message)
     wrong: list[tuple[dict[str, Any], str]] = [
@@ -124,7 +138,7 @@ def test_what_cannot_be_meant(opponent: str) -> None:
         env.reset()
 
 
-def test_an_opponent_that_fails_is_told(tmp_path: Path) -> None:
+def test_failing_opponent_is_reported(tmp_path: Path) -> None:
     (tmp_path / "clumsy.py").write_text("def act(observation, legal, rng):\n    raise RuntimeError('clumsy')\n")
     with SeatEnv(EXAMPLES / "nim", 0, [str(tmp_path / "clumsy.py")], backend="process") as env:
         env.reset()
@@ -133,7 +147,7 @@ def test_an_opponent_that_fails_is_told(tmp_path: Path) -> None:
     assert failed.value.__notes__ == ["No files of the episode are kept: give workspace= to keep its logs."]
 
 
-def test_the_end_of_the_program_is_the_end_of_all(opponent: str) -> None:
+def test_seat_env_leaves_nothing_at_interpreter_exit(opponent: str) -> None:
     script = (
         "import psutil\nfrom coworld_runner.kit.rollout import SeatEnv\n"
         f"env = SeatEnv({str(EXAMPLES / 'nim')!r}, 0, [{opponent!r}], backend='process')\n"

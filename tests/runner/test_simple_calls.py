@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from support.small_world import MANIFEST, World, fast, world
 
+from coworld_core.episode.events import RunStarted
 from coworld_core.episode.record import read_record, read_summary
 from coworld_core.errors import UsageError
-from coworld_runner import Listener, RunStarted, certify, plan_episode, resolve_package, run_batch, run_episode
+from coworld_runner import Listener, certify, plan_episode, resolve_package, run_batch, run_episode
 from coworld_runner.certification import read_certification
 
 
@@ -42,9 +43,12 @@ async def test_an_episode_of_a_directory(small: World, directory: Path) -> None:
     assert record.ok, record
     assert seen == ["Second", "First"]
     assert read_record(directory / "results" / "latest") == record
+    assert record.workspace is not None
+    assert record.workspace.resolve() == (directory / "results" / "latest").resolve()
+    assert record.replay.read_bytes()
 
 
-async def test_what_a_game_leaves_besides_is_kept(directory: Path) -> None:
+async def test_additional_files_of_a_game_are_kept(directory: Path) -> None:
     async with world(game_vices=("writes_more",)) as made:
         record = await run_episode(str(directory), backend=made.backend)
     assert record.ok, record
@@ -62,7 +66,7 @@ async def test_what_a_game_leaves_besides_is_kept(directory: Path) -> None:
     assert told["COWORLD_SOURCE_REVISION"] == record.game.image.image if record.game is not None else ""
 
 
-async def test_what_a_game_should_not_have_left_costs_it_nothing(directory: Path) -> None:
+async def test_uncollectable_files_are_warnings(directory: Path) -> None:
     async with world(game_vices=("writes_elsewhere",)) as made:
         record = await run_episode(str(directory), backend=made.backend)
     assert record.ok, record
@@ -91,7 +95,7 @@ async def test_a_certification_of_a_directory(small: World, directory: Path) -> 
     assert read_certification(latest) == refused
 
 
-async def test_a_plan_says_all_of_it(small: World, tmp_path: Path) -> None:
+async def test_plan_excludes_further_arguments(small: World, tmp_path: Path) -> None:
     plan = plan_episode(small.package)
     with pytest.raises(UsageError) as twice:
         await run_episode(plan, seed=3, backend=small.backend, workspace=tmp_path / "w")

@@ -15,8 +15,9 @@ from coworld_core.errors import CoworldError, DocumentError
 
 from . import exitcodes
 from .event_loop import Interrupted
+from .hints import in_our_words
 from .output import to_json, to_line
-from .render.text import clean
+from .render.text import clean, hint_line
 from .terminal import echo
 
 __all__ = ["report"]
@@ -56,7 +57,7 @@ def _single(error: BaseException) -> BaseException:
 def _described(error: BaseException) -> tuple[int, dict[str, Any]]:
     match error:
         case CoworldError():
-            data = error.to_dict()
+            data = cast("dict[str, Any]", in_our_words(error.to_dict()))
             notes = getattr(error, "__notes__", [])
             return exitcodes.for_kind(error.kind), {**data, **({"notes": notes} if notes else {})}
         case Interrupted():
@@ -85,7 +86,7 @@ def _internal(error: BaseException) -> dict[str, Any]:
         f"Internal error: {what}" + (f" ({place})" if place else ""),
         "This is a bug in coworld. Run the command again with COWORLD_DEBUG=1 for the traceback, and report that "
         "with the output of `coworld version`.",
-        {"type": type(error).__name__, "place": place},
+        {"type": type(error).__name__, "where": place},
     )
 
 
@@ -112,4 +113,4 @@ def _tell(error: BaseException, data: dict[str, Any]) -> None:
     if isinstance(tail, str) and tail.strip():
         echo("\n".join(f"  | {line}" for line in clean(tail).strip().splitlines()[-15:]), err=True)
     if data["hint"]:
-        echo(f"  {click.style('hint:', fg='cyan')} {clean(str(data['hint']))}", err=True)
+        echo(hint_line(str(data["hint"]), one_line=False), err=True)

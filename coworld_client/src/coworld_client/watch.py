@@ -26,7 +26,7 @@ from coworld_core.errors import UsageError
 from coworld_core.retries import Backoff, Tries
 
 from ._many_ids import many_ids
-from .errors import ApiConnectionError, ApiShapeError, ApiStatusError
+from .errors import ApiError, ApiShapeError, ApiStatusError
 from .transport._replies import read
 from .transport._retry import worth_retrying
 
@@ -158,13 +158,12 @@ class _Outage:
     async def survive(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Return the answer of the call. Raises its error if that is permanent or lasts too long."""
         backoff = Backoff(base=2 * _FIRST_PAUSE, cap=_LONGEST_PAUSE, longest_wait=self._patience)
-        tries = Tries(backoff, patience=self._patience)
+        tries = Tries(backoff, patience=self._patience, clock=anyio.current_time)
         while True:
             try:
                 return await call()
-            except (ApiConnectionError, ApiStatusError) as error:
-                asked = error.retry_after if isinstance(error, ApiStatusError) else None
-                pause = tries.again(asked) if worth_retrying(error, "GET", keyed=False) else None
+            except ApiError as error:
+                pause = tries.again(error.retry_after) if worth_retrying(error, "GET", keyed=False) else None
                 if pause is None:
                     raise
             await anyio.sleep(pause)
@@ -217,7 +216,9 @@ class _Feed:
             self._restarts = 0
         repeated = page.next_cursor == self._cursor
         if repeated and page.has_more:
-            raise ApiShapeError("The change feed says there is more, and stays where it is.", code="repeated_cursor")
+            raise ApiShapeError(
+                "The change feed says that there is more, but does not advance.", code="repeated_cursor"
+            )
         self._cursor = page.next_cursor or self._cursor
         over = bool(page.batches) and all(batch.status.is_terminal for batch in page.batches)
         self.done = self._until_done and over and not page.has_more

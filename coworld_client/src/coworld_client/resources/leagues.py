@@ -5,6 +5,7 @@ from __future__ import annotations
 from coworld_core.api import LadderEntry, League, check_id
 from coworld_core.api.platform_ids import id_kind
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.text.phrases import closest
 
 from ..errors import NotFound
@@ -48,7 +49,7 @@ class Leagues(Resource):
         """
         if id_kind(league) is not None:
             return check_id(league, "league")
-        known = [row async for row in self.list(timeout=timeout)]
+        known = await self.list(timeout=timeout)
         found = [row for row in known if row.name == league]
         found = found or [row for row in known if row.name.casefold() == league.casefold()]
         if len(found) == 1:
@@ -59,7 +60,7 @@ class Leagues(Resource):
         raise NotFound(
             f"There is no league {league!r} that you can see.",
             status=404,
-            hint=f"Did you mean {near!r}?" if near else "`coworld leagues` lists them.",
+            hint=f"Did you mean {near!r}?" if near else Hint("list_leagues", "api.leagues.list has them."),
             context={"server": self._client.server},
         )
 

@@ -17,9 +17,10 @@ from coworld_core.api import (
     PolicyVersionRow,
 )
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.hints import Hint
 from coworld_core.reserved_env import is_reserved_env
 
-from ..errors import ApiError, ApiStatusError, NotFound
+from ..errors import ApiConnectionError, ApiStatusError, NotFound
 from ..pages import AsyncPager
 from ..transport._auth import mint_key
 from ..transport._connection import Connection, path
@@ -72,14 +73,14 @@ class Policies(Resource):
         ref = PolicyRef.parse(policy, kind="name") if isinstance(policy, str) else policy
         if ref.name is None:
             raise UsageError("A lookup takes a name.", code="bad_policy", hint="A version's UUID needs no lookup.")
-        page = await self.list(name=ref.name, version=ref.version, limit=100, timeout=timeout)
+        rows = await self.list(name=ref.name, version=ref.version, limit=100, timeout=timeout)
         # a server that ignores a parameter must not make us return another policy
-        found = [row for row in page.items if row.name == ref.name and ref.version in (None, row.version)]
+        found = [row for row in rows if row.name == ref.name and ref.version in (None, row.version)]
         if not found:
             raise NotFound(
                 f"You have no policy {str(ref)!r}.",
                 status=404,
-                hint="Check the name, and as whom you act: `coworld whoami`.",
+                hint=Hint("check_identity", "Check the name, and as whom you act: api.whoami."),
                 context={"server": self._client.server},
             )
         return max(found, key=lambda row: row.version)
@@ -179,7 +180,9 @@ class Policies(Resource):
             raise UsageError(
                 f"{self._client.server} takes images, and {player.file} is a file.",
                 code="images_only",
-                hint="Build an image of it, for linux/amd64, and upload that: coworld upload-policy IMAGE --name NAME.",
+                hint=Hint(
+                    "upload_image", "Build an image of it, for linux/amd64, and upload that: api.policies.upload."
+                ),
             ) from error
 
     async def _made(
@@ -209,11 +212,11 @@ class Policies(Resource):
             whole = body(secret_id).to_wire()
             reply = await connection.call("POST", target, json=whole, timeout=timeout or MAKE_SECONDS, key=key)
         except CoworldError as error:
-            if secret_id is not None and not repeated and isinstance(error, ApiError):
+            if secret_id is None or repeated or isinstance(error, ApiConnectionError):
+                error.context["idempotency_key"] = key
+            else:
                 # the call was refused: no version has the secrets, and no repeated call will use them
                 await _drop_secret_env(connection, secret_id)
-            else:
-                error.context["idempotency_key"] = key
             raise
         return read(PolicyVersionCreated, reply)
 
@@ -227,7 +230,7 @@ def _check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str]
         )
     if run and (not run[0].strip() or any(character.isspace() for character in run[0])):
         raise UsageError(
-            f"The command begins with {run[0][:80]!r}, which is no program.",
+            f"The command begins with {run[0][:80]!r}, which is not a program.",
             code="bad_run",
             hint="Give each word by itself: python, -m, player.",
         )

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from coworld_core.hints import Hint
+
 from .answers import NOTHING, default_action, question, understood
 from .connection import SeatError
 from .seat_session import PASS
@@ -110,7 +112,7 @@ class LlmPlayer:
             print(f"tick {asked['tick']}: {why}; playing the default", file=sys.stderr, flush=True)
         self._lines.append(
             {
-                "seat": self._seat,
+                "slot": self._seat,
                 "tick": asked["tick"],
                 "action": None if action is NOTHING else action,
                 "default": why if default else None,
@@ -221,5 +223,7 @@ class LlmPlayer:
         return SeatError(
             f"Cannot reach {self._place}, where {self._model} is asked: {problem}.",
             code="llm_unreachable",
-            hint="In a container a player can reach only the game, unless --player-https HOST allows more.",
+            hint=Hint(
+                "allow_host", "In a container a player can reach only the game, unless player_https allows more."
+            ),
         )

@@ -19,6 +19,7 @@ from ..documents.findings import Finding, Findings, type_word
 from ..documents.json_text import MAX_BYTES, JsonDocument, json_report, parse_json, wrap_json
 from ..documents.shapes import parse_shape
 from ..errors import ManifestError, UsageError
+from ..images import BUILD_FIRST
 from ..issues import Issue, Report
 from ..versions import Published
 from ._cross_field_rules import manifest_rules
@@ -209,7 +210,7 @@ def _in_directory(path: Path, *, template: bool) -> Path:
         raise UsageError(
             f"{path} contains a template, but no {MANIFEST_NAME}.",
             code="manifest_not_found",
-            hint="Run `coworld build` to make a manifest of it, or use the process backend, which needs no images.",
+            hint=BUILD_FIRST,
         )
     hint = f"Name the file, or a directory that contains {MANIFEST_NAME} or {TEMPLATE_NAME}."
     raise UsageError(f"{path} is a directory without a {MANIFEST_NAME}.", code="manifest_not_found", hint=hint)

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 
 from ..documents.records import READING, OpenEnum, Record
-from ..episode.record import EpisodeRow, SeatRow
+from ..episode.record import EpisodeRow, SlotRow
 from ..errors import UsageError
 from ..evaluation.ratings import RatingName
 from ..evaluation.report_base import EvaluationTerms
+from ..hints import Hint
 
 __all__ = [
     "LOG_NAME",
@@ -58,8 +59,10 @@ class LogEvent(Record):
     """Something that happened in a tournament."""
 
     kind: str = Field(description="Kind of the event.")
-    at: dt.datetime = Field(
-        default_factory=lambda: dt.datetime.now(dt.UTC), description="Time by the machine's clock; for people."
+    time: dt.datetime = Field(
+        default_factory=lambda: dt.datetime.now(dt.UTC),
+        validation_alias=AliasChoices("time", "at"),
+        description="Time by the machine's clock; for people.",
     )
 
 
@@ -85,7 +88,7 @@ class EntrantAdded(LogEvent):
 
     kind: str = "entrant_added"
     name: str = Field(description="Name of the player in the tournament.")
-    player: SeatRow = Field(description="The player, with its digest if known.")
+    player: SlotRow = Field(description="The player, with its digest if known.")
 
 
 class EntrantWithdrawn(LogEvent):
@@ -189,7 +192,9 @@ class DivisionPlaces(Record):
     """The places of a round in a division."""
 
     division: str = Field(description="Id of the division.")
-    places: tuple[RoundPlace, ...] = Field(description="The places.")
+    rankings: tuple[RoundPlace, ...] = Field(
+        validation_alias=AliasChoices("rankings", "places"), description="The places."
+    )
 
 
 class RoundDecided(LogEvent):
@@ -317,6 +322,8 @@ def read_log(path: Path) -> Iterator[LogEvent]:
     """
     if not path.is_file():
         raise UsageError(
-            f"There is no tournament log {path}.", code="no_tournament", hint="Begin with `coworld tournament init`."
+            f"There is no tournament log {path}.",
+            code="no_tournament",
+            hint=Hint("begin_tournament", "Begin one with create_tournament."),
         )
     return iter(LogReader(path))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coworld_core.errors import ImageError, ManifestError, UsageError, WorkspaceError
+from coworld_core.hints import Hint
 from coworld_core.images import ImageRef
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.manifest_file import (
@@ -23,6 +24,7 @@ from coworld_core.manifest.models import Manifest
 from coworld_core.manifest.template import hydrate, image_names, placeholders
 from coworld_core.text.phrases import closest, listed
 
+from ..errors import BuildError
 from ..package.images.build_context import ContextError, dockerfile_of, ignore_of
 from ..package.images.compose import (
     COMPOSE_NAMES,
@@ -35,7 +37,6 @@ from ..package.images.compose import (
     without_compose,
 )
 from ..package.images.dockerfile import Dockerfile, read_dockerfile
-from ..package.images.image_build import BuildError
 from ..package.locations import missing
 
 __all__ = ["DEFAULT_VERSION", "BuildPlan", "canonical", "dockerfile_for", "plan_build"]
@@ -177,7 +178,7 @@ def _template_path(project: Path | None, template: Path | None) -> Path:
             raise UsageError(
                 f"{project} holds several templates: {listed(other.name for other in others)}.",
                 code="template_missing",
-                hint="Name the one to build from with --template.",
+                hint=Hint("name_template", "Pass the one to build from as template."),
                 context={"path": str(project)},
             )
         if not path.is_file():
@@ -224,7 +225,10 @@ def _only_service(dockerfile: Path, template: Path, name: str | None) -> Compose
     raise UsageError(
         f"{template.name} has {what}, and there is no compose file that says which image {dockerfile} is for.",
         code="service_missing",
-        hint="Name the service with --service, and the images of others in the template; or write a compose file.",
+        hint=Hint(
+            "name_service",
+            "Pass the service, and name the images of others in the template; or write a compose file.",
+        ),
         context={"template": str(template), "placeholders": list(found)},
     )
 

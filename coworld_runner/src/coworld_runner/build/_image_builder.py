@@ -9,17 +9,19 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.docker_address import EngineGone, EngineRefused
 from coworld_core.episode.events import ImageReady
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef, Platform, content_tag
 from coworld_core.text.phrases import listed
 
 from ..backend import Publish
+from ..backends.docker._build import build_image
+from ..backends.docker._engine import Engine, path_segment
 from ..backends.docker._image_pulls import Images
 from ..backends.docker._registry_logins import registry_headers
+from ..errors import BuildError
 from ..package.images.compose import Build, Service
-from ..package.images.image_build import BuildError, build_image
 from ._build_plan import BuildPlan, canonical, dockerfile_for
 
 __all__ = ["Builder", "BuiltImage", "check_platform", "jobs_of"]

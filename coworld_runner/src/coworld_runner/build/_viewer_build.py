@@ -22,7 +22,7 @@ from coworld_core.errors import UsageError
 from coworld_core.text.terminal import strip_controls
 
 from ..backend import Publish
-from ..package.images.image_build import BuildError
+from ..errors import BuildError
 from ..package.viewer_bundle import bundle_name, is_uploaded, read_bundle
 from ._build_plan import BuildPlan
 

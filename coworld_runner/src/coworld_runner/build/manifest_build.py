@@ -16,9 +16,10 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from coworld_core.docker_engine import Engine, resolve_address
+from coworld_core.docker_address import resolve_address
 from coworld_core.episode.events import BaseEvent, Notice, PhaseFinished, PhaseStarted, RunFinished, RunStarted
 from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.hints import Hint
 from coworld_core.images import HOSTED_PLATFORM, Platform
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.manifest_file import dump_manifest
@@ -26,8 +27,8 @@ from coworld_core.manifest.models import Manifest
 from coworld_core.text.phrases import listed
 
 from ..backend import Publish
-from ..errors import unwrapped
-from ..package.images.image_build import BuildError
+from ..backends.docker._engine import Engine
+from ..errors import BuildError, unwrapped
 from ..runs.workspace import atomic_write
 from ._build_plan import BuildPlan, plan_build
 from ._image_builder import Builder, BuiltImage, check_platform, jobs_of
@@ -197,5 +198,5 @@ def _platform_remarks(images: Iterable[BuiltImage]) -> tuple[Issue, ...]:
     if not other:
         return ()
     message = f"{listed(other)}: not built for {HOSTED_PLATFORM}, which uploads require."
-    hint = f"Build with --platform {HOSTED_PLATFORM} before you upload."
+    hint = Hint("build_hosted", "Build with platform={platform!r} before you upload.", platform=str(HOSTED_PLATFORM))
     return (Issue(code="platform_not_hosted", severity="info", message=message, hint=hint),)

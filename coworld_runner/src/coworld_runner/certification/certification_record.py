@@ -15,6 +15,7 @@ from coworld_core.documents.records import OpenEnum, Record, SchemaVersion, open
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ImageRecord, SeatedPlayer
 from coworld_core.errors import CertificationError
+from coworld_core.issues import HintCode, Hinted, HintValues
 
 if TYPE_CHECKING:
     from coworld_core.manifest.manifest_file import Source
@@ -109,7 +110,7 @@ class _Record(Record):
         return repr(self)
 
 
-class Evidence(_Record):
+class Evidence(_Record, Hinted):
     """The result of one check."""
 
     code: str = Field(description="Stable snake_case identifier of the check.")
@@ -117,6 +118,8 @@ class Evidence(_Record):
     ok: bool = Field(description="Whether the check passed.")
     message: str = Field(description="The finding, in a sentence.")
     hint: str | None = Field(default=None, description="How to fix it.")
+    hint_code: HintCode = None
+    hint_values: HintValues = None
     pointer: str | None = Field(default=None, description="JSON pointer into the manifest or the results.")
     line: int | None = Field(default=None, description="Line in that document, from 1.")
     column: int | None = Field(default=None, description="Column in that line, from 1.")
@@ -130,7 +133,7 @@ class Evidence(_Record):
         return not self.ok and self.level == "required"
 
 
-class StepRecord(_Record):
+class StepRecord(_Record, Hinted):
     """One step of the transcript and its answer."""
 
     id: StepId = Field(description="Id of the step.")
@@ -148,6 +151,8 @@ class StepRecord(_Record):
     detail: str = Field(description="The answer in a sentence.")
     evidence: tuple[Evidence, ...] = Field(default=(), description="The findings of the step.")
     hint: str | None = Field(default=None, description="What to do next, if it did not pass.")
+    hint_code: HintCode = None
+    hint_values: HintValues = None
     seconds: float = Field(default=0.0, ge=0, description="How long it took.")
 
     @property
@@ -205,7 +210,11 @@ class Certification(_Record):
     seconds: float = Field(ge=0, description="Wall time from start to end.")
     steps: tuple[StepRecord, ...] = Field(description="The steps in the order of the transcript.")
     episode: str | None = Field(default=None, description="The smoke episode's record, relative to the workspace.")
-    seats: tuple[SeatedPlayer, ...] = Field(default=(), description="Players of the smoke episode, by slot.")
+    slots: tuple[SeatedPlayer, ...] = Field(
+        default=(),
+        validation_alias=AliasChoices("slots", "seats"),
+        description="Players of the smoke episode, by slot.",
+    )
     scores: tuple[float, ...] = Field(default=(), description="The smoke episode's scores by slot, if valid.")
     trouble: str | None = Field(default=None, description="Why it could not go on, if not because of the Coworld.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
@@ -218,7 +227,7 @@ class Certification(_Record):
     @property
     def standings(self) -> tuple[tuple[str, float], ...]:
         """Player and score by slot in the smoke episode; a player that the record does not name is ``slot N``."""
-        names = [str(seat) for seat in self.seats]
+        names = [str(seat) for seat in self.slots]
         return tuple(
             (names[slot] if slot < len(names) else f"slot {slot}", score) for slot, score in enumerate(self.scores)
         )

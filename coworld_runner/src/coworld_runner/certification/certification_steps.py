@@ -22,6 +22,7 @@ from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Fault, decisive
 from coworld_core.episode.record import EpisodeRecord, read_record
 from coworld_core.errors import CoworldError, EpisodeError, ImageError, ManifestError, StartError
+from coworld_core.hints import Hint
 from coworld_core.issues import Report
 from coworld_core.manifest.game_results import check_results
 from coworld_core.manifest.manifest_file import check_manifest, dump_manifest
@@ -66,9 +67,9 @@ class CertifyOptions:
     """How a Coworld is certified. Times are seconds."""
 
     episode: EpisodeOptions = field(
-        default_factory=lambda: EpisodeOptions(timeout=time_limits.SMOKE_EPISODE, ready_timeout=120.0)
+        default_factory=lambda: EpisodeOptions(timeout_seconds=time_limits.SMOKE_EPISODE, ready_timeout_seconds=120.0)
     )
-    """For the smoke episode; its ``timeout`` is the only deadline. Images are fetched before it begins."""
+    """For the smoke episode; its ``timeout_seconds`` is the only limit. Images are fetched before it begins."""
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     """For showing the replay."""
     sources: SourceOptions = field(default_factory=SourceOptions)
@@ -103,9 +104,11 @@ class CertifyOptions:
             published: Published version whose rules apply; None means today's.
         """
         usual = cls()
-        ready = min(timeout, usual.episode.ready_timeout)
+        ready = min(timeout, usual.episode.ready_timeout_seconds)
         return cls(
-            episode=dataclasses.replace(usual.episode, timeout=timeout, ready_timeout=ready, watch=True),
+            episode=dataclasses.replace(
+                usual.episode, timeout_seconds=timeout, ready_timeout_seconds=ready, watch=True
+            ),
             sources=dataclasses.replace(usual.sources, offline=offline),
             platform=platform or usual.platform,
             published=published,
@@ -149,8 +152,7 @@ async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     evidence = [issue_evidence(issue) for issue in report.issues]
     if candidate.package.is_template:
         caveat = (
-            "This is a template: `coworld build` puts version and images in, so this says nothing about what "
-            "will be published."
+            "This is a template: a build puts version and images in, so this says nothing about what will be published."
         )
         ledger.caveats.append(caveat)
         evidence.append(advice("template", caveat, hint="Build it, and certify what was built."))
@@ -209,7 +211,9 @@ def _manifest_invalid(report: Report) -> StepAnswer:
 async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     sources = ledger.sources = await check_sources(candidate.manifest, options=candidate.options.sources)
     hints = {
-        "source_not_pinned": "`coworld build` pins it once it is pushed; or link to …/tree/<full SHA>/<path>.",
+        "source_not_pinned": Hint(
+            "pin_source", "build_coworld pins it once it is pushed; or link to …/tree/<full SHA>/<path>."
+        ),
         "source_not_found": "Push the commit, or correct the address.",
         "source_empty": "Link to where the source is.",
         "source_without_dockerfile": "Put the Dockerfile beside the source, or above it.",
@@ -281,7 +285,9 @@ async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> StepAns
             f"The {backend.name} backend runs commands in the directories that images are built from; the images "
             "themselves were not checked."
         )
-        return skipped("not_applicable", detail, evidence, hint="Certify with --backend docker, too.")
+        return skipped(
+            "not_applicable", detail, evidence, hint=Hint("certify_images", 'Certify with backend="docker", too.')
+        )
     count = f"{len(users)} {'image' if len(users) == 1 else 'images'}"
     return passed(f"{count} for {options.platform}, all available.", evidence)
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import EpisodeRecord, SeatedPlayer
+from coworld_core.hints import Hint
 from coworld_core.issues import Issue
 from coworld_core.text.phrases import listed
 from coworld_core.text.terminal import strip_controls
 
 from ..backend import Backend, ImageInfo
+from ..episode.episode_record import versions
 from ..episode.run_start import OpenRun
-from ..episode.single import versions
 from .certification_record import UNDECIDED, Certification, Evidence, SourceRecord, StepRecord
 from .contract_checks import ContractProbes
 from .step_answers import StepAnswer
@@ -85,7 +86,7 @@ class StepLedger:
             skip_reason=answer.skip_reason,
             detail=self.plain(answer.detail),
             evidence=tuple(self._plain_evidence(item) for item in answer.evidence),
-            hint=self.plain(answer.hint) if answer.hint else None,
+            hint=self._plain_hint(answer.hint),
             seconds=round(seconds, 3),
         )
         self.steps.append(record)
@@ -121,7 +122,7 @@ class StepLedger:
             seconds=run.seconds(),
             steps=tuple(self.steps),
             episode=f"{EPISODE}/{run.layout.record.name}" if episode else None,
-            seats=tuple(
+            slots=tuple(
                 SeatedPlayer(name=self.plain(slot.name), player_id=slot.player_id)
                 for slot in (episode.slots if episode else ())
             ),
@@ -153,11 +154,19 @@ class StepLedger:
             text = text.replace(token, f"[token of slot {slot}]")
         return text
 
+    def _plain_hint(self, hint: str | None) -> str | None:
+        if not isinstance(hint, Hint):
+            return self.plain(hint) if hint else None
+        values = {name: self.plain(value) if isinstance(value, str) else value for name, value in hint.values.items()}
+        return Hint.restored(self.plain(hint), hint.code, values)
+
     def _plain_evidence(self, item: Evidence) -> Evidence:
+        hint = self._plain_hint(item.hint)
         return item.model_copy(
             update={
                 "message": self.plain(item.message),
-                "hint": self.plain(item.hint) if item.hint else None,
+                "hint": hint,
+                **({"hint_values": dict(hint.values)} if isinstance(hint, Hint) and hint.values else {}),
                 "pointer": self.plain(item.pointer) if item.pointer else item.pointer,
                 "log_tail": self.plain(item.log_tail),
             }

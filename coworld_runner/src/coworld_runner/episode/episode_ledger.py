@@ -9,19 +9,22 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from coworld_core.episode.events import BaseEvent, FaultSeen, LeakFound, Notice, UnitExited, UnitStarted
 from coworld_core.episode.outcome import Exit, Fault
-from coworld_core.episode.record import StarvationRecord
 from coworld_core.errors import CoworldError
 
 from ..backend import Component, ImageInfo, Unit
-from .blame import Circumstances, Observation, ObservationKind, rule
 from .episode_inputs import Setup
 from .phase_times import Phases
+
+if TYPE_CHECKING:
+    from coworld_core.episode.record import StarvationRecord
+
+    from .blame import Circumstances, ObservationKind
 
 __all__ = ["Ledger", "UnitState"]
 
@@ -55,7 +58,7 @@ class UnitState:
     @property
     def own_end(self) -> Exit | None:
         """The unit's exit if it ended by itself; None while it runs, or if it had to be stopped."""
-        return None if self.end is None or self.end.reason in ("stopped", "deadline") else self.end
+        return None if self.end is None or self.end.reason in ("stopped", "timeout") else self.end
 
 
 class Ledger:
@@ -146,7 +149,7 @@ class Ledger:
     @property
     def failed(self) -> bool:
         """Whether something went wrong that is no player's fault."""
-        return any(fault.fault != "player" for fault in self.faults)
+        return any(fault.party != "player" for fault in self.faults)
 
     @property
     def played(self) -> bool:
@@ -161,6 +164,8 @@ class Ledger:
 
     def known(self) -> Circumstances:
         """Return the facts needed to assign blame."""
+        from .blame import Circumstances
+
         return Circumstances(
             stage=self.phases.stage,
             trouble=self.trouble,
@@ -196,6 +201,8 @@ class Ledger:
         Returns:
             The fault; None if no party is to blame.
         """
+        from .blame import Observation, rule
+
         state = self.state(component, slot) if component is not None else None
         unit = state.unit if state is not None else None
         seen = Observation(
@@ -223,7 +230,7 @@ class Ledger:
             return None
         with_log = row.with_log and log is not None
         fault = Fault(
-            fault=row.party,
+            party=row.party,
             slot=slot if row.party == "player" else None,
             error_type=row.error_type,
             message=ruling.message,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
 from coworld_core.episode.outcome import EpisodeStatus
-from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import CoworldError, NotReadyError, StartError
+from coworld_core.hints import Hint
 
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
 from ..errors import OWN_DOING, unwrapped
@@ -19,19 +20,19 @@ from ..package.plan import Seat
 from ..runs.scratch import Scratch, open_scratch
 from . import contract_probes
 from .artifact_collector import ArtifactCollector
-from .departures import blame_for_leaving, watch_leaving
 from .episode_inputs import Setup
 from .episode_ledger import Ledger
 from .episode_options import ContractProbe, OnReady
-from .episode_record import close_record, write_record
-from .episode_watch import Watch
 from .https_access import open_proxy
-from .missing_players import watch_connections
 from .play_links import play_links
 from .player_images import house_player
 from .run_start import started
-from .starvation import StarvationMeter, tick_seconds
 from .unit_specs import game_spec, player_spec
+
+if TYPE_CHECKING:
+    from coworld_core.episode.record import EpisodeRecord
+
+    from .episode_watch import Watch
 
 __all__ = ["Flow"]
 
@@ -52,7 +53,7 @@ class Flow:
         self._ledger = Ledger(setup)
         self._phases = self._ledger.phases
         self._collector = ArtifactCollector(setup, self._ledger)
-        self._deadline = anyio.current_time() + setup.options.timeout
+        self._deadline = anyio.current_time() + setup.options.timeout_seconds
         self._on_ready = on_ready
         self._probe = probe
         self._specs: dict[str, UnitSpec] = {}
@@ -63,11 +64,13 @@ class Flow:
     async def play(self) -> EpisodeRecord:
         """Play the episode, and write its record on every path, before the units' files are removed."""
         async with AsyncExitStack() as later:
-            record, trouble = await self._recorded(later)
-        record = close_record(self._setup, record)
+            episode_record, trouble = await self._recorded(later)
+        from .episode_record import close_record
+
+        episode_record = close_record(self._setup, episode_record)
         if trouble is not None:
             raise trouble
-        return record
+        return episode_record
 
     async def _recorded(self, later: AsyncExitStack) -> tuple[EpisodeRecord, BaseException | None]:
         ledger, workspace = self._ledger, self._setup.layout.workspace
@@ -98,6 +101,8 @@ class Flow:
         except BaseException as error:  # noqa: BLE001 - raised again below, once the record is written
             trouble = error
             await ledger.see("crashed", words=f"{type(error).__name__}: {error}")
+        from .episode_record import write_record
+
         return await write_record(self._setup, ledger, status), trouble
 
     async def _all_phases(self, later: AsyncExitStack) -> None:
@@ -135,6 +140,8 @@ class Flow:
         async with self._units(specs, start=False) as players:
             for player in players:
                 self._ledger.seat(player).unit = player
+            from .episode_watch import Watch
+
             watch = Watch(self._setup, self._ledger, game)
             try:
                 if await self._wait_ready(game):
@@ -147,7 +154,9 @@ class Flow:
 
     def _units(self, specs: list[UnitSpec], *, start: bool) -> AbstractAsyncContextManager[tuple[Unit, ...]]:
         self._specs |= {spec.name: spec for spec in specs}
-        return self._backend.units(specs, publish=self._ledger.publish, start=start, grace=self._options.stop_grace)
+        return self._backend.units(
+            specs, publish=self._ledger.publish, start=start, grace=self._options.stop_grace_seconds
+        )
 
     def _note_scratch_leak(self, path: Path, reason: str) -> None:
         self._ledger.leak(f"directory {path}", reason)
@@ -186,9 +195,9 @@ class Flow:
             try:
                 with unwrapped():
                     async with anyio.create_task_group() as group:
-                        # import what the contract checks need while the game boots
-                        group.start_soon(anyio.to_thread.run_sync, contract_probes.load_libraries)
-                        await game.wait_ready(HttpProbe(timeout=self._options.ready_timeout))
+                        # import what is needed from now on while the game boots
+                        group.start_soon(anyio.to_thread.run_sync, _load_the_rest)
+                        await game.wait_ready(HttpProbe(timeout=self._options.ready_timeout_seconds))
             except NotReadyError as error:
                 await self._ledger.see("not_ready", "game", error=error)
                 return False
@@ -200,6 +209,10 @@ class Flow:
 
     async def _play(self, game: Unit, players: Sequence[Unit], watch: Watch) -> None:
         """Start the players, check the contract at the same time, and wait until the game's part is over."""
+        from .departures import watch_leaving
+        from .missing_players import watch_connections
+        from .starvation import StarvationMeter, tick_seconds
+
         # players that the game runs itself do not connect to /player
         address, tokens = game.endpoint().here, () if self._setup.plan.game_hosts else self._setup.tokens
         if self._probe is not None:
@@ -270,13 +283,15 @@ class Flow:
             async with anyio.create_task_group() as group:
                 if game.exit is None:
                     ledger.stopped_at = ledger.seconds()
-                group.start_soon(game.stop, self._options.stop_grace)
-                with anyio.move_on_after(self._options.player_exit_timeout):
+                group.start_soon(game.stop, self._options.stop_grace_seconds)
+                with anyio.move_on_after(self._options.player_exit_timeout_seconds):
                     async with anyio.create_task_group() as waiting:
                         for player in players:
                             waiting.start_soon(player.wait)
             await watch.judge_players()
-            await self._blame_who_still_runs(f"{self._options.player_exit_timeout:g} s after the game was over.")
+            await self._blame_who_still_runs(
+                f"{self._options.player_exit_timeout_seconds:g} s after the game was over."
+            )
 
     # --- when time is up
 
@@ -288,8 +303,11 @@ class Flow:
                 await self._ledger.see("still_running", "player", slot, words=said, hint=hint)
 
     async def _at_the_deadline(self) -> None:
-        ledger, limit = self._ledger, f"the deadline of {self._options.timeout:g} s"
-        hint = "Read the logs for what it waited for, or allow more with --timeout-seconds."
+        ledger, limit = self._ledger, f"the deadline of {self._options.timeout_seconds:g} s"
+        hint = Hint(
+            "allow_longer",
+            "Read the logs for what it waited for, or allow more: EpisodeOptions(timeout_seconds=...).",
+        )
         ledger.trouble = ledger.trouble or self._backend.trouble()
         # a game may update its results from the first move on: while players stay, it may not be over
         playing = any(seat.own_end is None for seat in ledger.seats.values())
@@ -297,6 +315,16 @@ class Flow:
         if not ledger.trouble and (self._phases.stage == "finish" or over):
             await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
         elif not ledger.trouble and ledger.all_left:
+            from .departures import blame_for_leaving
+
             await blame_for_leaving(ledger, f"at {limit}")
         else:
             await ledger.see("deadline", "game", words=limit, hint=hint)
+
+
+def _load_the_rest() -> None:
+    """Import what an episode needs once its game has started; nothing before that waits for it."""
+    from . import blame, departures, episode_record, missing_players, starvation
+
+    _ = blame, departures, missing_players, episode_record, starvation
+    contract_probes.load_libraries()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib.resources import files
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from coworld_core.errors import CapabilityError, EnvironmentFault, ImageError, NotReadyError, StartError, UsageError
+from coworld_core.hints import Hint
 
 from ..backend import INPUTS_MOUNT, Backend, HttpProbe, Limits, Port, UnitSpec, without_limits
 from ..package.plan import EpisodePlan
@@ -58,21 +58,26 @@ def require_way_out(plan: EpisodePlan, backend: Backend, options: EpisodeOptions
     read_hosts(",".join(options.player_https))
     if plan.game_hosts:
         raise UsageError(
-            f"{plan.manifest.game.name} runs its players itself: they use its network, so this option has no effect.",
+            f"{plan.manifest.game.name} runs its players itself: they use its network, so these hosts have no effect.",
             code="https_hosts_without_effect",
-            hint="Leave --player-https out.",
+            hint=Hint("leave_hosts_out", "Leave player_https out."),
         )
     if options.player_network != "game-only":
         raise UsageError(
             f"Players are to reach {', '.join(options.player_https)} alone, and their network is "
             f"{options.player_network}.",
             code="https_hosts_without_effect",
-            hint="Leave --player-network out: its default allows only the game and those hosts.",
+            hint=Hint(
+                "leave_network_out", "Leave player_network out: its default allows only the game and those hosts."
+            ),
         )
     if not backend.capabilities.proxies:
         raise CapabilityError(
             f"The {backend.name} backend cannot restrict players to named HTTPS hosts, which this episode requires.",
-            hint="Docker can (--backend docker), and so can a cluster that enforces network policies.",
+            hint=Hint(
+                "backend_with_hosts",
+                'Docker can (backend="docker"), and so can a cluster that enforces network policies.',
+            ),
             context={"backend": backend.name, "capability": "proxies"},
         )
 
@@ -99,7 +104,7 @@ async def open_proxy(setup: Setup, ledger: Ledger, scratch: Scratch) -> AsyncGen
     async with AsyncExitStack() as stack:
         try:
             (proxy,) = await stack.enter_async_context(setup.backend.units([spec], publish=ledger.publish, grace=0))
-            await proxy.wait_ready(HttpProbe(timeout=setup.options.ready_timeout))
+            await proxy.wait_ready(HttpProbe(timeout=setup.options.ready_timeout_seconds))
         except (StartError, NotReadyError) as error:
             raise EnvironmentFault(
                 f"The players' proxy could not be started: {error.message}",
@@ -132,11 +137,12 @@ def proxy_variables(proxy: str, game: str) -> Mapping[str, str]:
 
 
 def _spec(setup: Setup, scratch: Scratch) -> UnitSpec:
+    from .._own_source import own_source
     from ..web.https_proxy import LISTENS
 
     inputs = scratch.directory(f"{PROXY}-files")
     program = inputs / _PROGRAM
-    program.write_bytes(files("coworld_runner").joinpath(_PROGRAM).read_bytes())
+    program.write_bytes(own_source(_PROGRAM))
     for path, mode in ((inputs, 0o755), (program, 0o644)):
         path.chmod(mode)
     spec = UnitSpec(

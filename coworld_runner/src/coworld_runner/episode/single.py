@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import CapabilityError, ImageError
+from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
 from ..backend import Backend
@@ -15,7 +16,6 @@ from ..package.resolver import Package
 from ..runs.event_bus import Listener
 from .episode_inputs import Setup
 from .episode_options import ContractProbe, EpisodeOptions, OnReady
-from .episode_record import versions
 from .flow import Flow
 from .https_access import require_way_out
 from .player_images import require_players
@@ -23,7 +23,10 @@ from .run_context import find_plan, open_run_context
 from .run_start import open_run
 from .unit_specs import wants_gpu
 
-__all__ = ["ContractProbe", "EpisodeOptions", "require_images", "run_episode", "versions"]
+if TYPE_CHECKING:
+    from coworld_core.episode.record import EpisodeRecord
+
+__all__ = ["ContractProbe", "EpisodeOptions", "require_images", "run_episode"]
 
 
 async def run_episode(
@@ -107,7 +110,7 @@ def require_images(plan: EpisodePlan, backend: Backend) -> None:
             f"{plan.manifest.game.name} is a template: {listed(unbuilt)} {'is' if len(unbuilt) == 1 else 'are'} not "
             f"built yet, and the {backend.name} backend runs images.",
             code="images_not_built",
-            hint="Build them with `coworld build DIRECTORY`, or run local processes with --backend process.",
+            hint=Hint("build_images", 'Build them with build_coworld, or run local processes with backend="process".'),
         )
 
 
@@ -132,6 +135,6 @@ def _require(backend: Backend, options: EpisodeOptions) -> None:
         if not getattr(backend.capabilities, name):
             raise CapabilityError(
                 f"The {backend.name} backend has no {name.replace('_', ' ')}, which this episode requires.",
-                hint="Use a backend that has (--backend docker), or do not ask for it.",
+                hint=Hint("other_backend", 'Use a backend that can (backend="docker"), or do not ask for it.'),
                 context={"backend": backend.name, "capability": name},
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import anyio
 
 from coworld_core.errors import TransferError
+from coworld_core.hints import Hint
 
 from ..backend import Unit
 
@@ -33,7 +35,7 @@ class Wanted:
     """The most bytes it may have."""
 
 
-@dataclass
+@dataclasses.dataclass
 class SpaceLeft:
     """A size limit that several files share."""
 
@@ -84,7 +86,7 @@ async def fetch_all(
         fetched: Fetched = TransferError(
             f"{want.name} could not be fetched within {seconds:g} s.",
             code="too_slow",
-            hint="Write less, or allow more time with the option collect_timeout.",
+            hint=Hint("collect_longer", "Write less, or allow more time with collect_timeout."),
             context={"name": want.name},
         )
         with anyio.CancelScope(deadline=deadline):

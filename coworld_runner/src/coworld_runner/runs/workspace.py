@@ -16,14 +16,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.record import ArtifactRecord
 from coworld_core.errors import EnvironmentFault, WorkspaceError
 from coworld_core.files.atomic import write_whole
+from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
 from ._locks import busy, is_free, lock, while_opening
 
 if TYPE_CHECKING:
+    from coworld_core.episode.record import ArtifactRecord
+
     from ._workspace_contents import Contents
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _LATEST = "latest"
+_OTHER_WORKSPACE = Hint("other_workspace", "Name another directory as workspace.")
 _SHOWN = 3
 """Number of names that an error lists."""
 _RESERVE = 256 * 1024
@@ -116,7 +119,7 @@ def _made(path: Path) -> Path:
         raise WorkspaceError(
             f"{path} cannot be the output directory: it, or something above it, is a file.",
             code="workspace_not_a_directory",
-            hint="Name another directory with -o.",
+            hint=_OTHER_WORKSPACE,
             context={"path": str(path)},
         ) from error
     except OSError as error:
@@ -163,10 +166,13 @@ def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents
             [*found.foreign[:_SHOWN], *([f"{more} more"] if (more := len(found.foreign) - _SHOWN) > 0 else [])]
         )
         raise WorkspaceError(
-            f"{workspace} holds what no run has written: {shown}. Nothing in it is removed.",
+            f"{workspace} contains files that no run has written: {shown}. Nothing was removed.",
             code="workspace_foreign",
-            hint="Name another directory with -o, or move that elsewhere first. What the published runner left has no "
-            "record: remove it yourself.",
+            hint=Hint(
+                "other_workspace_or_move",
+                "Name another directory as workspace, or move that elsewhere first. What the published runner left has "
+                "no record: remove it yourself.",
+            ),
             context={"path": str(workspace), "foreign": found.foreign[:_SHOWN], "count": len(found.foreign)},
         )
     return found
@@ -193,7 +199,7 @@ def _refuse_own_place(workspace: Path) -> None:
             raise WorkspaceError(
                 f"{workspace} is {what}{above}, which is never emptied.",
                 code="workspace_foreign",
-                hint="Name another directory with -o.",
+                hint=_OTHER_WORKSPACE,
                 context={"path": str(workspace)},
             )
 
@@ -207,17 +213,20 @@ def _empty(layout: EpisodeLayout, earlier: Contents, held: int) -> None:
         raise WorkspaceError(
             f"{layout.workspace} cannot be emptied: {error.filename or layout.events}: {error.strerror}.",
             code="workspace_unwritable",
-            hint="Name a directory you may write to with -o.",
+            hint=Hint("writable_workspace", "Name a directory you may write to as workspace."),
             context={"path": str(layout.workspace)},
         ) from error
 
 
 def _not_empty(path: Path) -> WorkspaceError:
     return WorkspaceError(
-        f"{path} is not empty, and results of another run must not pass for this one's.",
+        f"{path} is not empty, and results of another run could be mistaken for this one's.",
         code="workspace_not_empty",
-        hint="Name a new directory with -o, leave -o out for a fresh one, or add --overwrite to remove what a run has "
-        "left in it.",
+        hint=Hint(
+            "fresh_workspace",
+            "Name a new directory as workspace, leave workspace out for a fresh one, or pass overwrite=True to remove "
+            "what a run has left in it.",
+        ),
         context={"path": str(path)},
     )
 
@@ -228,13 +237,13 @@ def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
         return EnvironmentFault(
             f"There is no room to write to {path}.",
             code="disk_full",
-            hint="Free some room, or name a directory on another disk with -o.",
+            hint=Hint("other_disk", "Free some room, or name a directory on another disk as workspace."),
             context={"path": str(path)},
         )
     return WorkspaceError(
         f"{path} cannot be written to: {error.strerror}.",
         code="workspace_unwritable",
-        hint="Name a directory you may write to with -o.",
+        hint=Hint("writable_workspace", "Name a directory you may write to as workspace."),
         context={"path": str(path)},
     )
 
@@ -333,6 +342,8 @@ def digest(path: Path) -> str:
 
 def artifact_records(layout: EpisodeLayout) -> tuple[ArtifactRecord, ...]:
     """Return size and digest of the visible regular files in a workspace, except the record and the open event log."""
+    from coworld_core.episode.record import ArtifactRecord
+
     records: list[ArtifactRecord] = []
     for directory, _, names in os.walk(layout.workspace):
         for name in names:

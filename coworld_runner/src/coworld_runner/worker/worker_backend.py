@@ -16,16 +16,17 @@ from anyio.abc import TaskGroup
 
 from coworld_core.episode.events import LeakFound, Notice
 from coworld_core.errors import BackendError, CapabilityError, StartError, UsageError
+from coworld_core.hints import Hint
 
 from ..backend import Capabilities, Found, HttpProbe, ImageInfo, Publish, UnitSpec
 from ..backends.base import BaseBackend
 from ..backends.kubernetes._cluster import Cluster, ClusterRefused
-from ..backends.kubernetes._watched_unit import watch_units
+from ..backends.kubernetes._watched_unit import watch_pods
 from ..episode.contract_probes import get_status
 from .player_pods import ATTEMPT, COMPONENT, JOB, service_body
 from .player_pulls import pull_images
 from .worker_settings import Settings
-from .worker_units import GameUnit, JobContext, JobUnit, PlayerUnit
+from .worker_units import GameUnit, JobContext, PlayerUnit
 
 __all__ = ["JobBackend"]
 
@@ -112,7 +113,7 @@ class JobBackend(BaseBackend):
     @asynccontextmanager
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
-    ) -> AsyncGenerator[Sequence[JobUnit], None]:
+    ) -> AsyncGenerator[Sequence[GameUnit | PlayerUnit], None]:
         """Start the game's group, with its Service and the pulls of the players' images; or a group of players."""
         place = JobContext(
             cluster=self.cluster,
@@ -137,11 +138,11 @@ class JobBackend(BaseBackend):
                     await self._drop_service(publish)
             beside.cancel()
 
-    def _unit(self, spec: UnitSpec, place: JobContext, publish: Publish) -> JobUnit:
+    def _unit(self, spec: UnitSpec, place: JobContext, publish: Publish) -> GameUnit | PlayerUnit:
         if spec.inputs is not None:
             raise CapabilityError(
                 f"A hosted job cannot give {spec.name} inputs of its own.",
-                hint="Use a backend that can (--backend kubernetes).",
+                hint=Hint("kubernetes_backend", 'Use a backend that can (backend="kubernetes").'),
                 context={"backend": self.name, "unit": spec.name, "asked": "inputs"},
             )
         if spec.component == "game":
@@ -166,7 +167,7 @@ class JobBackend(BaseBackend):
                     return
                 if labels.get(JOB) != self._settings.job_id:
                     raise StartError(
-                        f"The service {name} is there already, and it is not this job's.",
+                        f"The service {name} already exists, and is not this job's.",
                         code="service_taken",
                         hint="Give COWORLD_SERVICE_NAME a name of this job's own.",
                         context={"service": name},
@@ -217,7 +218,7 @@ class JobBackend(BaseBackend):
 
     # --- beside the units
 
-    async def _beside(self, scope: anyio.CancelScope, units: Sequence[JobUnit], publish: Publish) -> None:
+    async def _beside(self, scope: anyio.CancelScope, units: Sequence[GameUnit | PlayerUnit], publish: Publish) -> None:
         """Watch the units' pods, and pull the players' images while the game boots."""
         games = [unit for unit in units if isinstance(unit, GameUnit)]
         players = [unit for unit in units if isinstance(unit, PlayerUnit)]
@@ -235,7 +236,8 @@ class JobBackend(BaseBackend):
             async with anyio.create_task_group() as tasks:
                 for selector, mine in ((own, games), (others, players)):
                     if mine:
-                        tasks.start_soon(partial(watch_units, self.cluster, selector, mine, on_error=refused))
+                        pods = [unit.pod for unit in mine]
+                        tasks.start_soon(partial(watch_pods, self.cluster, selector, pods, on_error=refused))
                 if games:
                     images = [image for image in self._images if image != games[0].spec.image]
                     tasks.start_soon(pull_images, self.cluster, self._settings, self._attempt, images)

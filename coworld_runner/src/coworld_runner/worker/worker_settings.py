@@ -11,6 +11,7 @@ from typing import Any, Literal, cast, get_args
 
 from coworld_core import time_limits
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.quantities import quantity_problem
 from coworld_core.reserved_env import RESERVED_ENV
 from coworld_core.text.phrases import listed
@@ -134,7 +135,7 @@ def read_settings(environ: MutableMapping[str, str]) -> Settings:
         raise UsageError(
             f"The worker needs {listed(missing)} in its environment.",
             code="environment_incomplete",
-            hint="`coworld kubernetes job` makes a Job that has everything; docs/worker.md lists the variables.",
+            hint=Hint("make_job", "worker_job makes a Job that has everything; docs/worker.md lists the variables."),
             context={"missing": missing},
         )
     _by_slot(environ, "POLICY_LOG_URLS")
@@ -212,7 +213,7 @@ def read_secrets(data: bytes, slots: int) -> dict[int, dict[str, str]]:
                 )
             if not isinstance(value, str) or "\0" in value:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise UsageError(
-                    f"The secret {name} of slot {slot} is no text that a variable can hold.", code="secrets_invalid"
+                    f"The secret {name} of slot {slot} cannot be the value of a variable.", code="secrets_invalid"
                 )
     return found
 

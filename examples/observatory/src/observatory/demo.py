@@ -17,8 +17,8 @@ from coworld_core.manifest.models import Manifest
 from coworld_runner.kit.server.scaffolds import new_sample
 from coworld_runner.package.images.compose import find_compose, load_compose
 
+from .data_directory import prepare_directory, write_secret
 from .services import Services
-from .settings import prepare_directory, write_secret
 from .store.models import Division, Image, League, Membership, Player, Policy, PolicyVersion
 
 __all__ = ["Demo", "open_league", "prepare_world"]

@@ -7,11 +7,12 @@ from typing import TypeVar
 
 import anyio
 
-from coworld_core.docker_engine import Engine, EngineGone
+from coworld_core.docker_address import EngineGone
 
 from ...backend import UnitSpec
 from ...errors import unwrapped
 from ._docker_labels import labels_of, object_name
+from ._engine import Engine
 from ._run_networks import NetworkKind, SharedNetwork, drop_network, make_network
 
 __all__ = ["UnitNetworks", "uncancelled"]

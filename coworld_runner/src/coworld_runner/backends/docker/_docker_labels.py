@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.docker_address import EngineGone, EngineRefused
 
 from ...backend import Found, UnitSpec
 from ..engine import RUN, owner_lives, run_labels, unit_labels
 from ._container_files import hand_back
+from ._engine import Engine, path_segment
 from ._run_networks import drop_network
 
 __all__ = ["find_labelled", "labels_of", "object_name", "reap_labelled", "remove_container"]

@@ -26,9 +26,10 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from coworld_core.docker_engine import Engine, resolve_address
+from coworld_core.docker_address import resolve_address
 from coworld_core.episode.events import BaseEvent
 from coworld_core.errors import BackendUnavailable, UsageError
+from coworld_core.hints import Hint
 from coworld_core.issues import Issue
 from coworld_core.text.phrases import listed
 
@@ -39,12 +40,17 @@ from ..engine import helper_image, run_labels
 from ..registry import BackendOptions
 from ._docker_labels import find_labelled, object_name, reap_labelled
 from ._docker_unit import ContainerContext, DockerUnit, Run
+from ._engine import Engine
 from ._image_pulls import Images
 from ._run_networks import SharedNetwork
 
 __all__ = ["DockerBackend"]
 
 _LOW_DISK = 2 * 1024**3
+
+
+def _or_processes(hint: str) -> Hint:
+    return Hint("or_processes", '{hint} Or pass backend="process", which needs no engine.', hint=hint)
 
 
 class DockerBackend(BaseBackend):
@@ -122,7 +128,7 @@ class DockerBackend(BaseBackend):
 
     def _connect(self) -> AbstractAsyncContextManager[Engine]:
         address = resolve_address(self._host, shares_files=True)
-        return Engine.connect(address, otherwise="Or use --backend process, which needs no engine.")
+        return Engine.connect(address, otherwise=_or_processes)
 
     def _entered(self) -> Engine:
         if self._engine is None:
@@ -194,7 +200,7 @@ class DockerBackend(BaseBackend):
     ) -> None:
         from ...package.images.compose import Build
         from ...package.images.dockerfile import read_dockerfile
-        from ...package.images.image_build import build_image
+        from ._build import build_image
 
         read = read_dockerfile(await anyio.Path(context, "Dockerfile").read_text(encoding="utf-8"))
         for base in read.images:

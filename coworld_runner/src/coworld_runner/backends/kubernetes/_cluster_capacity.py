@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 
 from coworld_core.errors import BackendError, StartError
+from coworld_core.hints import Hint
 from coworld_core.quantities import parse_quantity
 from coworld_core.retries import Backoff, Tries
 
@@ -119,7 +120,7 @@ class ClusterCapacity:
                         f"There was no room on the cluster for run {run_id} within {self.patience:g} s: "
                         f"it needs {need}, and there is {room - self._taken()}.",
                         code="no_room",
-                        hint="Run fewer episodes at a time (--parallel), or ask for less.",
+                        hint=Hint("run_fewer", "Run fewer episodes at a time (parallel), or ask for less."),
                         context={"run_id": run_id},
                     )
                 if not told:
@@ -162,7 +163,7 @@ class ClusterCapacity:
         Raises:
             ClusterRefused: The pod was refused for another reason, or there was no room in time.
         """
-        tries = Tries(_BACKOFF, patience=self.patience)
+        tries = Tries(_BACKOFF, patience=self.patience, clock=anyio.current_time)
         told = False
         while True:
             try:

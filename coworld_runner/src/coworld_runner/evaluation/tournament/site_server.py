@@ -20,6 +20,7 @@ from websockets.http11 import Request, Response
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.errors import CoworldError, UsageError, unwrapped
+from coworld_core.hints import Hint
 from coworld_core.tournament.tournament_log import LOG_NAME
 
 from ...kit.server.game_server import address_of, content_response, open_server
@@ -149,7 +150,7 @@ def _listener(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise UsageError(
-            f"Port {port} cannot be listened on: {error.strerror or error}.",
+            f"Cannot listen on port {port}: {error.strerror or error}.",
             code="port_taken",
-            hint="Name another with --port, or none for any.",
+            hint=Hint("other_port", "Pass another port, or 0 for any."),
         ) from error

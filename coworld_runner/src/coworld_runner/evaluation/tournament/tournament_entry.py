@@ -8,6 +8,7 @@ from pathlib import Path
 import tomlkit
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.text.phrases import closest, listed
 from coworld_core.tournament.pairings import Commissioned
 from coworld_core.tournament.standings import Tournament
@@ -89,7 +90,7 @@ async def create_tournament(
     document["rating"] = rating_for(entrants.seats)
     of: dict[str, object] = {"kind": pairing, "blocks": blocks, "rounds": rounds, "commissioner": commissioner or None}
     document["pairing"] = {key: value for key, value in of.items() if value is not None}
-    document["stop"] = {"blocks": 1000, "told_apart": False}
+    document["stop"] = {"max_blocks": 1000, "told_apart": False}
     document["entrants"] = {}
     text = tomlkit.dumps(document)
     parse_settings(text, path)
@@ -127,10 +128,10 @@ def rules_of(settings: TournamentSettings) -> EvaluationRules:
     return EvaluationRules(
         variant=settings.variant,
         seed=settings.seed,
-        max_blocks=settings.stop.blocks,
+        max_blocks=settings.stop.max_blocks,
         metric=settings.metric,
         forfeit=settings.forfeit,
-        starved=settings.count_starved,
+        count_starved=settings.count_starved,
     )
 
 
@@ -162,7 +163,7 @@ async def add_entrant(directory: str | os.PathLike[str], player: str, *, name: s
         raise UsageError(
             f"{called} is {settings.entrants[called]} in this tournament.",
             code="name_taken",
-            hint="Give this one another name with --name.",
+            hint=Hint("other_name", "Give this one another name."),
         )
     wanted = settings.model_copy(update={"entrants": {**settings.entrants, called: word}})
     return called, _change(place, wanted, package, add=(called, word))

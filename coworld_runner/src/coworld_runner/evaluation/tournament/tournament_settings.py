@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tomlkit
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from coworld_core.commissioner.hook_names import HookName
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ratings import RatingName
+from coworld_core.hints import Hint
 
 from ...package.player_names import PlayerRef
 from ...runs.workspace import atomic_write
@@ -42,7 +43,7 @@ class PairingSettings(_Part):
 class StopSettings(_Part):
     """When the tournament ends, other than by the pairing having no more rounds."""
 
-    blocks: int = Field(default=1000, ge=1)
+    max_blocks: int = Field(default=1000, ge=1, validation_alias=AliasChoices("max_blocks", "blocks"))
     told_apart: bool = False
 
 
@@ -75,7 +76,7 @@ def read_settings(directory: Path) -> TournamentSettings:
         raise UsageError(
             f"{directory} has no tournament: there is no {SETTINGS_NAME}.",
             code="no_tournament",
-            hint="Begin one with `coworld tournament init`.",
+            hint=Hint("begin_tournament", "Begin one with create_tournament."),
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", code="settings_invalid") from error

@@ -15,6 +15,7 @@ import anyio
 
 from coworld_core.documents.json_text import parse_json
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.manifest.game_results import MAX_RESULTS_BYTES
 from coworld_core.manifest.models import Runnable
 
@@ -58,7 +59,7 @@ def local_backend(package: Package) -> Backend:
         raise UsageError(
             "This package comes from elsewhere, and local processes are for code you trust.",
             code="package_fetched",
-            hint="`coworld play` runs it in containers.",
+            hint=Hint("play_in_containers", 'run_episode with backend="docker" runs it in containers.'),
         )
     if hindrance := runs_as_processes(package):
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import posixpath
 import re
@@ -135,7 +136,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
     )
 
 
-@dataclass
+@dataclasses.dataclass
 class _Files:
     """The known files and variables of one stage."""
 

@@ -8,11 +8,11 @@ import stat
 from pathlib import Path
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.text.phrases import closest
 
 from .llm_player import LLM, read_llm
 from .own_player import OwnPlayer
-from .player_directory import read_directory
 from .player_file import read_file
 from .recorded_player import RECORDING, read_recording
 
@@ -41,6 +41,8 @@ def read_own_player(word: str) -> OwnPlayer:
         raise _unreadable(path, error) from error
     try:
         if stat.S_ISDIR(status.st_mode):
+            from .player_directory import read_directory
+
             return read_directory(path.absolute())
         if stat.S_ISREG(status.st_mode):
             return read_file(path.absolute(), status)
@@ -60,7 +62,7 @@ def _absent(word: str, path: Path) -> UsageError:
         code="player_not_found",
         hint=f"Did you mean {word.removesuffix(path.name)}{near}?"
         if near
-        else "Paths are relative to the current directory. `coworld init player FILE` begins a player.",
+        else Hint("find_or_begin_player", "Paths are relative to the current directory."),
         context={"path": str(path.absolute())},
     )
 

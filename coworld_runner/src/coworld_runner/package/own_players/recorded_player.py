@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ __all__ = ["ANSWERS", "RECORDING", "read_recording"]
 
 RECORDING = "recording:"
 ANSWERS = "answers.jsonl"
-"""File in the artifact of an ``llm:`` player: a line for each decision, with seat, tick and action."""
+"""File in the artifact of an ``llm:`` player: a line for each decision, with slot, tick and action."""
 _FORM = re.compile(r"(?P<path>.+?)(@(?P<slot>\d{1,4}))?", re.DOTALL)
 
 
@@ -31,7 +30,9 @@ def read_recording(word: str) -> OwnPlayer:
     Raises:
         UsageError: There is no such file, or it does not hold actions by tick.
     """
-    # only recordings need the kit's rules
+    # only recordings need zips, and the kit's rules
+    import zipfile
+
     from coworld_core.rules import ReplayFormatError
 
     match = _FORM.fullmatch(word.removeprefix(RECORDING))
@@ -82,11 +83,15 @@ def _replayed(data: bytes, source: str) -> dict[int, dict[int, Any]]:
 
 
 def _answered(data: bytes) -> dict[int, dict[int, Any]]:
+    import zipfile
+
     actions: dict[int, dict[int, Any]] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as artifact:
         if artifact.getinfo(ANSWERS).file_size > MOST_BYTES:
             raise ValueError
         for line in artifact.read(ANSWERS).splitlines():
             answer: dict[str, Any] = json.loads(line)
-            actions.setdefault(answer["seat"], {})[answer["tick"]] = answer["action"]
+            # Earlier versions wrote "seat".
+            slot: int = answer["slot"] if "slot" in answer else answer["seat"]
+            actions.setdefault(slot, {})[answer["tick"]] = answer["action"]
     return actions

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import EnvironmentFault, UsageError
 
-from ..naming import name_key
+from ..name_keys import name_key
 from ..store.models import Coworld, CoworldSecret
 from ..store.vault import Vault
 
@@ -63,7 +63,7 @@ async def _resolve(session: AsyncSession, vault: Vault, coworld: Coworld, refere
         raise UsageError(
             f"{who} refers to the secret {name!r} of {owner}, and {coworld.name} may use only its own secrets.",
             code="secret_foreign",
-            hint=f"Also store it under this Coworld's name: coworld secret put {coworld.name} {name} FILE.",
+            hint=f"Also store it as a secret of {coworld.name}.",
         )
     row = await session.scalar(
         sa.select(CoworldSecret.id).where(CoworldSecret.name_key == coworld.name_key, CoworldSecret.name == name)
@@ -72,13 +72,13 @@ async def _resolve(session: AsyncSession, vault: Vault, coworld: Coworld, refere
         raise UsageError(
             f"{who} refers to the secret {name!r}, and {coworld.name} has none of that name.",
             code="secret_missing",
-            hint=f"Its owner can store it with: coworld secret put {coworld.name} {name} FILE.",
+            hint=f"The owner of {coworld.name} can store it.",
         )
     try:
         return await vault.get("coworld", row)
     except FileNotFoundError as error:
         raise EnvironmentFault(
-            f"The secret {name!r} of {coworld.name} is not on this machine.",
+            f"The secret {name!r} of {coworld.name} is not available on this machine.",
             code="secrets_missing",
             hint="Run the worker with the data directory of the server.",
         ) from error
