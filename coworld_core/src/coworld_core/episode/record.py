@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from ..manifest.manifest_file import Source
+    from ..documents.json_text import Source
     from ..text.tables import TableRow
 
 __all__ = [

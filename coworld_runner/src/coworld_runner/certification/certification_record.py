@@ -17,7 +17,7 @@ from coworld_core.episode.record import ImageRecord, SeatedPlayer
 from coworld_core.errors import CertificationError
 
 if TYPE_CHECKING:
-    from coworld_core.manifest.manifest_file import Source
+    from coworld_core.documents.json_text import Source
 
 __all__ = [
     "RECORD_NAME",

@@ -136,7 +136,7 @@ def _spec(setup: Setup, scratch: Scratch) -> UnitSpec:
 
     inputs = scratch.directory(f"{PROXY}-files")
     program = inputs / _PROGRAM
-    program.write_bytes(files("coworld_runner").joinpath(_PROGRAM).read_bytes())
+    program.write_bytes(files("coworld_runner.web").joinpath(_PROGRAM).read_bytes())
     for path, mode in ((inputs, 0o755), (program, 0o644)):
         path.chmod(mode)
     spec = UnitSpec(

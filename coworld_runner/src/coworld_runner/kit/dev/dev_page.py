@@ -19,8 +19,9 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from ..server.game_server import address_of, open_server, page_response
-from ..server.pages import Document, common, document
+from ...web.http_server import address_of, open_server, page_response
+from ...web.page_documents import Document, document
+from ..server.pages import common
 from .relay import LONGEST, Relay
 
 __all__ = ["DevControls", "open_page_server"]
