@@ -77,7 +77,7 @@ def test_every_group_reaches_what_its_tests_run() -> None:
         "coworld_core/src/coworld_core/docker_address.py",
         "coworld_core/src/coworld_core/errors.py",
         "coworld_core/src/coworld_core/images.py",
-        "coworld_runner/src/coworld_runner/backends/docker/_units.py",
+        "coworld_runner/src/coworld_runner/backends/docker/_docker_unit.py",
         "coworld_runner/src/coworld_runner/backends/process/_shim.py",
         "coworld_runner/src/coworld_runner/testing/subject.py",
     } <= reached

@@ -61,7 +61,7 @@ def test_core_loads_no_network_library() -> None:
 
 
 def test_an_episode_loads_no_sdk_and_no_server() -> None:
-    parts = "episode.running", "package.resolving", "plan", "selection"
+    parts = "episode.single", "package.resolver", "package.plan", "episode.backend_choice"
     loaded = modules_after("import coworld_runner, " + ", ".join(f"coworld_runner.{part}" for part in parts))
     assert not loaded & {"docker", "kubernetes_asyncio", "httpx", "httpx2", "httpcore2", "requests", "http"}
     # Models of what an episode does not use: half of all that it would import.

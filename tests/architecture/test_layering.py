@@ -181,7 +181,7 @@ BREACHES: Mapping[Rule, tuple[tuple[str, str, str], ...]] = {
         ("coworld_cli.planted", "from observatory.store import tables", "imports observatory.store.tables"),
     ),
     private_names_stay_in_their_distribution: (
-        ("coworld_cli.planted", "import coworld_runner.web.http_requests", "imports coworld_runner.web.http_requests"),
+        ("coworld_cli.planted", "import coworld_runner.runs._locks", "imports coworld_runner.runs._locks"),
         ("coworld_cli.planted", "from coworld_core.ids import _checked", "imports coworld_core.ids._checked"),
     ),
     examples_use_public_doors: (

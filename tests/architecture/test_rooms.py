@@ -119,6 +119,20 @@ def test_rooms_import_what_their_rows_say(package: str) -> None:
     assert faults(package, graph_of(package), TABLES[package]) == [], f"{TABLE.name} says otherwise"
 
 
+def floors(rows: Mapping[str, tuple[str, ...]]) -> int:
+    """How many rooms stand above one another: the longest chain of rows, `__init__` apart, which is the way in."""
+    level: dict[str, int] = {}
+    for room, below in rows.items():
+        level[room] = 1 + max((level[other] for other in below), default=0)
+    return max(number for room, number in level.items() if room != "__init__")
+
+
+def test_the_runner_stands_on_six_floors() -> None:
+    rows = TABLES["coworld_runner"].rows
+    assert floors(rows) <= 6
+    assert floors({**rows, "planted": ("certification",)}) == 7
+
+
 # --- each fault is found --------------------------------------------------------------------------------------------
 
 

@@ -395,7 +395,7 @@ async def test_readiness_is_streamed(tmp_path: Path) -> None:
 def test_the_program_needs_nothing_but_python(tmp_path: Path) -> None:
     """It is brought to any image with Python: nothing of ours, nothing installed, and it fits into a Secret."""
     sources = kube.program()
-    assert {"__init__.py", "start.py", "waiting.py", "serving.py"} <= set(sources)
+    assert {"__init__.py", "collector_start.py", "start_permit.py", "collector_server.py"} <= set(sources)
     assert sum(map(len, sources.values())) < 64_000
     package = tmp_path / "collector"
     package.mkdir()
@@ -412,7 +412,7 @@ def test_the_program_needs_nothing_but_python(tmp_path: Path) -> None:
 
     assert "http.server" in loaded(*(name.removesuffix(".py") for name in sources if name != "__init__.py"))
     # every start of a pod waits for these: on a node that starts many, what serves requests would be most of the wait
-    assert {"http", "json", "collector.serving"}.isdisjoint(loaded("start", "waiting"))
+    assert {"http", "json", "collector.collector_server"}.isdisjoint(loaded("collector_start", "start_permit"))
 
 
 def test_nothing_is_signalled_outside_of_a_pod() -> None:

@@ -39,11 +39,11 @@ from coworld_core.rules import (
     trajectory,
 )
 from coworld_core.rules.seat_wire import PICTURE
-from coworld_runner.kit.server.game_server import open_server
 from coworld_runner.kit.server.match import Match
 from coworld_runner.kit.server.outbox import MAX_NOTICES, Outbox
 from coworld_runner.kit.server.spectators import Spectators
 from coworld_runner.package import random_player
+from coworld_runner.web.http_server import open_server
 
 
 async def turn(seat: ClientConnection) -> dict[str, Any]:

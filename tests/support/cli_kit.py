@@ -61,7 +61,8 @@ _HEAVY = {
 }
 _CONSTANTS = {
     "coworld_core",
-    *(f"coworld_core.{name}" for name in ("durations", "lazy", "sizes", "terminal", "versions", "wording")),
+    *(f"coworld_core.{name}" for name in ("lazy", "text", "time_limits", "versions")),
+    *(f"coworld_core.text.{name}" for name in ("phrases", "size_text", "terminal")),
 }
 
 

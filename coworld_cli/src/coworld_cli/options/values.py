@@ -159,7 +159,7 @@ class BackendName(_TextType):
 
 
 class IdType(_TextType):
-    """An id of one of several kinds (``coworld_core.api.platform_ids``); the error for another kind of id names that kind.
+    """An id of one of several kinds (``coworld_core.api.platform_ids``); the error for another kind names that kind.
 
     Args:
         kinds: The kinds of ids to accept.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+import pathlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from ..issues import Issue, Report
 from .findings import Finding, Findings, Path, pointer, quoted, type_word
@@ -23,6 +24,7 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_VALUES",
     "JsonDocument",
+    "Source",
     "has_too_many_values",
     "json_report",
     "parse_json",
@@ -38,6 +40,9 @@ MAX_DEPTH = 64
 MAX_VALUES = 400_000
 """Most commas and opening brackets in a document, which bound the number of its values. The parser cannot be
 interrupted, not even in a thread, and its time depends on the values more than on their bytes."""
+
+Source: TypeAlias = pathlib.Path | str | bytes | Mapping[str, Any]
+"""A path (of a file, or of a directory that holds one), the content as bytes, or the JSON as a Python value."""
 
 
 @dataclass(frozen=True, eq=False)

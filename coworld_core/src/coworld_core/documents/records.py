@@ -28,8 +28,7 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 from ..errors import RecordError, UsageError
 
 if TYPE_CHECKING:
-    from ..manifest.manifest_file import Source
-    from .json_text import JsonDocument
+    from .json_text import JsonDocument, Source
 
 __all__ = [
     "READING",

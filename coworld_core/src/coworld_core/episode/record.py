@@ -22,7 +22,7 @@ from .seat_behaviour import SeatBehaviour
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..manifest.manifest_file import Source
+    from ..documents.json_text import Source
     from ..text.tables import TableRow
 
 __all__ = [

@@ -13,13 +13,13 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..documents.findings import Finding, Findings, quoted, type_word
-from ..documents.json_text import JsonDocument, json_report
+from ..documents.json_text import JsonDocument, Source, json_report
 from ..documents.shapes import parse_shape
 from ..errors import ManifestError, UsageError
 from ..issues import Report
 from ..manifest._cross_field_rules import request_player_rules
 from ..manifest.game_config import config_findings, game_config_for, slot_count
-from ..manifest.manifest_file import Mode, Source, examine_manifest, manifest_sha256, read_document
+from ..manifest.manifest_file import Mode, examine_manifest, manifest_sha256, read_document
 from ..manifest.models import JsonObject, Manifest, RoleRunnable, Runnable
 
 __all__ = ["JobSpec", "LoadedRequest", "build_request", "check_request", "load_request"]

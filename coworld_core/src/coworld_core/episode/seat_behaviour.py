@@ -1,9 +1,9 @@
 """What each seat did in an episode, from the events that the game wrote.
 
 A game writes its events to ``COGAME_EVENTS_URI``, as a JSON array or as one object per line, each with ``tick``,
-``kind`` and ``agent`` (the seat). Games served by ``coworld_runner.kit.server`` write one event per decision: ``acted``,
-with the ``seconds`` from the request to the answer, ``idle`` if no action came in time, and ``refused`` for a message
-that was not a legal action.
+``kind`` and ``agent`` (the seat). Games served by ``coworld_runner.kit.server`` write one event per decision:
+``acted``, with the ``seconds`` from the request to the answer, ``idle`` if no action came in time, and ``refused`` for
+a message that was not a legal action.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 
 from ..documents.findings import Finding, Findings, type_word
-from ..documents.json_text import MAX_BYTES, JsonDocument, json_report, parse_json, wrap_json
+from ..documents.json_text import MAX_BYTES, JsonDocument, Source, json_report, parse_json, wrap_json
 from ..documents.shapes import parse_shape
 from ..errors import ManifestError, UsageError
 from ..images import BUILD_FIRST
@@ -34,7 +34,6 @@ __all__ = [
     "TEMPLATE_NAME",
     "LoadedManifest",
     "Mode",
-    "Source",
     "check_manifest",
     "dump_manifest",
     "find_manifest",
@@ -51,9 +50,6 @@ TEMPLATE_NAME = "coworld_manifest_template.json"
 
 Mode = Literal["read", "strict"]
 """``read``: lenient, to run a manifest; ``strict``: only the written form, to certify, build or upload it."""
-
-Source: TypeAlias = Path | str | bytes | Mapping[str, Any]
-"""A path (of a file, or of a directory that holds one), the content as bytes, or the JSON as a Python value."""
 
 
 @dataclass(frozen=True, eq=False)

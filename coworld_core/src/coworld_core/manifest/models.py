@@ -1,8 +1,8 @@
 """The manifest of a Coworld, as frozen models: what a game is, who can play it, and in which variants.
 
 The models are the strict form, which is also the written one: everything that the newest published generation knows,
-without unknown keys or legacy shapes. ``coworld_core.manifest.manifest_file`` converts older documents to it and holds the
-rules that span several fields. Fields newer than 0.1.26 are written only if they were given, so that 0.1.26 still
+without unknown keys or legacy shapes. ``coworld_core.manifest.manifest_file`` converts older documents to it and holds
+the rules that span several fields. Fields newer than 0.1.26 are written only if they were given, so that 0.1.26 still
 accepts a manifest that does not use them.
 """
 

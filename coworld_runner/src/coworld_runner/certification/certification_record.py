@@ -18,7 +18,7 @@ from coworld_core.errors import CertificationError
 from coworld_core.issues import HintCode, Hinted, HintValues
 
 if TYPE_CHECKING:
-    from coworld_core.manifest.manifest_file import Source
+    from coworld_core.documents.json_text import Source
 
 __all__ = [
     "RECORD_NAME",

@@ -496,7 +496,13 @@ async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
             return skipped("not_applicable", detail, hint="Certify the package's own directory.")
         seconds = candidate.options.replay.ready_timeout
         packed = viewer.replay_compression == "gzip"
-        return await check_viewer(directory, candidate.episode.replay, packed=packed, seconds=seconds)
+        issues = await check_viewer(directory, candidate.episode.replay, packed=packed, seconds=seconds)
+        evidence = [issue_evidence(issue) for issue in issues]
+        if any(item.broken for item in evidence):
+            return failed_on("replay_unloadable", evidence)
+        if all(item.ok for item in evidence):
+            return passed("In a browser, the replay viewer fetches the replay and reports no errors.", evidence)
+        return passed(" ".join(item.message for item in evidence), evidence)
     found: dict[bool, Evidence] = {}
     # two units that need the same ports have to run one after the other
     gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 2)

@@ -142,7 +142,7 @@ def _spec(setup: Setup, scratch: Scratch) -> UnitSpec:
 
     inputs = scratch.directory(f"{PROXY}-files")
     program = inputs / _PROGRAM
-    program.write_bytes(own_source(_PROGRAM))
+    program.write_bytes(own_source(f"web/{_PROGRAM}"))
     for path, mode in ((inputs, 0o755), (program, 0o644)):
         path.chmod(mode)
     spec = UnitSpec(

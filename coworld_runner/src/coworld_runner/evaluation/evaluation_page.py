@@ -23,7 +23,7 @@ from coworld_core.evaluation.number_text import excludes_zero, interval_words, n
 from coworld_core.evaluation.report_base import UNMEASURED
 from coworld_core.evaluation.report_contents import Contents, Encounter, Plot, ShownReport
 
-from ..kit.server.pages import script_digest
+from ..web.page_documents import script_digest
 from ..web.page_templates import page_template
 from .evaluation_run import PlayedEvaluation
 

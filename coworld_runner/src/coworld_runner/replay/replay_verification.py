@@ -18,6 +18,7 @@ from ..package.viewer_bundle import bundle_in
 from ..runs.event_bus import EventBus, Listener
 from ..runs.workspace import artifact_records, atomic_write
 from .replay_session import ReplayOptions, verify_replay
+from .viewer_check import check_viewer
 
 __all__ = ["verify_batch_replays", "verify_episode_replay"]
 
@@ -96,8 +97,6 @@ async def _show(
     Raises:
         EpisodeError: The replay cannot be shown; code ``replay_unloadable``.
     """
-    from .viewer_check import check_viewer
-
     viewer = plan.manifest.game.replay_viewer
     directory = bundle_in(plan.directory, viewer)
     if directory is not None and not directory.is_dir():
@@ -109,12 +108,14 @@ async def _show(
         )
     begun = time.monotonic()
     packed = viewer.replay_compression == "gzip"
-    answer = await check_viewer(directory, layout.replay, packed=packed, seconds=options.ready_timeout)
-    if answer.status != "pass":
-        raise EpisodeError(answer.detail, code="replay_unloadable", hint=answer.hint)
-    for item in answer.evidence:
-        if item.level == "advice":
-            bus.publish(Notice(message=item.message))
+    issues = await check_viewer(directory, layout.replay, packed=packed, seconds=options.ready_timeout)
+    errors = [issue for issue in issues if issue.severity == "error"]
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise EpisodeError(f"{errors[0].message}{more}", code="replay_unloadable", hint=errors[0].hint)
+    for issue in issues:
+        if issue.severity == "warning":
+            bus.publish(Notice(message=issue.message))
     return round(time.monotonic() - begun, 3)
 
 

@@ -14,10 +14,9 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import UsageError
+from coworld_core.issues import Issue
 from coworld_core.text.terminal import strip_controls
 
-from ..certification.certification_record import Evidence
-from ..certification.step_answers import StepAnswer, advice, failed_on, passed, required
 from ..package.viewer_bundle import read_bundle
 from .viewer_server import open_viewer
 
@@ -38,31 +37,30 @@ addEventListener("message", event => { if (event.data && event.data.src === "cow
 """Stands in for a platform's page, which shows viewers in a frame and listens to their messages."""
 
 
-async def check_viewer(directory: Path, replay: Path, *, packed: bool, seconds: float) -> StepAnswer:
+async def check_viewer(directory: Path, replay: Path, *, packed: bool, seconds: float) -> list[Issue]:
     """Check that a viewer shows a replay.
 
     Args:
         directory: The viewer's directory.
-        replay: The replay of the smoke episode.
+        replay: The replay to show.
         packed: Whether to serve the replay as gzip.
         seconds: How long the page may take to fetch the replay and be ready.
+
+    Returns:
+        What was found: errors if the viewer does not show the replay, a warning if that is uncertain, and facts.
     """
     try:
         bundle = await anyio.to_thread.run_sync(read_bundle, directory)
     except UsageError as error:
-        broken = required(error.code, ok=False, message=error.message, hint=error.hint)
-        return failed_on("replay_unloadable", [broken])
+        return [Issue(code=error.code, message=error.message, hint=error.hint)]
     files = f"The replay viewer has {len(bundle.files)} files and a page."
-    evidence = [required("viewer_files", ok=True, message=files)]
+    found = [Issue(code="viewer_files", severity="info", message=files)]
     async with open_viewer(bundle, replay, packed=packed) as session, _browser() as (browser, why_not):
         if browser is None:
-            evidence.append(advice("viewer_not_opened", f"The viewer was not opened: {why_not}.", hint=_INSTALL))
-            return passed(f"{files} It was not opened in a browser.", evidence)
-        seen = await _look(browser, session.link, session.fetched, seconds)
-    evidence += _told(seen, seconds)
-    if any(item.broken for item in evidence):
-        return failed_on("replay_unloadable", evidence)
-    return passed("In a browser, the replay viewer fetches the replay and reports no errors.", evidence)
+            message = f"The viewer was not opened: {why_not}."
+            return [*found, Issue(code="viewer_not_opened", severity="warning", message=message, hint=_INSTALL)]
+        report = await _look(browser, session.link, session.fetched, seconds)
+    return [*found, *_issues(report, seconds)]
 
 
 _INSTALL: Final = "Install Chromium and `pip install coworld-runner[browser]`, so that the page is checked, too."
@@ -134,30 +132,29 @@ async def _said(page: Page) -> list[dict[str, Any]]:
     return await page.evaluate("window.said")
 
 
-def _told(seen: _PageReport, seconds: float) -> list[Evidence]:
-    evidence = [
-        required(
-            "viewer_fetches",
-            ok=seen.fetched,
-            message="The viewer fetches the replay."
-            if seen.fetched
-            else f"The viewer did not fetch the replay within {seconds:g} s.",
+def _issues(report: _PageReport, seconds: float) -> list[Issue]:
+    found = [
+        Issue(code="viewer_fetches", severity="info", message="The viewer fetches the replay.")
+        if report.fetched
+        else Issue(
+            code="viewer_fetches",
+            message=f"The viewer did not fetch the replay within {seconds:g} s.",
             hint="It finds the address in `#replay=` or, failing that, in `?replay=`.",
         )
     ]
-    evidence += [
-        required(
-            "viewer_complains",
-            ok=False,
+    found += [
+        Issue(
+            code="viewer_complains",
             message=f"The viewer's console: {words}",
             hint="Open the viewer in a browser, and read its console.",
         )
-        for words in dict.fromkeys(seen.complaints)
+        for words in dict.fromkeys(report.complaints)
     ]
-    if (error := seen.says("error")) is not None:
+    if (error := report.says("error")) is not None:
         words = f"The viewer says that it failed: {strip_controls(str(error.get('message', '')))[:300]}"
-        evidence.append(required("viewer_failed", ok=False, message=words))
-    elif seen.said and seen.says("ready") is None:
+        found.append(Issue(code="viewer_failed", message=words))
+    elif report.said and report.says("ready") is None:
         words = f"The viewer says that it loads, but did not say within {seconds:g} s that it is ready."
-        evidence.append(advice("viewer_not_ready", words, hint='Post {src: "coworld-replay", type: "ready"}.'))
-    return evidence
+        hint = 'Post {src: "coworld-replay", type: "ready"}.'
+        found.append(Issue(code="viewer_not_ready", severity="warning", message=words, hint=hint))
+    return found

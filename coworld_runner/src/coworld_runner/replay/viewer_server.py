@@ -20,8 +20,8 @@ import anyio.to_thread
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from ..kit.server.game_server import address_of, content_response, open_server
 from ..package.viewer_bundle import VIEWER_PAGE, ViewerBundle
+from ..web.http_server import address_of, content_response, open_server
 from .bundle_page import kind_of
 
 __all__ = ["ViewerSession", "open_viewer"]

@@ -1,7 +1,7 @@
 """Runs the server as its environment says: one game, one replay, or replays by request.
 
-The kit (`coworld_runner.kit.server`) provides all that games have in common: connections, tokens, input and output files,
-signals.
+The kit (`coworld_runner.kit.server`) provides all that games have in common: connections, tokens, input and output
+files, signals.
 """
 
 import os

@@ -5,8 +5,9 @@ and runs it in a second container, which shares the unit's directory, network an
 loopback only, so it can be reached only by the unit, which does not know the token, and by users who may forward a port
 of the pod.
 
-``start`` is the program; the pod waits for ``waiting``, which ends when the unit may start. Every pod waits for both,
-often on a busy node, so they import as little as possible; the code that serves requests is imported afterwards.
+``collector_start`` is the program; the pod waits for ``start_permit``, which ends when the unit may start. Every pod
+waits for both, often on a busy node, so they import as little as possible; the code that serves requests is imported
+afterwards.
 
 ==============================  =====================================================================================
 ``GET /hello``                  whether the unit runs

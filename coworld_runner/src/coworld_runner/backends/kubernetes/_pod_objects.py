@@ -52,7 +52,7 @@ CALL = "coworld.call"
 MANAGED = {"app.kubernetes.io/managed-by": "coworld"}
 
 _PROGRAM = "/coworld-collector"
-_START = f"import sys; sys.path.insert(0, {_PROGRAM!r}); from collector.start import main; main()"
+_START = f"import sys; sys.path.insert(0, {_PROGRAM!r}); from collector.collector_start import main; main()"
 _GIVEN = "/coworld-given"
 _COLLECTOR_DIRECTORY = "/coworld-unit"
 _COLLECTOR_INPUTS = "/coworld-unit-inputs"
@@ -208,7 +208,7 @@ def owner_reference(job: Mapping[str, Any]) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def program() -> Mapping[str, bytes]:
     """The collector's source by file name, as it is copied into each pod."""
-    return own_sources("collector")
+    return own_sources("backends/collector")
 
 
 # --- objects ----------------------------------------------------------------------------------------------------
@@ -504,6 +504,6 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, given: Given) -
         user=0 if own else None,
         imagePullPolicy=options.pull_policy,
         # containers start in order, each after the previous one's postStart hook has finished
-        lifecycle={"postStart": {"exec": {"command": [*python, f"{_PROGRAM}/collector/waiting.py", port]}}},
+        lifecycle={"postStart": {"exec": {"command": [*python, f"{_PROGRAM}/collector/start_permit.py", port]}}},
         volumeMounts=mounts,
     )

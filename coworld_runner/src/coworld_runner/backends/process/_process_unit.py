@@ -344,7 +344,7 @@ def _shim_command(spec: UnitSpec, context: Path, group: str, private: Path, cont
     most = (limits.memory_bytes, limits.pids, limits.disk_bytes, limits.disk_entries)
     numbers = (control, *(limit or 0 for limit in most), of_units())
     return [
-        *(sys.executable, "-I", "-S", "-c", _BOOT, *map(str, (here.parents[0], here.parents[2]))),
+        *(sys.executable, "-I", "-S", "-c", _BOOT, *map(str, (here.parents[0], here.parents[1]))),
         *map(str, numbers),
         *(group, str(context.absolute()), str(len(directories)), *directories),
         *(sys.executable if first in {"python", "python3"} else first, *arguments),

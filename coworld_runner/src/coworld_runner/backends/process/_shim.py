@@ -43,7 +43,7 @@ else:
 if TYPE_CHECKING or __package__:
     from ..collector.disk_usage import FreeRoom, disk_usage, too_much
 else:
-    from collector.usage import FreeRoom, disk_usage, too_much
+    from collector.disk_usage import FreeRoom, disk_usage, too_much
 
 __all__ = ["descendants", "main"]
 

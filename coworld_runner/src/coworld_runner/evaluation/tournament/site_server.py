@@ -23,7 +23,7 @@ from coworld_core.errors import CoworldError, UsageError, unwrapped
 from coworld_core.hints import Hint
 from coworld_core.tournament.tournament_log import LOG_NAME
 
-from ...kit.server.game_server import address_of, content_response, open_server
+from ...web.http_server import address_of, content_response, open_server
 from ..evaluation_page import live_policy, report_page
 from .tournament_folder import read_tournament
 

@@ -21,8 +21,9 @@ from websockets.http11 import Request, Response
 
 from coworld_core.rules.seat_wire import MAX_MESSAGE
 
-from ..server.game_server import address_of, open_server, page_response
-from ..server.pages import Document, common, document
+from ...web.http_server import address_of, open_server, page_response
+from ...web.page_documents import Document, document
+from ..server.pages import common
 from .relay import Relay
 
 __all__ = ["DevControls", "open_page_server"]

@@ -1,4 +1,4 @@
-"""`python -m coworld_runner.kit.rollout.rollout_worker NUMBER COUNT`: a process of `rollouts`, which reads its job from stdin."""
+"""`python -m coworld_runner.kit.rollout.rollout_worker NUMBER COUNT`: a process of `rollouts`; its job is on stdin."""
 
 from __future__ import annotations
 

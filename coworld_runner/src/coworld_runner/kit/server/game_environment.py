@@ -17,8 +17,9 @@ from coworld_core.errors import UsageError
 
 from ...package.locations import read_location
 from ...package.transfers import Method, Transfers, read_document
+from ...web.page_documents import Document
 from .game_server import Load, Reply, replay_server
-from .pages import Document, render
+from .pages import render
 
 __all__ = [
     "Stop",

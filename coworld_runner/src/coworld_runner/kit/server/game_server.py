@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import http
-import logging
 import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -12,31 +11,26 @@ from contextlib import asynccontextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs
 
 import anyio
-from websockets.asyncio.server import Server, ServerConnection, broadcast, serve
-from websockets.datastructures import Headers
+from websockets.asyncio.server import Server, ServerConnection, broadcast
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from coworld_core.errors import CoworldError
 from coworld_core.rules import RulesError
-from coworld_core.rules.seat_wire import MAX_FRAME
 
-from ...web.paced_websockets import PacedServer
+from ...web.http_server import CLOSING_SECONDS, address_of, open_server, page_response, response
+from ...web.page_documents import Document
 from .outbox import Outbox
-from .pages import Document, render
+from .pages import render
 
 __all__ = [
     "Load",
     "Reply",
     "ServedGame",
-    "address_of",
-    "content_response",
     "game_server",
-    "open_server",
-    "page_response",
     "replay_server",
     "seat_of",
     "talked_out",
@@ -44,9 +38,6 @@ __all__ = [
 
 STUCK_SECONDS: Final = 10.0
 """A client that accepts no data for this many seconds is dropped."""
-
-CLOSING_SECONDS: Final = 1.0
-"""Seconds that the end of a game waits for clients to take their last message and close."""
 
 VIEWER_PAUSE: Final = 1 / 30
 """Seconds between two states for one spectator."""
@@ -300,69 +291,6 @@ async def talked_out(server: Server) -> None:
             await connection.wait_closed()
 
 
-@asynccontextmanager
-async def open_server(
-    connected: Callable[[ServerConnection], Awaitable[None]],
-    route: Callable[[ServerConnection, Request], Awaitable[Response | None]],
-    listener: socket.socket,
-    *,
-    compress: bool = False,
-    max_size: int = MAX_FRAME,
-) -> AsyncGenerator[Server]:
-    """Serve pages and sockets while the context is open; nothing is logged.
-
-    Args:
-        connected: Serves one socket.
-        route: Answers a request, or returns None for a socket.
-        listener: The socket to listen on.
-        compress: Whether to compress messages.
-        max_size: Maximum size of a message in bytes.
-    """
-    # Connections inherit TCP_NODELAY. asyncio sets it only for sockets whose protocol number is TCP, which those of
-    # `socket.create_server` lack; without it, a second small frame waits until the first one is acknowledged.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    server = await serve(
-        connected,
-        sock=listener,
-        # asyncio calls listen() again, with a backlog of only 100 by default.
-        backlog=socket.SOMAXCONN,
-        process_request=route,
-        max_size=max_size,
-        max_queue=4,
-        create_connection=PacedServer,
-        compression="deflate" if compress else None,
-        close_timeout=CLOSING_SECONDS,
-        # Pings keep connections through proxies open. A late pong drops no client: a player may be thinking.
-        ping_timeout=None,
-        # Log lines would show requests, and with them tokens.
-        logger=_silent(),
-        server_header=None,
-    )
-    try:
-        yield server
-    finally:
-        with anyio.CancelScope(shield=True):
-            server.close()
-            with anyio.move_on_after(2 * CLOSING_SECONDS):
-                await server.wait_closed()
-            for connection in server.connections:
-                connection.transport.abort()
-
-
-def _silent() -> logging.Logger:
-    logger = logging.Logger("coworld.serving")
-    logger.disabled = True
-    return logger
-
-
-def address_of(request: Request | None) -> SplitResult:
-    """Return the address of a request; empty if it cannot be parsed."""
-    try:
-        return urlsplit(request.path if request is not None else "")
-    except ValueError:
-        return urlsplit("")
-
-
 def seat_of(url: SplitResult, tokens: Sequence[str]) -> int | None:
     """Return the slot in the query, or None if the slot or its token is missing or wrong."""
     query = parse_qs(url.query)
@@ -378,38 +306,9 @@ def _common(
 ) -> Response:
     """The routes of every server: health, the pages under both prefixes, and a redirect from the root to a page."""
     if url.path == "/healthz":
-        return _response(http.HTTPStatus.OK, b'{"ok":true}', {"Content-Type": "application/json"})
+        return response(http.HTTPStatus.OK, b'{"ok":true}', {"Content-Type": "application/json"})
     if match := re.fullmatch(rf"/clients?/({'|'.join(names) or '$'})", url.path):
         return page_response(pages(match[1]))
     if url.path == "/":
-        return _response(http.HTTPStatus.TEMPORARY_REDIRECT, b"", {"Location": home})
+        return response(http.HTTPStatus.TEMPORARY_REDIRECT, b"", {"Location": home})
     return connection.respond(http.HTTPStatus.NOT_FOUND, "no such page\n")
-
-
-def page_response(document: Document) -> Response:
-    """Return the response with a page."""
-    return content_response(document.html.encode(), kind="text/html; charset=utf-8", policy=document.policy)
-
-
-def content_response(body: bytes, *, kind: str, policy: str) -> Response:
-    """Return the response with a page or one of its files.
-
-    Args:
-        body: Its content.
-        kind: Its media type.
-        policy: The ``Content-Security-Policy``.
-    """
-    headers = {
-        "Content-Type": kind,
-        "Content-Security-Policy": policy,
-        "Cache-Control": "no-store",
-        # The address of the player page contains a token.
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-    }
-    return _response(http.HTTPStatus.OK, body, headers)
-
-
-def _response(status: http.HTTPStatus, body: bytes, headers: dict[str, str]) -> Response:
-    length = {"Connection": "close", "Content-Length": str(len(body))}
-    return Response(status.value, status.phrase, Headers({**length, **headers}), body)

@@ -1,7 +1,7 @@
 """Measures the card of a game: what the game costs to play, and whether it is fair.
 
-`python -m coworld_runner.kit.wrappers.card MODULE:CLASS [SEATS [POLICY [BASELINE]]]` prints it. A separate process in the
-game's directory measures everything, with random players and, if one is named, a policy that plays against them.
+`python -m coworld_runner.kit.wrappers.card MODULE:CLASS [SEATS [POLICY [BASELINE]]]` prints it. A separate process in
+the game's directory measures everything, with random players and, if one is named, a policy that plays against them.
 """
 
 from __future__ import annotations
