@@ -187,8 +187,8 @@ BREACHES: Mapping[Rule, tuple[tuple[str, str, str], ...]] = {
     examples_use_public_doors: (
         (
             "observatory.planted",
-            "from coworld_runner.web.http_requests import exchange",
-            "imports coworld_runner.web.http_requests.exchange",
+            "from coworld_runner.runs._locks import lock",
+            "imports coworld_runner.runs._locks.lock",
         ),
         ("observatory.planted", "from coworld_cli.output import Output", "imports coworld_cli.output.Output"),
     ),

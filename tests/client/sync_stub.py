@@ -49,7 +49,7 @@ _OWN_IMPORTS = (
     "from coworld_core.api import Wire",
     "from .client import CoworldClient",
     "from .pages import Page",
-    "from .watching import Change",
+    "from .watch import Change",
 )
 
 _SYNC = {"AsyncPager": "_Rows", "AbstractAsyncContextManager": "AbstractContextManager", "Changes": "_Changes"}

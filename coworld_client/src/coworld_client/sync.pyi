@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from coworld_core import durations
+from coworld_core import time_limits
 from coworld_core.api import (
     ArtifactType,
     AutoChampion,
@@ -71,7 +71,7 @@ from .uploads._images import OnImage, UploadedImage
 from .uploads.docker_engine import DockerEngine
 from .uploads.packages import DownloadedCoworld, OnPull
 from .uploads.smoke import CoworldStatus
-from .watching import Change
+from .watch import Change
 
 __all__ = ["SyncClient"]
 
@@ -149,7 +149,7 @@ class _Coworlds:
         self,
         coworld_id: str,
         *,
-        deadline: float = durations.HOSTED_SMOKE,
+        deadline: float = time_limits.HOSTED_SMOKE,
         begins_within: float | None = None,
         on_change: Callable[[CoworldStatus], object] | None = None,
         timeout: float | None = None,
