@@ -1,4 +1,4 @@
-"""Puts the source of modules that run in containers into wheels a second time (``coworld_runner/_own_source.py``)."""
+"""Puts the source of modules that run in containers into wheels a second time (``coworld_runner/backends/_own_source.py``)."""
 
 import shutil
 from pathlib import Path

@@ -73,7 +73,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SENT = """
 import json
-from coworld_runner._own_source import own_source
+from coworld_runner.backends._own_source import own_source
 from coworld_runner.backends.kubernetes._pod_objects import program
 sent = {**program(), "https_proxy.py": own_source("https_proxy.py")}
 print(json.dumps({name: data.decode() for name, data in sent.items()}))

@@ -20,7 +20,7 @@ from coworld_core.errors import CoworldError, TransferError
 from ..backend import Component
 from ..errors import PLATFORM_ENDS
 
-__all__ = ["TABLE", "Circumstances", "Observation", "Row", "Ruling", "ObservationKind", "rule"]
+__all__ = ["TABLE", "Circumstances", "Observation", "ObservationKind", "Row", "Ruling", "rule"]
 
 ObservationKind = Literal[
     "not_started",

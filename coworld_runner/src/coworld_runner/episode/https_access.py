@@ -137,7 +137,7 @@ def proxy_variables(proxy: str, game: str) -> Mapping[str, str]:
 
 
 def _spec(setup: Setup, scratch: Scratch) -> UnitSpec:
-    from .._own_source import own_source
+    from ..backends._own_source import own_source
     from ..web.https_proxy import LISTENS
 
     inputs = scratch.directory(f"{PROXY}-files")

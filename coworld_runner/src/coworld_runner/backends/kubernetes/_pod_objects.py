@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from coworld_core.quantities import parse_quantity
 
-from ..._own_source import own_sources
 from ...backend import INPUTS_MOUNT, Component, UnitSpec
+from .._own_source import own_sources
 from ..engine import RUN, UNIT, capabilities_of, run_labels, unit_labels
 from ._object_parts import UNDISTURBED, concealing, container, pod_spec, secret, thing
 
