@@ -244,7 +244,7 @@ def test_a_line_ends_where_json_lets_it(messages: list[str]) -> None:
         (b"not json", "A value is expected"),
         (b"\xff", "not UTF-8"),
         (b"[]", "An object is expected, not a list"),
-        (b'{"coworld": "x", "coworld": "y"}', 'The key "coworld" is there twice'),
+        (b'{"coworld": "x", "coworld": "y"}', 'The key "coworld" occurs twice'),
         (b"{}", 'The episode record lacks "run_id". (and 8 more)'),
         ({"faults": [1]}, 'The episode record lacks "run_id".'),
     ],

@@ -265,7 +265,11 @@ class TestWords:
             (False, 1, '"thing" is not allowed here.'),
             ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 1, '"thing" must be null or text, not a number.'),
             ({"oneOf": [{"const": "a"}, {"enum": ["b", "c"]}]}, "d", '"thing" is "d"; allowed: "a", "b", "c".'),
-            ({"oneOf": [{"type": "integer"}, {"minimum": 1}]}, 2, '"thing" fits more than one of the shapes'),
+            (
+                {"oneOf": [{"type": "integer"}, {"minimum": 1}]},
+                2,
+                '"thing" matches more than one of the forms allowed here',
+            ),
         ],
     )
     def test_sentences(self, document: dict[str, Any], schema: Any, value: Any, message: str | None) -> None:

@@ -106,7 +106,7 @@ async def test_a_game_with_one_vice_fails_one_step(tmp_path: Path, behaviour: st
 
 async def test_a_player_that_crashes_is_named(tmp_path: Path) -> None:
     package = await misfits("process", "well", "well", "exits-3")
-    async with certified("process", package, tmp_path / "out", failure_grace=0.1) as found:
+    async with certified("process", package, tmp_path / "out", failure_grace_seconds=0.1) as found:
         assert failures(found) == {"smoke-episode": "player_error", "players-run": "player_error"}
     (item,) = found.step("players-run").broken
     assert item.slot == 1
@@ -114,7 +114,7 @@ async def test_a_player_that_crashes_is_named(tmp_path: Path) -> None:
 
 async def test_a_player_whose_command_is_missing_is_named(tmp_path: Path) -> None:
     package = await misfits("process", "well", "well", run=("/does/not/exist",))
-    async with certified("process", package, tmp_path / "out", failure_grace=0.1) as found:
+    async with certified("process", package, tmp_path / "out", failure_grace_seconds=0.1) as found:
         assert failures(found) == {"smoke-episode": "player_never_started", "players-run": "players_missing"}
 
 

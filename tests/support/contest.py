@@ -48,7 +48,7 @@ async def compared(small: World, workspace: Path, **more: Any) -> ComparisonRepo
     keys = {name: more.pop(name) for name in tuple(more) if name in RunArguments.__annotations__}
     run: Any = {"backend": small.backend, "workspace": workspace, "parallel": 4, **keys}
     new, old, margin = more.pop("new", "first"), more.pop("old", "second"), more.pop("margin", None)
-    rules: dict[str, Any] = {"variant": "default", "starved": True, **more}
+    rules: dict[str, Any] = {"variant": "default", "count_starved": True, **more}
     return await compare(small.package, new, old, rules=EvaluationRules(**rules), margin=margin, **run)
 
 

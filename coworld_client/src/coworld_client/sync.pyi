@@ -57,7 +57,8 @@ from coworld_core.api import (
     Whoami,
     Wire,
 )
-from coworld_core.manifest.manifest_file import LoadedManifest, Source
+from coworld_core.documents.json_text import Source
+from coworld_core.manifest.manifest_file import LoadedManifest
 
 from .client import CoworldClient
 from .pages import Page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -427,8 +427,8 @@ class PlayOptions(PackageOptions):
         required += [name for name, values in limited.items() if any(value is not None for value in values)]
         # Whatever is named as a field is passed on; without a default, that of the field holds.
         own = [item.name for item in fields(EpisodeOptions) if item.name in self.declared]
-        named = {name: value for name in own if (value := getattr(self, name)) is not None}
-        special = {
+        named: dict[str, Any] = {name: value for name in own if (value := getattr(self, name)) is not None}
+        special: dict[str, Any] = {
             "game_limits": _limited(defaults.game_limits, self.game_memory, self.game_cpus, self.game_pids),
             "player_limits": _limited(defaults.player_limits, self.player_memory, self.player_cpus, self.player_pids),
             "player_network": self.network or defaults.player_network,

@@ -22,12 +22,12 @@ from coworld_core.api import (
     is_image_id,
     same_coworld,
 )
+from coworld_core.documents.json_text import Source
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.manifest.manifest_file import (
     MANIFEST_NAME,
     LoadedManifest,
-    Source,
     dump_manifest,
     load_manifest,
     manifest_sha256,

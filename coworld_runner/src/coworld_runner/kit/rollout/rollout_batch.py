@@ -110,7 +110,7 @@ def _worker(letter: bytes, number: int, count: int) -> Generator[Popen[bytes]]:
     `multiprocessing` is not used, because its processes always import this program's `__main__` and leave a helper
     process running. The process has a group of its own, so that Ctrl-C in a terminal reaches only this process.
     """
-    command = [sys.executable, "-m", f"{__package__}.worker", str(number), str(count)]
+    command = [sys.executable, "-m", f"{__package__}.rollout_worker", str(number), str(count)]
     with Popen(command, stdin=PIPE, stdout=PIPE, process_group=0) as worker:
         try:
             assert worker.stdin is not None
