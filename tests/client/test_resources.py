@@ -307,7 +307,7 @@ MISNAMED = zipped(é_json=b"{}").replace("é".encode(), b"\xff\xff")
 @pytest.mark.parametrize("bundle", [b"no zip", b"", zipped(results_json=b"{}")[:-30], MISNAMED])
 async def test_malformed_bundle_is_refused(bundle: bytes) -> None:
     async with serve(Artifacts(bundle=Say(200, bundle))) as server, api_of(server.url) as api:
-        with pytest.raises(ApiShapeError, match="no zip"):
+        with pytest.raises(ApiShapeError, match="not a zip file"):
             await api.episodes.results(EREQ)
 
 

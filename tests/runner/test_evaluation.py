@@ -33,7 +33,7 @@ async def test_the_stronger_player_is_better(tmp_path: Path) -> None:
     async with contest() as small:
         report = await compared(small, tmp_path / "run", parallel=1, listeners=(heard.append,))
     assert (report.verdict, report.stopped, report.blocks, report.won) == ("better", "evidence", 15, 15)
-    assert [entrant.mean is not None and entrant.forfeits == 0 for entrant in report.entrants] == [True, True]
+    assert [entrant.mean_score is not None and entrant.forfeits == 0 for entrant in report.entrants] == [True, True]
     rows = list(read_rows(tmp_path / "run"))
     assert len(rows) == 30
     seats = {row.key: [seat.player_id for seat in row.slots] for row in rows}
@@ -160,7 +160,7 @@ async def test_a_player_compared_with_itself(tmp_path: Path) -> None:
 async def test_measure_other_than_scores_is_compared(tmp_path: Path) -> None:
     async with contest() as small:
         report = await compared(small, tmp_path / "run", max_blocks=2, metric="/strengths/by~1slot")
-        assert [entrant.mean for entrant in report.entrants] == [1.0, 0.0]
+        assert [entrant.mean_score for entrant in report.entrants] == [1.0, 0.0]
         with pytest.raises(UsageError) as refused:
             await compared(small, tmp_path / "other", metric="/strength")
     assert refused.value.code == "metric_unknown"
@@ -224,7 +224,7 @@ async def test_a_mixture_plays_whole_blocks(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="at least 1 player"):
             await mix(small.package, {}, **how(small, tmp_path / "other"))
     assert refused.value.code == "too_few_seats"
-    assert {entrant.mean is not None for entrant in report.entrants} == {True}
+    assert {entrant.mean_score is not None for entrant in report.entrants} == {True}
     assert [(pair.won, pair.lost) for pair in report.pairs] == [(2, 0)]
 
 
