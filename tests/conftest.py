@@ -32,7 +32,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 from coworld_runner.testing.leaks import leak_check, private_scratch
 
-# what the tests share asserts too, and should say as much when it fails
+# What the tests share asserts too, and should say as much when it fails
 pytest.register_assert_rewrite("support")
 
 
@@ -64,7 +64,7 @@ def browser() -> Generator[Browser]:
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Generator[None]:
     """Fail a test that leaves a process, a thread, a port, a directory or a container behind."""
-    # a browser is shared by the tests of a module, and starts and ends processes of its own as it pleases
+    # A browser is shared by the tests of a module, and starts and ends processes of its own as it pleases
     browser = (
         ("chromium", "chromium-headless-shell", "chrome", "chrome_crashpad_handler", "node")
         if request.node.get_closest_marker("browser")

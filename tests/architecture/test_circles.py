@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.import_graph import DISTRIBUTIONS, EXAMPLES, Graph, circles, import_graph
 
-# one worker parses the sources for all tests that read them
+# One worker parses the sources for all tests that read them
 pytestmark = pytest.mark.xdist_group("sources")
 
 MEMBERS = (DISTRIBUTIONS, *((member,) for member in EXAMPLES))

@@ -37,7 +37,7 @@ def test_metadata(distribution: str) -> None:
     assert (folder / "src" / distribution / "py.typed").exists()
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert readme.splitlines()[2].startswith(f"`pip install {data['name']}`")
-    # a package index shows the page alone: nothing is beside it
+    # A package index shows the page alone: nothing is beside it
     assert [link for link in re.findall(r"\]\(([^)\s]+)", readme) if not link.startswith(("https://", "#"))] == []
     changelog = (folder / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## {re.escape(data['version'])}\b", changelog, re.MULTILINE)
@@ -86,7 +86,7 @@ def test_compiled_files_alone_lack_what_runs_in_containers(wheels: Path, tmp_pat
     assert compileall.compile_dir(tmp_path, quiet=1, legacy=True)
     for path in tmp_path.rglob("*.py"):
         path.unlink()
-    # rather than sending half a program
+    # Rather than sending half a program
     assert "lacks the source of backends/collector/__init__.py" in ask(sources).stderr
 
 
@@ -111,7 +111,7 @@ def first_minutes(program: Path, place: Path) -> None:
     assert {Path(name) for name in listed.stdout.split()} == {
         path for path in shipped if path.parts[0] != "results" and "__pycache__" not in path.parts
     }
-    # it is one's own: what is changed there is what plays
+    # It is one's own: what is changed there is what plays
     player = place / "my-arena/src/paintarena/players/sweep.py"
     player.write_text(f"import sys\nsys.stderr.write('changed here\\n')\n{player.read_text('utf-8')}", "utf-8")
     coworld("run-episode", "my-arena", "--variant", "quick", "-o", "played")
@@ -156,7 +156,7 @@ def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> 
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(environment)], check=True, timeout=120)
     python = environment / "bin" / "python"
     wheel = next(wheels.glob(f"{distribution}-*.whl"))
-    # nothing of ours comes from a cache, where another checkout's may have the same version
+    # Nothing of ours comes from a cache, where another checkout's may have the same version
     fresh = [word for name in DISTRIBUTIONS for word in ("--refresh-package", name)]
     install = subprocess.run(
         [uv, "pip", "install", "--quiet", "--python", str(python), *fresh, "--find-links", str(wheels), str(wheel)],
@@ -166,7 +166,7 @@ def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> 
         timeout=240,
     )
     assert install.returncode == 0, install.stderr
-    # from another directory, isolated: nothing of the checkout may be in reach
+    # From another directory, isolated: nothing of the checkout may be in reach
     done = subprocess.run(
         [
             str(python),

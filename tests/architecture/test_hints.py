@@ -35,7 +35,7 @@ _COMMAND = re.compile(r"\bcoworld (?P<name>[a-z][a-z-]*)")
 
 @cache
 def options() -> frozenset[str]:
-    """The options of our commands: every text in the command line's sources that is one, without Python's ``-m``."""
+    """The options of our commands: every text in the command line's sources that is one, without Python's `-m`."""
     return frozenset(
         word
         for path in sources("coworld_cli").values()
@@ -63,7 +63,7 @@ def named(text: str) -> Iterator[str]:
 
 
 def terminal_words(modules: Mapping[str, Path]) -> list[str]:
-    """Where libraries name options and commands, as ``MODULE says WHAT``; docstrings explain things to readers."""
+    """Where libraries name options and commands, as `MODULE says WHAT`; docstrings explain things to readers."""
     found: list[str] = []
     for module, path in modules.items():
         docstrings = {
@@ -141,7 +141,7 @@ def test_a_planted_word_of_the_terminal_is_found(code: str, word: str, tmp_path:
 @pytest.mark.parametrize(
     "code",
     [
-        "def build():\n    '''Does what ``coworld build --platform`` does.'''",
+        "def build():\n    '''Does what `coworld build --platform` does.'''",
         "hint = f'Build it again: docker build --platform {platform} .'",
         "hint = 'Run coworld inside WSL, where coworld shares directories.'",
         "git('branch', '--remotes', '--contains')",

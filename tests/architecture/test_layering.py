@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from support.import_graph import DISTRIBUTIONS, EXAMPLES, imports, nodes, sources
 
-# one worker parses the sources for all tests that read them
+# One worker parses the sources for all tests that read them
 pytestmark = pytest.mark.xdist_group("sources")
 
 Modules = Mapping[str, Path]
 """Source files, by module name."""
 Rule = Callable[[Modules], list[str]]
-"""What breaks a rule in some modules, each as ``MODULE does WHAT``."""
+"""What breaks a rule in some modules, each as `MODULE does WHAT`."""
 
 MAY_IMPORT = {
     "coworld_core": set[str](),
@@ -34,7 +34,7 @@ NETWORKED = (
 SDKS = {"docker": "coworld_client.uploads.docker_engine", "kubernetes_asyncio": "coworld_runner.backends.kubernetes"}
 """Libraries of extras, and the modules or packages that may import them when they are loaded."""
 CONSOLE = "coworld_cli.console."
-"""What command lines of examples share with ``coworld``."""
+"""What command lines of examples share with `coworld`."""
 EXITS = {"SystemExit", "sys.exit", "os._exit", "exit", "quit"}
 PROGRAMS = {
     "coworld_runner.backends.process._shim",
@@ -43,7 +43,7 @@ PROGRAMS = {
     "coworld_runner.kit.server.server_process",
     "coworld_runner.testing.subject",
 }
-"""Modules of libraries that are processes of their own, as every ``__main__`` is: they may end themselves, and may
+"""Modules of libraries that are processes of their own, as every `__main__` is: they may end themselves, and may
 leave threads to end with them."""
 
 
@@ -67,7 +67,7 @@ def private_names_stay_in_their_distribution(modules: Modules) -> list[str]:
 
 
 def examples_use_public_doors(modules: Modules) -> list[str]:
-    """An example imports no private module or name of a distribution, and of the command line only ``console``."""
+    """An example imports no private module or name of a distribution, and of the command line only `console`."""
     return [
         f"{module} imports {name}"
         for module, name, _ in _imported(modules)
@@ -299,7 +299,7 @@ def test_allowances_are_in_use() -> None:
     assert {_top(name) for _, name, _ in _imported(modules)} >= SDKS.keys()
     assert modules.keys() >= PROGRAMS
     for program in PROGRAMS:
-        # under another name it is no program any more
+        # Under another name it is no program any more
         as_library = {f"{_top(program)}.planted": modules[program]}
         assert libraries_never_exit(as_library) + tasks_and_threads_are_structured(as_library), (
             f"{program} exits nowhere"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.import_graph import DISTRIBUTIONS, EXAMPLES, Graph, import_graph
 
-# one worker parses the sources for all tests that read them
+# One worker parses the sources for all tests that read them
 pytestmark = pytest.mark.xdist_group("sources")
 
 TABLE = Path(__file__).with_name("rooms.toml")

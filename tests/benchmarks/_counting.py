@@ -50,7 +50,7 @@ class Counting(Rules):
 
 
 async def bare(turns: int) -> None:
-    """Serve two seats with the game's frames: each turn, both are sent the state and one answers, ``turns`` times."""
+    """Serve two seats with the game's frames: each turn, both are sent the state and one answers, `turns` times."""
     seats: list[ServerConnection] = []
     came, over = asyncio.Event(), asyncio.Event()
 

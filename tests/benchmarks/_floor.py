@@ -1,6 +1,6 @@
 """The floor: an episode without a runner, as a person would script it. Started by the benchmarks, with a spec as JSON.
 
-It starts the game with ``docker run`` or as a process, checks its health every 20 ms, then starts all players at once
+It starts the game with `docker run` or as a process, checks its health every 20 ms, then starts all players at once
 and waits for all to end: no checks, no isolation, no limits, no evidence. Any program that starts the players only
 after the game is healthy has at least this cost.
 """

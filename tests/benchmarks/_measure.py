@@ -77,7 +77,7 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
 
 
 def peak_mib() -> float:
-    """Peak resident MiB of this process; ``getrusage`` would include that of the program that started it."""
+    """Peak resident MiB of this process; `getrusage` would include that of the program that started it."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024
 

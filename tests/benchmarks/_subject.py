@@ -35,7 +35,7 @@ class Subject:
     """For docker, a manifest with real images; for processes, the template."""
 
     def floor_spec(self) -> str:
-        """The argument of ``_floor.py``."""
+        """The argument of `_floor.py`."""
         return json.dumps(
             {
                 "backend": self.backend,
@@ -48,10 +48,10 @@ class Subject:
 
 
 def subject(package: str, backend: BackendName, scratch: Path, *, seconds: float = 1.0) -> Subject:
-    """Prepare a package: its image if one is needed, and a manifest whose ``quick`` variant takes ``seconds``.
+    """Prepare a package: its image if one is needed, and a manifest whose `quick` variant takes `seconds`.
 
     Args:
-        package: ``paintarena`` or ``misfits``.
+        package: `paintarena` or `misfits`.
         backend: The backend to run it on.
         scratch: A directory for the manifest.
         seconds: The duration of the game itself.

@@ -1,6 +1,6 @@
 """Plays requested episodes on an Observatory, for the benchmarks. Arguments: data, episodes, how many at once, seconds.
 
-The server and its worker share this process, as with ``observatory serve``.
+The server and its worker share this process, as with `observatory serve`.
 """
 
 from __future__ import annotations

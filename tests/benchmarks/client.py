@@ -2,8 +2,8 @@
 
 * listing: all episodes of a platform with many, page by page
 * files: the replays of 200 episodes, 16 at a time compared with one at a time
-* large: one replay of ``--mebibytes`` MiB: peak memory above that of an idle client, and throughput compared with
-  ``curl`` for the same bytes, taking turns in one run
+* large: one replay of `--mebibytes` MiB: peak memory above that of an idle client, and throughput compared with
+  `curl` for the same bytes, taking turns in one run
 
     python tests/benchmarks/client.py --mebibytes 2048
 """

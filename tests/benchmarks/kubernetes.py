@@ -109,7 +109,7 @@ def is_ready(pod: Any) -> bool:
 
 
 async def floor(cluster: Cluster, image: str, config: Mapping[str, Any], *beside: dict[str, Any]) -> float:
-    """Seconds until all bare pods have ended; each also has the containers ``beside``."""
+    """Seconds until all bare pods have ended; each also has the containers `beside`."""
     run = new_run_id()
     begun = time.monotonic()
     ready: list[str] = []

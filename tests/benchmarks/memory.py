@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def peak(backend: BackendName, scratch: Path, what: str, size: int) -> float:
-    """Peak resident MiB of a runner during an episode that writes ``size`` MiB."""
+    """Peak resident MiB of a runner during an episode that writes `size` MiB."""
     place = scratch / f"{backend}-{what}-{size}"
     place.mkdir()
     about = subject("misfits", backend, place, seconds=0.2)

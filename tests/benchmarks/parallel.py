@@ -2,7 +2,7 @@
 
 There are two references. The bound: E episodes, N at a time, take at least E / N times the wall time of one alone, and
 at least the processor seconds of E episodes run alone, spread over all processors. The floor: as many bare scripts
-(``_floor.py``), as many at a time. On docker, the processor seconds count the whole machine, which must be quiet.
+(`_floor.py`), as many at a time. On docker, the processor seconds count the whole machine, which must be quiet.
 
     python tests/benchmarks/parallel.py --backend process docker
 """
@@ -42,7 +42,7 @@ class Batch:
 
 
 def played(about: Subject, where: Path, episodes: int, at_once: int) -> Batch:
-    """Play a number of episodes, ``at_once`` at a time."""
+    """Play a number of episodes, `at_once` at a time."""
     words = [str(about.manifest), about.backend, str(where), str(episodes), str(at_once)]
     before = busy_seconds()
     timing = run([python(), str(HERE / "_library.py"), *words])

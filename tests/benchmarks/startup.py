@@ -1,4 +1,4 @@
-"""The cost of starting: ``coworld --help`` compared with a bare import of click, imports, and reading a manifest.
+"""The cost of starting: `coworld --help` compared with a bare import of click, imports, and reading a manifest.
 
 python tests/benchmarks/startup.py --rounds 15
 """

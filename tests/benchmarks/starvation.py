@@ -119,7 +119,7 @@ def plan(image: str, config: dict[str, Any]) -> EpisodePlan:
 
 @contextmanager
 def busy(load: int, *, bursts: bool) -> Generator[None]:
-    """Keep ``load`` processors busy."""
+    """Keep `load` processors busy."""
     programs = [subprocess.Popen([python(), "-c", BURSTS if bursts else STEADY]) for _ in range(load)]
     try:
         yield

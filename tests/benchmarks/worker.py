@@ -1,7 +1,7 @@
-"""Throughput of an Observatory's worker compared with ``run-episode --parallel`` of the same width.
+"""Throughput of an Observatory's worker compared with `run-episode --parallel` of the same width.
 
 Both play the same number of episodes of Paint Arena as local processes, in turns: the library's batch, which
-``run-episode -n`` calls, and the worker of a server that got one request for all of them. The start of the programs
+`run-episode -n` calls, and the worker of a server that got one request for all of them. The start of the programs
 does not count.
 
     python tests/benchmarks/worker.py --rounds 3

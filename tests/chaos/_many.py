@@ -31,6 +31,6 @@ async def main(orders: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    # what it waits for, should it hang
+    # What it waits for, should it hang
     faulthandler.dump_traceback_later(50)
     anyio.run(main, json.loads(sys.argv[1]))

@@ -17,7 +17,7 @@ async def main(place: Path) -> None:
     async with contest(0.3) as small:
         if not (place / "tournament.toml").exists():
             await held(small, place, pairing="swiss", rounds=5)
-        # those that are in it already stay in it: this, too, may have been killed before
+        # Those that are in it already stay in it: this, too, may have been killed before
         for player in PLAYERS:
             await add_entrant(place, player)
         await played_on(small, place)

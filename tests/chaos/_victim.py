@@ -1,6 +1,6 @@
 """A runner to be killed: does through the library what a command does. Arguments are one JSON object.
 
-With ``kill_at``, fields of an event, it kills itself as soon as there is one with these.
+With `kill_at`, fields of an event, it kills itself as soon as there is one with these.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def main(orders: dict[str, Any]) -> None:
         units = backend.units
 
         def told(specs: Any, **more: Any) -> Any:
-            # a command may have several runs, and not all of them are told of
+            # A command may have several runs, and not all of them are told of
             with workspace.with_suffix(".runs").open("a") as runs:
                 runs.writelines(f"{spec.run_id}\n" for spec in specs)
             return units(specs, **more)

@@ -1,6 +1,6 @@
 """Runners on a cluster killed with SIGKILL at random moments: what is left is found by its label and removed.
 
-The moments are random, so the seed is printed; ``COWORLD_CHAOS_SEED`` repeats a run as far as the machine does.
+The moments are random, so the seed is printed; `COWORLD_CHAOS_SEED` repeats a run as far as the machine does.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def test_a_killed_runner_can_be_cleaned_up_after(namespace: str, tmp_path:
             group.start_soon(one, index, LONGEST * (index + chance.random()) / KILLS)
     print(f"killed {KILLS} in {dict(phases)}")
     assert len(phases) >= 2, "the moments were not spread over the episode"
-    # looks at images are nobody's run: all at once is how they are cleaned up
+    # Looks at images are nobody's run: all at once is how they are cleaned up
     swept = await sweep([make_backend("kubernetes")], apply=True)
     assert swept.ok, swept
     assert [item.run_id for item in swept.found if not item.run_id.startswith("image-")] == []

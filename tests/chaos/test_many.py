@@ -1,6 +1,6 @@
 """A run of many episodes killed with SIGKILL again and again: in the end every key has its row, once.
 
-The moments are random, so the seed is printed; ``COWORLD_CHAOS_SEED`` repeats a run as far as the machine does.
+The moments are random, so the seed is printed; `COWORLD_CHAOS_SEED` repeats a run as far as the machine does.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_every_key_has_its_row_once(tmp_path: Path) -> None:
     file, kept = workspace / "episodes.jsonl", b""
     for number in range(KILLS):
         begun = len(read(workspace / "events.ndjson"))
-        # before its first row, after it, or after a few
+        # Before its first row, after it, or after a few
         rows = kept.count(b"\n") + number % 3
         kill_amid(
             start(workspace, count),
@@ -53,7 +53,7 @@ def test_every_key_has_its_row_once(tmp_path: Path) -> None:
             rest=REST * chance.random(),
             log=workspace.with_suffix(".log"),
         )
-        # nothing that was written is ever written again
+        # Nothing that was written is ever written again
         now = file.read_bytes()
         assert now.startswith(kept)
         kept = now[: now.rfind(b"\n") + 1]

@@ -1,7 +1,7 @@
 """Runners killed with SIGKILL: what is left is found by its label and removed, and nothing else is.
 
 They are killed as each phase begins, and at moments that nobody has chosen. Those are random, so the seed is printed;
-``COWORLD_CHAOS_SEED`` repeats a run as far as the machine does.
+`COWORLD_CHAOS_SEED` repeats a run as far as the machine does.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ async def test_a_killed_runner_can_be_cleaned_up_after(
         players = ("well", "forks-away 3") if number % 3 == 0 else ("well", "well")
         async with limit:
             if moment == EARLY:
-                # while the runner itself still starts
+                # While the runner itself still starts
                 victim = crowd.start(*players, play_seconds=0.6)
                 await anyio.to_thread.run_sync(live_on, victim.process, 0.05 * chance.random())
             elif isinstance(moment, str):
@@ -184,7 +184,7 @@ async def test_a_killed_runner_can_be_cleaned_up_after(
             assert swept.ok, swept
             assert all(item.run_id == victim.run_id for item in swept.found)
 
-    # the random moments are spread over an episode, one in each of as many equal parts of it
+    # The random moments are spread over an episode, one in each of as many equal parts of it
     random_moments = [longest * (number + chance.random()) / at_random for number in range(at_random)]
     async with anyio.create_task_group() as group:
         for number, moment in enumerate((*PHASES, EARLY, *random_moments)):
@@ -211,7 +211,7 @@ async def test_a_killed_runner_can_be_cleaned_up_after(
     looked = await sweep([make_backend(crowd.backend)])
     assert {item.id for item in mine.found} <= {item.id for item in looked.found if item.alive}
 
-    # asked to end, it cleans up itself
+    # Asked to end, it cleans up itself
     alive.process.send_signal(signal.SIGINT)
     await anyio.to_thread.run_sync(alive.process.wait, 60)
     record = evidence(alive.workspace).record
@@ -332,7 +332,7 @@ def last_phase(victim: Victim) -> str:
         try:
             event = json.loads(line)
         except ValueError:
-            break  # killed in the midst of writing it
+            break  # Killed in the midst of writing it
         if event["kind"] == "phase_started":
             phase = event["phase"]
         if event["kind"] == "run_finished":
@@ -351,7 +351,7 @@ def test_the_command_line_is_killed_and_cleans_up(crowd: Crowd, tmp_path: Path) 
         output = tmp_path / f"output-{number}"
         victim = start_episode(package, crowd.backend, output)
         run_id = json.loads(wait_until(partial(first_line, output / "events.ndjson"), what="a run"))["run_id"]
-        live_on(victim.process, chance.uniform(0.0, 2.5))  # the moment is to be a random one
+        live_on(victim.process, chance.uniform(0.0, 2.5))  # The moment is to be a random one
         victim.send(signal.SIGKILL)
         victim.close()
 

@@ -1,4 +1,4 @@
-"""Fixtures of the command line's tests; what they stand on is in ``support.cli_kit``."""
+"""Fixtures of the command line's tests; what they stand on is in `support.cli_kit`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def terminal(no_leaks: None) -> Iterator[Callable[..., Terminal]]:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Callable[..., Path]:
-    """Write a small Coworld below the test's directory (see ``support.cli_kit.write_world``)."""
+    """Write a small Coworld below the test's directory (see `support.cli_kit.write_world`)."""
 
     def write(game: str = "", *players: str, directory: str = "world", **config: Any) -> Path:
         return write_world(tmp_path / directory, game, *players, **config)

@@ -1,4 +1,4 @@
-"""``build`` and ``certify``."""
+"""`build` and `certify`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ World = Callable[..., Path]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What ``build`` asks the library for, which then says that it cannot."""
+    """What `build` asks the library for, which then says that it cannot."""
     from coworld_core.errors import UsageError
 
     calls: list[dict[str, Any]] = []
@@ -102,7 +102,7 @@ def test_build_run_and_certify_on_docker(world: World, tmp_path: Path) -> None:
 
     image = ensure_image()
     directory = world("well")
-    # what is built here is there already, as an image by name
+    # What is built here is there already, as an image by name
     (directory / "compose.yaml").write_text(json.dumps({"services": {"misfits": {"image": image}}}))
     built = coworld("build", directory, "--version", "1.2.3", "--json")
     assert built.status == 0, built.stderr

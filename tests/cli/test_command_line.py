@@ -628,7 +628,7 @@ def test_json_after_dashes_is_an_argument() -> None:
 
 
 def in_shell(line: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell in which ``$coworld`` is the command."""
+    """Run a line of a shell in which `$coworld` is the command."""
     env = environment({"coworld": f"{sys.executable} -m coworld_cli"})
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, check=False, timeout=60)
 
@@ -650,7 +650,7 @@ def test_all_streams_closed(tmp_path: Path) -> None:
 
 
 def test_terminal_that_cannot_show_a_character() -> None:
-    # as the interpreter starts
+    # As the interpreter starts
     env = environment({"PYTHONIOENCODING": "latin-1"})
     done = subprocess.run(command("doctor"), capture_output=True, encoding="latin-1", env=env, check=True, timeout=60)
     assert "?  coworld" in done.stdout

@@ -1,4 +1,4 @@
-"""``coworld docs``: the pages as they are in the checkout, found, searched and shown."""
+"""`coworld docs`: the pages as they are in the checkout, found, searched and shown."""
 
 from __future__ import annotations
 

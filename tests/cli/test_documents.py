@@ -1,4 +1,4 @@
-"""``validate``, ``schema``, ``doctor`` and ``version``."""
+"""`validate`, `schema`, `doctor` and `version`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``run-episode`` and ``scrimmage`` for real: results, faults, batches, secrets, output directories."""
+"""`run-episode` and `scrimmage` for real: results, faults, batches, secrets, output directories."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_player_that_is_not_there_is_one_error_in_text_and_json(tmp_path: Path
         ),
         (
             "bot",
-            b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + b"\x16\0".ljust(46, b"\0"),  # an IBM mainframe's
+            b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + b"\x16\0".ljust(46, b"\0"),  # An IBM mainframe's
             "player_other_platform",
             "bot is a program for linux/s390x, and it would run on linux/",
             "Build it for linux/",
@@ -236,7 +236,7 @@ def request_file(directory: Path, target: Path, **changes: object) -> Path:
     manifest = load_manifest(directory, template=True).manifest
     request = build_request(manifest, "default", episode_tags={"round": "7"})
     body = request.model_dump(mode="json", by_alias=True, exclude_none=True)
-    # placeholders are for templates; a request is for what is built
+    # Placeholders are for templates; a request is for what is built
     text = json.dumps({**body, **changes}).replace("{{MISFITS_IMAGE}}", "coworld-misfits")
     target.write_text(text)
     return target
@@ -296,7 +296,7 @@ def test_several_episodes(world: World, tmp_path: Path) -> None:
     assert [row[:4] for row in rows[:3]] == [["1", "10", "10", "11"], ["2", "11", "11", "12"], ["3", "12", "12", "13"]]
     assert rows[3] == ["mean", "11", "12"]
     assert [line.split() for line in done.stdout.splitlines() if " Well-behaved " in line] == [
-        # two players of one name are two all the same
+        # Two players of one name are two all the same
         ["Well-behaved", "well-0", "0", "3", "11"],
         ["Well-behaved", "well-1", "1", "3", "12"],
     ]
@@ -306,7 +306,7 @@ def test_several_episodes(world: World, tmp_path: Path) -> None:
 
 
 def test_one_failed_episode_loses_no_other(world: World, tmp_path: Path) -> None:
-    # the seed's maximum is 1000, so the third config cannot be played
+    # The seed's maximum is 1000, so the third config cannot be played
     done = coworld("run-episode", world(seed=999), "-n", "3", "-o", tmp_path / "out", "--json", "--quiet")
     assert done.status == 1
     summary = done.json
@@ -321,14 +321,14 @@ def test_one_failed_episode_loses_no_other(world: World, tmp_path: Path) -> None
 def test_several_episodes_go_on_where_they_were_cut_short(world: World, tmp_path: Path) -> None:
     out, manifest = tmp_path / "out", world(seed=10)
     assert coworld("run-episode", manifest, "-n", "2", "-o", out).status == 0
-    # in the file as they ended, in the answer as they are numbered
+    # In the file as they ended, in the answer as they are numbered
     before = [row.run_id for row in sorted(read_rows(out), key=lambda row: row.key)]
     done = coworld("run-episode", manifest, "-n", "3", "-o", out, "--resume", "--json")
     assert done.status == 0, done.stderr
     assert [row["run_id"] for row in done.json["episodes"]][:2] == before
     assert [row["seed"] for row in done.json["episodes"]] == [10, 11, 12]
     assert len(re.findall(r"episode \d ok: ", done.stderr)) == 1
-    # with other episodes it is not the same run
+    # With other episodes it is not the same run
     done = coworld("run-episode", manifest, "--seed", "20", "-n", "3", "-o", out, "--resume")
     assert done.status == 2
     assert "another seed" in done.stderr

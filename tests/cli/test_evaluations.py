@@ -1,4 +1,4 @@
-"""``compare`` for real, and what rankings look like: verdicts, exit statuses, going on, and what is refused."""
+"""`compare` for real, and what rankings look like: verdicts, exit statuses, going on, and what is refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Generator[Interrupt
     game, out = shutil.copytree(QUICK, place / "game"), place / "out"
     template = game / "coworld_manifest_template.json"
     manifest = json.loads(template.read_text())
-    # games without seeds are told from others; and the second block is to be under way when the first is seen
+    # Games without seeds are told from others; and the second block is to be under way when the first is seen
     del manifest["game"]["config_schema"]["properties"]["seed"]
     manifest["variants"] = manifest["variants"][:1]
     manifest["variants"][0]["game_config"]["linger"] = 0.5

@@ -278,7 +278,7 @@ def test_player_identity_is_used_and_unset(run: Callable[..., Done], told: FakeP
     assert run("whoami", "--json").json["subject_id"] == PLAYER
     assert "ada (user_ada)\n" in run("whoami").stdout
     assert run("whoami", "--json", "--as-user").json["subject_id"] == "user_ada"
-    # players are managed by their owner, whoever is active
+    # Players are managed by their owner, whoever is active
     (listed,) = run("player", "list", "--json").json
     assert listed["active"] is True
     assert run("player", "unset", "--json").json["changed"] is True

@@ -83,7 +83,7 @@ def test_interrupted_download_resumes(start: Callable[..., Started], told: FakeP
     env = {"COWORLD_SERVER": told.url, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path / ".config")}
     first = start("episode-bundle", EREQ, "-o", "got.zip", env=env, cwd=tmp_path)
     assert begun.wait(60)
-    # what was sent has arrived once it is on the disk
+    # What was sent has arrived once it is on the disk
     first.until(lambda: any(path.stat().st_size >= 1 << 20 for path in tmp_path.glob(".*part*")), "the first half")
     first.send(signal.SIGINT)
     done = first.end()
@@ -143,7 +143,7 @@ def test_logs_are_listed(run: Run, told: FakePlatform) -> None:
 def test_logs_are_printed(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     with_logs(told)
     assert run("episode-logs", EREQ, "--agent", "0").stdout == "painter speaks\n"
-    # a pipe gets what is there; only a terminal is protected
+    # A pipe gets what is there; only a terminal is protected
     assert "\x1b[31m" in json.loads(run("episode-logs", EREQ, "--game", "--json").stdout)["log"]
     refused = run("episode-logs", EREQ, "--agent", "1")
     assert refused.exit_code == exitcodes.REMOTE
@@ -285,7 +285,7 @@ def test_coworld_is_downloaded_once(
     assert json.loads(result.stdout)["cached"] is False
     assert json.loads(run("download", str(COWORLD["id"]), "--no-images", "--json").stdout)["cached"] is True
     assert len(told.asked) == 1
-    # a command that takes a MANIFEST finds it by its id
+    # A command that takes a MANIFEST finds it by its id
     assert "paintarena 1.2.0" in run("validate", str(COWORLD["id"])).stdout
     assert run("download", "paint-arena", "--no-images").exit_code == exitcodes.ENVIRONMENT
 
@@ -349,7 +349,7 @@ def test_checkpoint_resumes(run: Run, told: FakePlatform, tmp_path: Path) -> Non
     watched(told, "completed", "completed")
     words = ["xp-request", "watch", XREQ, "--checkpoint", "seen.json"]
     assert len(run(*words, "--jsonl").stdout.splitlines()) == 2
-    # nothing new, and what was seen is still known
+    # Nothing new, and what was seen is still known
     assert run(*words, "--jsonl").stdout == ""
     assert len(json.loads(run(*words, "--json").stdout)["episodes"]) == 2
     assert len(run(*words, "--jsonl", "--reset").stdout.splitlines()) == 2

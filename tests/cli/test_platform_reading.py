@@ -103,7 +103,7 @@ def test_lists_are_shown(
     told.on("GET", path, [{**row, "invented_later": [1]}])
     assert rows_of(run(name)) == [head, cells]
     listed = json.loads(run(name, "--json").stdout)
-    # a bare list of what the server sent, unknown fields too
+    # A bare list of what the server sent, unknown fields too
     assert [entry["id"] for entry in listed] == [row["id"]]
     assert listed[0]["invented_later"] == [1]
     (line,) = run(name, "--jsonl").stdout.splitlines()
@@ -272,7 +272,7 @@ def test_piped_prose_is_whole(run: Run, told: FakePlatform) -> None:
     ("words", "path", "wanted"),
     [
         (f"divisions -l {LEAGUE['id']}", "/v2/divisions", {"league_id": LEAGUE["id"]}),
-        # a league by its name
+        # A league by its name
         ("divisions -l open", "/v2/divisions", {"league_id": LEAGUE["id"]}),
         ("memberships -l Open", "/v2/league-policy-memberships", {"league_id": LEAGUE["id"]}),
         ("submissions --league Open", "/v2/league-submissions", {"league_id": LEAGUE["id"]}),
@@ -371,7 +371,7 @@ def test_standings(value: Any, run: Run, told: FakePlatform) -> None:
     board = [{"rank": 1, "player_id": PLAYER["id"], "player_name": "Ada", "score": 1.23456, "rounds_played": 9}]
     told.on("GET", f"/v2/divisions/{DIVISION['id']}/leaderboard", board)
     told.on("GET", "/v2/leagues", [LEAGUE])
-    # whoever is asked for by name is the same, and the players of a single division are shown at once
+    # Whoever is asked for by name is the same, and the players of a single division are shown at once
     for league in (str(LEAGUE["id"]), str(LEAGUE["name"]).upper()):
         assert rows_of(run("results", league)) == [
             ["Division", "ID", "Level", "Members"],

@@ -153,11 +153,11 @@ def test_a_file_is_uploaded_and_submitted_by_the_leagues_name(
     assert (sent["name"], sent["player"]["file"], sent["player"]["needs_client"]) == ("bot", "bot.py", True)
     assert base64.b64decode(sent["player"]["files"]["bot.py"]) == Path("bot.py").read_bytes()
     assert told.asked[-1].json["league_id"] == LEAGUE["id"]
-    # where to look is a whole address
+    # Where to look is a whole address
     assert f"Page:           {told.url}/observatory/v2#tab=uploads" in result.stdout
     answer = json.loads(run("upload-policy", "bot.py", "-n", "mine", "-l", str(LEAGUE["id"]), "--json").stdout)
     assert (answer["label"], answer["submission"]["id"]) == ("painter:v3", SUBMISSION["id"])
-    # nothing is sent that has no place to go
+    # Nothing is sent that has no place to go
     asked = len(told.calls("POST", "/stats/policies/files"))
     assert run("upload-policy", "bot.py", "--league", "nowhere").exit_code == exitcodes.REMOTE
     assert len(told.calls("POST", "/stats/policies/files")) == asked

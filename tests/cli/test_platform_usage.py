@@ -180,7 +180,7 @@ def test_unknown_command_of_a_group_says_what_was_meant() -> None:
     ],
 )
 def test_usage_error_before_any_login(words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # nobody is signed in: whoever asks for that first would end with another status
+    # Nobody is signed in: whoever asks for that first would end with another status
     monkeypatch.setenv("SOFTMAX_CONFIG_DIR", str(tmp_path))
     monkeypatch.delenv("COWORLD_TOKEN", raising=False)
     monkeypatch.chdir(tmp_path)

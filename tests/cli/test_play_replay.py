@@ -1,4 +1,4 @@
-"""``play`` and ``replay``: links, people's seats, browsers, and how they end."""
+"""`play` and `replay`: links, people's seats, browsers, and how they end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fetch(link: str) -> int:
 
 def test_bots_play_and_a_person_watches(world: World, start: Start, tmp_path: Path) -> None:
     run = start("play", world("well", play_seconds=6), "-o", tmp_path / "out")
-    # a program reads the links from standard output
+    # A program reads the links from standard output
     found = run.until(lambda: links(run.stdout) if "global" in run.stdout else None, "links")
     assert set(found) == {"player?slot=0&", "player?slot=1&", "global"}
     assert fetch(found["global"]) == 200
@@ -57,7 +57,7 @@ def test_bots_play_and_a_person_watches(world: World, start: Start, tmp_path: Pa
     assert len(tokens) == 2
     written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert written
-    # the misfits' players do not print their links
+    # The misfits' players do not print their links
     assert not [path for path in written for token in tokens if token.encode() in path.read_bytes()]
 
 
@@ -65,7 +65,7 @@ def test_a_person_plays_a_seat(world: World, start: Start, tmp_path: Path) -> No
     run = start(
         "play", world("well"), "--human", "0", "--variant", "default", "-o", tmp_path / "out", "--json", "--admin"
     )
-    # standard output belongs to the answer
+    # Standard output belongs to the answer
     found = run.until(lambda: links(run.stderr) if "Admin" in run.stderr else None, "links")
     assert "Seat 0  Left, for you\n" in run.stderr
     assert "Seat 1  Right (well-1), a bot; this link takes its seat\n" in run.stderr
@@ -159,7 +159,7 @@ def test_a_game_that_ends_by_itself_ends_the_replay(world: World, played: tuple[
     _, out = played
     broken = world("well", directory="broken")
     template = broken / "coworld_manifest_template.json"
-    # serves the page, and fails a moment later
+    # Serves the page, and fails a moment later
     game = "import os, sys, threading, runpy; threading.Timer(3, os._exit, [7]).start(); sys.argv = ['game.py']; "
     game += "print('about to fail', flush=True); runpy.run_path('game.py', run_name='__main__')"
     template.write_text(template.read_text().replace('"game.py"', f'"-c", {json.dumps(game)}'))

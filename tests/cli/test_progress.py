@@ -172,7 +172,7 @@ async def test_running_units_and_evidence_are_kept_for_an_interruption() -> None
     assert lines == ["Interrupted: stopping the game and 2 players. Again: kill at once."]
     assert running.scope.cancel_called
     hurried: list[int] = []
-    with running.on_hurry(lambda: hurried.append(1)):
+    with running.on_end_waits(lambda: hurried.append(1)):
         progress(UnitExited(unit="game", run_id="r", exit=OVER))
         running.receive("SIGTERM")
     assert lines[1] == "Killing 2 players. Again: exit at once."
@@ -280,7 +280,7 @@ async def test_the_display_of_an_evaluation() -> None:
     far = EvaluationProgressed(blocks=4, max_blocks=9, counted=4, won=1, lost=2, evidence=1.5, decides=20)
     progress(far)
     lines = [line.rstrip() for line in drawn(progress).splitlines()[1:]]
-    # nothing is known yet of how long a block takes
+    # Nothing is known yet of how long a block takes
     assert lines[0].endswith(" block 4 of at most 9")
     assert lines[1:] == ["1 won, 2 lost, 1 drawn · evidence 1.5 of 20"]
     progress.episode_listeners("block-0005.1-2")[0](PhaseStarted(phase="play"))
@@ -305,7 +305,7 @@ def test_a_terminal_gets_a_display_that_goes_away(
     assert run.raw.count("\x1b[?25h") >= 1
     assert "\x1b[32m" in run.raw or "\x1b[1;32m" in run.raw
     assert "Watch it:" in run.text
-    assert "Scores:" not in run.text  # the table says it
+    assert "Scores:" not in run.text  # The table says it
 
 
 @pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}, {"TERM": None}])
@@ -326,7 +326,7 @@ def test_no_color_is_obeyed(world: Callable[..., Path], terminal: Callable[..., 
 
 
 def test_force_color_colours_a_pipe(world: Callable[..., Path], tmp_path: Path) -> None:
-    # without it there is no colour: see test_episodes.py
+    # Without it there is no colour: see test_episodes.py
     assert "\x1b[32m" in coworld("run-episode", world(), "-o", tmp_path / "out", env={"FORCE_COLOR": "1"}).stdout
 
 

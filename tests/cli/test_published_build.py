@@ -81,7 +81,7 @@ def test_our_build_is_certified_by_the_published_package(python: Path, project: 
 @pytest.mark.git
 def test_published_build_is_certified_by_us(python: Path, project: Path, tmp_path: Path) -> None:
     written = project / "dist" / "coworld_manifest.json"
-    # it builds nothing outside a clone
+    # It builds nothing outside a clone
     for words in ("init -q", "add .", f"{WHO} commit -qm first", "remote add origin https://github.com/me/world"):
         subprocess.run(["git", "-C", project, *words.split()], check=True)
     published(python, tmp_path / "home", "build", "--version", "1.2.3", "--project", project)
@@ -98,7 +98,7 @@ def test_a_game_of_the_kit_is_certified_by_both(python: Path, tmp_path: Path) ->
     shutil.copytree(wheels, tmp_path / "fresh" / "wheels")
     template = tmp_path / "fresh" / "coworld_manifest_template.json"
     template.write_text(json.dumps({**json.loads(template.read_text()), "tags": ["turns", "small", "test"]}))
-    # the wheels are in place of an index
+    # The wheels are in place of an index
     env = {"PIP_NO_INDEX": "1", "BASE_IMAGE": os.environ.get("BASE_IMAGE", "python:3.11-slim")}
     built = coworld("build", "fresh", "--version", "1.2.3", "--json", cwd=tmp_path, env=env, patience=300)
     assert built.status == 0, built.stderr

@@ -76,7 +76,7 @@ def test_an_interruption_as_json(world: World, start: Start, tmp_path: Path) -> 
 def test_several_episodes_are_interrupted_together(world: World, start: Start, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run = start("run-episode", world("well", play_seconds=60), "-n", "4", "--parallel", "2", "-o", out)
-    # the lines of several episodes are brief, so look at what they do
+    # The lines of several episodes are brief, so look at what they do
     logs = [out / f"episode-000{index}" / "events.ndjson" for index in (1, 2)]
     run.until(lambda: all(log.exists() and '"phase":"play"' in log.read_text() for log in logs), "two episodes playing")
     run.send(signal.SIGINT)
@@ -106,7 +106,7 @@ def test_the_second_signal_kills_what_will_not_end(world: World, start: Start, t
 
 def test_a_signal_before_anything_was_started(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        # somebody takes the connection and never answers
+        # Somebody takes the connection and never answers
         run = start("run-episode", f"http://127.0.0.1:{server.getsockname()[1]}/world.json", "-o", tmp_path / "out")
         server.settimeout(60)
         connection, _ = server.accept()
@@ -142,7 +142,7 @@ def test_clean_removes_leftovers_of_sigkill(world: World, start: Start, tmp_path
     (run_id,) = runs()
 
     def clean(*args: str) -> Done:
-        # other runs of this machine are none of ours
+        # Other runs of this machine are none of ours
         return coworld("clean", "--backend", "process", "--run", run_id, *args)
 
     busy = clean("--json").json
@@ -176,7 +176,7 @@ def test_clean_removes_leftovers_of_sigkill(world: World, start: Start, tmp_path
 
 
 def test_the_third_signal_leaves_at_once_and_says_how_to_tidy_up(capfd: pytest.CaptureFixture[str]) -> None:
-    # three signals to a process are a race with its clean-up, so they are handed over one by one
+    # Three signals to a process are a race with its clean-up, so they are handed over one by one
     child = os.fork()
     if child == 0:
         try:

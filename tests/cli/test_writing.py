@@ -1,4 +1,4 @@
-"""``serve`` and ``sit``: one game for whoever has the links, and players that come to it."""
+"""`serve` and `sit`: one game for whoever has the links, and players that come to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_rules_are_served_and_players_sit_down(start: Start, tmp_path: Path) -> 
     bot, other = tmp_path / "bot.py", tmp_path / "other.py"
     bot.write_text("def act(observation, legal, rng):\n    return legal[-1]\n")
     other.write_text("def play(observation, legal, rng):\n    return legal[0]\n")
-    # seat 0 adds two and seat 1 one, so the numbers are 2, 3, 5
+    # Seat 0 adds two and seat 1 one, so the numbers are 2, 3, 5
     game = start("game", "serve", tmp_path / "game" / "small_game.py", "--config", '{"target": 5}', "--seed", "3")
     seats = game.until(
         lambda: re.findall(r"http\S+/player\S+", game.stdout) if "global" in game.stdout else None, "links"

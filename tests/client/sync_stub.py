@@ -14,7 +14,7 @@ ROOT = Path(coworld_client.__file__).parent
 STUB = ROOT / "sync.pyi"
 
 _HEAD = '''\
-"""Types of ``coworld_client.sync``, made from the async client by ``tests/client/sync_stub.py``: do not edit."""
+"""Types of `coworld_client.sync`, made from the async client by `tests/client/sync_stub.py`: do not edit."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class _Source:
             if isinstance(node, ast.Import):
                 self.imported |= {alias.name: f"import {alias.name}" for alias in node.names}
             if isinstance(node, ast.ImportFrom):
-                # a module of a room names its neighbours from where it is
+                # A module of a room names its neighbours from where it is
                 place = node.module or ""
                 if node.level == 1 and above:
                     place = f"{module.rpartition('/')[0].replace('/', '.')}.{place}"

@@ -83,7 +83,7 @@ def kept(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def chat_of(answer: Callable[[str], str]) -> Site:
-    """A server of a language model, which returns the answer to the last message, or ``HTTP 503``, say, as a status."""
+    """A server of a language model, which returns the answer to the last message, or `HTTP 503`, say, as a status."""
 
     def completion(ask: Ask) -> Say:
         said = answer(ask.json["messages"][-1]["content"])

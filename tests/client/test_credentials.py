@@ -294,7 +294,7 @@ def test_lock_that_is_never_released_times_out(store: CredentialStore, monkeypat
         with pytest.raises(EnvironmentFault) as caught:
             store.save_token(SERVER, Token("other"))
         assert caught.value.code == "credentials_locked"
-        # reading needs no lock: the file is always whole
+        # Reading needs no lock: the file is always whole
         assert store.read(SERVER).token == Token("mine")
 
 

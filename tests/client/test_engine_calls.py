@@ -1,4 +1,4 @@
-"""Calls to a Docker engine, made with the package ``docker``: their errors, and that they can be ended."""
+"""Calls to a Docker engine, made with the package `docker`: their errors, and that they can be ended."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_engine_behind_tls_is_reached_with_its_certificates(
         (tmp_path / f"{name}.pem").write_bytes(content)
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
-    # a proxy of this machine is not for its engine
+    # A proxy of this machine is not for its engine
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     listener = anyio.streams.tls.TLSListener(sockets, server, standard_compatible=False)
     async with serve_bytes(listener, VERSION) as asked:

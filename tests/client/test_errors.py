@@ -1,4 +1,4 @@
-"""Whatever goes wrong with a platform, by whichever way one talks to it, is an ``ApiError``."""
+"""Whatever goes wrong with a platform, by whichever way one talks to it, is an `ApiError`."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def a_file(url: str, directory: Path) -> object:
 
 
 async def changes(url: str, directory: Path) -> object:
-    async with CoworldClient(url, max_retries=0, timeout=0.3) as api, api.watch(XREQ, patience=0) as watched:
+    async with CoworldClient(url, max_retries=0, timeout=0.3) as api, api.watch(XREQ, retry_timeout=0) as watched:
         return [change async for change in watched]
 
 

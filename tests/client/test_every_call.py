@@ -147,7 +147,7 @@ async def test_writes_happen_once_despite_faults(name: str) -> None:
 
 async def followed(api: CoworldClient) -> None:
     """What waiting does, without its patience."""
-    async with api.watch(XREQ, patience=0) as changes:
+    async with api.watch(XREQ, retry_timeout=0) as changes:
         async for _ in changes:
             pass
 
@@ -175,7 +175,7 @@ async def test_reading_gives_up_with_a_typed_error(name: str) -> None:
 @pytest.mark.parametrize("name", ["leagues.get", "episodes.list", "episodes.results"])
 async def test_an_answer_that_never_comes_is_asked_for_again(name: str) -> None:
     transport = FlakyTransport(Fault("stuck"))
-    # many attempts, for a machine that is busy
+    # Many attempts, for a machine that is busy
     options: dict[str, Any] = {"transport": transport, "backoff": AT_ONCE, "timeout": 0.3, "max_retries": 50}
     async with canned_platform() as platform, CoworldClient(platform.url, **options) as api:
         assert await READING[name](api)
@@ -203,7 +203,7 @@ async def test_the_seats_of_a_lobby_are_changed_again_when_the_reply_is_lost() -
             assert (lobby.seats[0].claimant_label, lobby.permissions.can_start) == ("Ada", True)
             assert lobby.odd == ()
             await api.lobbies.remove(LOBBY, 0)
-            # without a revision, it is that of the present
+            # Without a revision, it is that of the present
             await api.lobbies.seat(LOBBY, 1, "random")
             await api.lobbies.start(LOBBY)
         methods = [asked.method for asked in transport.asked]

@@ -325,7 +325,7 @@ async def test_player_session_is_started_and_reused(store: CredentialStore) -> N
         assert resolve_login(api.server, store=store, environ={}).identity == OWN
         again = await use_player(api, OWN, store)
         assert again.token == Token("ply_1")
-        # still asked whether it is ours
+        # Still asked whether it is ours
         assert [ask.path for ask in server.asked].count("/observatory/players") == 2
 
 

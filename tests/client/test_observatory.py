@@ -249,7 +249,7 @@ def test_every_noun_is_a_resource() -> None:
 async def test_a_lobby_from_the_draft_to_its_end(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         ann, ben, world, _, _ = await peopled(platform)
-        # whatever gets lost on the way, each of them happens once
+        # Whatever gets lost on the way, each of them happens once
         async with client(platform, ann, Fault("lost", method="POST")) as host, client(platform, ben) as guest:
             seats = [LobbySeatBody.parse("1:human_open"), LobbySeatBody.parse(f"2:league_player:{ben.id}")]
             lobby = await host.lobbies.create(world.league, players=3, seats=seats, overrides={"seed": 2})

@@ -44,9 +44,9 @@ class Server:
                 headers = {"X-Next-Cursor": after} if after else {}
             case "bare":
                 pass
-            case "deaf":  # takes no notice of limit and offset
+            case "deaf":  # Takes no notice of limit and offset
                 body = self.rows
-            case "cut":  # takes a limit and no offset
+            case "cut":  # Takes a limit and no offset
                 body = self.rows[:size]
             case _:
                 raise AssertionError(self.kind)

@@ -108,7 +108,7 @@ async def test_docker_and_oci_exports_are_read(tmp_path: Path, layout: Any) -> N
     assert [one.path.read_bytes() for one in image.layers] == LAYERS
     assert image.config.path.read_bytes() == config(LAYERS)
     assert str(image.platform) == "linux/amd64"
-    # nothing but what is needed stays on disk
+    # Nothing but what is needed stays on disk
     assert len(names(tmp_path)) == 3
 
 
@@ -251,7 +251,7 @@ async def test_image_is_pushed(tmp_path: Path, registry: PushRegistry, relative:
     assert seen[-1] == (image.size, image.size)
     layers = [gzip.decompress(registry.blobs[entry["digest"]].read_bytes()) for entry in manifest["layers"]]
     assert layers == LAYERS
-    # what a manifest names is there before it
+    # What a manifest names is there before it
     assert registry.requests[-1] == ("PUT", "/v2/team/noise/manifests/v1")
 
 
@@ -293,7 +293,7 @@ async def test_interrupted_push_resumes(
         await push_image(target(registry), image, chunk=chunk)
     assert not [fault for fault in registry.faults if fault.times]
     registry.image("v1")
-    # it went on where it was: nothing was sent twice
+    # It went on where it was: nothing was sent twice
     assert registry.received == image.size
 
 

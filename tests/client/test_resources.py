@@ -192,7 +192,7 @@ async def test_lookup_returns_the_callers_newest_version() -> None:
         {"id": uid(n), "name": name, "version": v} for n, name, v in ((1, "alice", 1), (2, "alice", 3), (3, "bob", 9))
     ]
     async with canned_platform() as platform, api_of(platform.url) as api:
-        # this server takes no notice of any parameter
+        # This server takes no notice of any parameter
         platform.on("GET", "/stats/policy-versions", {"entries": rows, "total_count": 3})
         assert (await api.policies.lookup("alice")).id == uid(2)
         assert (await api.policies.lookup("alice:v1")).id == uid(1)

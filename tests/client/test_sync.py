@@ -219,7 +219,7 @@ def test_ctrl_c_ends_a_call_and_then_the_program() -> None:
                 assert asked.acquire(timeout=60)
                 program.send_signal(signal.SIGINT)
                 assert program.stdout.readline() == "stopped\n"
-                # the client goes on, with another call
+                # The client goes on, with another call
                 assert asked.acquire(timeout=60)
                 program.send_signal(signal.SIGINT)
                 assert program.stdout.read() == "left with 1 thread\n"

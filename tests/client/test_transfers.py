@@ -175,7 +175,7 @@ async def test_content_without_a_validator_is_not_resumed(tmp_path: Path) -> Non
 
 
 async def test_complete_partial_file_is_not_fetched_again(tmp_path: Path) -> None:
-    # killed between the last byte and the renaming
+    # Killed between the last byte and the renaming
     async with serve(serve_file(CONTENT, cuts=[300_000, 0, 0, 0, 0, 0])) as server, connected(server) as connection:
         with pytest.raises(ApiConnectionError):
             await download(connection, "/v2/x", tmp_path / "x")
@@ -278,7 +278,7 @@ async def test_slow_download_times_out(tmp_path: Path) -> None:
     async with serve(handler) as server, connected(server, timeout=1) as connection:
         with pytest.raises(ApiTimeoutError) as caught:
             await download(connection, "/v2/x", tmp_path / "x")
-        # it may be a moment's trouble, so it is tried again; but not for ever, although something comes each time
+        # It may be a moment's trouble, so it is tried again; but not for ever, although something comes each time
         assert 1 < len(server.asked) < 5
     assert caught.value.code == "transfer_stalled"
     assert "x" not in left(tmp_path)

@@ -178,7 +178,7 @@ async def test_damaged_content_leaves_nothing(tmp_path: Path) -> None:
 
 async def test_zip_bombs_are_not_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "b.zip"
-    # with the least effort that still packs it to a two hundredth
+    # With the least effort that still packs it to a two hundredth
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("manifest.json", manifest({"replay": "replay"}))
         with archive.open("replay", "w", force_zip64=True) as entry:
@@ -200,7 +200,7 @@ async def test_bundle_with_too_many_entries_is_refused(tmp_path: Path) -> None:
 async def test_wrong_declared_size_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "b.zip", {"manifest.json": manifest({"replay": "replay"}), "replay": b"x" * 5000})
     data = path.read_bytes()
-    # the size in both headers of the entry, said to be less than it is
+    # The size in both headers of the entry, said to be less than it is
     path.write_bytes(data.replace(struct.pack("<I", 5000), struct.pack("<I", 50)))
     with pytest.raises(TransferRefused):
         await extract_bundle(path, tmp_path / "out")

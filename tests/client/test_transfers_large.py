@@ -120,7 +120,7 @@ async def test_body_received_with_the_headers_is_kept(tmp_path: Path, with_head:
         got = await download(connection, "/v2/x", tmp_path / "x", sha256=SHA256, size=len(CONTENT))
     assert got.received == len(CONTENT)
     assert (tmp_path / "x").read_bytes() == CONTENT
-    # otherwise this would test nothing
+    # Otherwise this would test nothing
     assert transport.past_parser > MIB
 
 

@@ -26,7 +26,7 @@ XML = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Request ha
 
 
 class Platform:
-    """An API whose links lead to storage elsewhere, where each is good until ``good`` names a later one."""
+    """An API whose links lead to storage elsewhere, where each is good until `good` names a later one."""
 
     def __init__(self, *, good: int = 1, status: int = 403, cuts: list[int] | None = None, route: Say | None = None):
         self.good = good
@@ -111,9 +111,9 @@ async def test_link_expiring_during_download_is_renewed(tmp_path: Path) -> None:
     async with running(platform) as (api, storage):
         got = await api.episodes.download_replay(EREQ, tmp_path / "replay")
     assert (tmp_path / "replay").read_bytes() == CONTENT
-    # begun, broken off, refused, and gone on with from where it was
+    # Begun, broken off, refused, and gone on with from where it was
     ranges = [ask.headers.get("range") for ask in storage.asked]
-    # of what was sent the end may be lost with the connection
+    # Of what was sent the end may be lost with the connection
     kept = len(CONTENT) - got.received
     assert 0 < kept <= 300_000
     assert ranges == [None, f"bytes={kept}-", f"bytes={kept}-"]
@@ -133,7 +133,7 @@ async def test_refused_fresh_link_is_link_expired(tmp_path: Path, status: int) -
     assert "fresh one" in caught.value.message
     assert "s3cret" not in str(caught.value.to_dict())
     assert names(tmp_path) == []
-    # asked again once, not for ever
+    # Asked again once, not for ever
     assert (platform.given, len(storage.asked)) == (2, 2)
 
 

@@ -80,12 +80,12 @@ async def test_a_slow_disk_holds_the_reader_back(open_first: bool) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(reader, scope)
         await anyio.wait_all_tasks_blocked()
-        # one batch being stored, one waiting, one full
+        # One batch being stored, one waiting, one full
         assert put * (MIB // 2) == 6 * MIB
-        # cancelled while it waits, and in the moment in which it need not wait any longer
+        # Cancelled while it waits, and in the moment in which it need not wait any longer
         for act in (gate.set, scope.cancel) if open_first else (scope.cancel, gate.set):
             act()
-    # what had been taken is there nevertheless, each piece once
+    # What had been taken is there nevertheless, each piece once
     assert disk.content == b"".join(piece(number) for number in range(1, put + 1))
 
 

@@ -47,7 +47,7 @@ TOKEN = "user-token-0123456789"
 
 
 def client(server: FakeServer, **options: Any) -> CoworldClient:
-    # what speaks http needs no certificates read from the disk
+    # What speaks http needs no certificates read from the disk
     plain = httpx2.AsyncHTTPTransport(verify=False)
     return CoworldClient(server.url, **{"token": TOKEN, "backoff": AT_ONCE, "transport": plain, **options})
 

@@ -44,7 +44,7 @@ IMAGE_ID = "img_00000000-0000-4000-8000-000000000001"
 
 
 def image_tar(name: str, architecture: str = "amd64", content: bytes = b"hello") -> bytes:
-    """An image with two layers, as ``docker load`` takes it."""
+    """An image with two layers, as `docker load` takes it."""
     layers = [layer_of("a", content), layer_of("b", b"b" * 5000)]
     digests = [f"sha256:{hashlib.sha256(one).hexdigest()}" for one in layers]
     described = json.dumps(
@@ -117,7 +117,7 @@ async def test_an_image_goes_up_once_and_comes_back(api: CoworldClient, own_cach
         assert first.sent > 0
         assert {one.stage for one in seen} == {"reading", "packing", "pushing"}
         assert seen[-1].done == seen[-1].total
-        # known by what is in it, and asked before anything is read from the engine again
+        # Known by what is in it, and asked before anything is read from the engine again
         assert [one.id async for one in api.images.list()] == [first.image.id]
         assert first.image.client_hash in json.loads(await anyio.Path(own_cache).read_text()).values()
         again = await api.images.upload(name, on_progress=lambda _: pytest.fail("it was read again"))
@@ -125,11 +125,11 @@ async def test_an_image_goes_up_once_and_comes_back(api: CoworldClient, own_cach
         await anyio.Path(own_cache).unlink()
         once_more = await api.images.upload(name)
         assert (once_more.already, once_more.image.id) == (True, first.image.id)
-        # another name for the same content is no other image
+        # Another name for the same content is no other image
         other = f"coworld-test-upload-{os.getpid()}:two"
         async with loaded_image(other, image_tar(other)):
             assert (await api.images.upload(other)).already
-        # the engine takes it back from there, as its owner
+        # The engine takes it back from there, as its owner
         uri = first.image.image_uri
         assert uri is not None
         token = api.connection.identity.token
@@ -228,7 +228,7 @@ async def test_a_policy_goes_up_in_versions(api: CoworldClient, observatory: Obs
         second = await api.policies.upload(name, name="painter")
         assert (first.label, second.label) == ("painter:v1", "painter:v2")
         assert (await api.policies.lookup("painter")).id == second.id
-        # by the id of its image no engine is needed, and a repetition makes nothing new
+        # By the id of its image no engine is needed, and a repetition makes nothing new
         image = (await api.images.list())[0]
         third = await api.policies.upload(image.id, name="painter", idempotency_key="k1", secret_env=secret)
         assert await api.policies.upload(image.id, name="painter", idempotency_key="k1", secret_env=secret) == third
@@ -260,7 +260,7 @@ async def test_unused_secrets_are_deleted_after_a_failed_upload(status: int | No
         if ask.path.endswith("/policy-secret-envs"):
             return Say(200, b'{"id": "env-1"}')
         if status is None:
-            # the version may have been made, with these secrets
+            # The version may have been made, with these secrets
             raise Reset
         return Say(204) if ask.method == "DELETE" else Say(status, b'{"detail": "no"}')
 
@@ -268,7 +268,7 @@ async def test_unused_secrets_are_deleted_after_a_failed_upload(status: int | No
         with pytest.raises(CoworldError):
             await api.policies.upload(IMAGE_ID, name="p", secret_env={"A": "s3cret"})
         deleted = [ask.path for ask in server.asked if ask.method == "DELETE"]
-        # with a key of the caller's there will be a repetition, which needs them
+        # With a key of the caller's there will be a repetition, which needs them
         with pytest.raises(CoworldError) as caught:
             await api.policies.upload(IMAGE_ID, name="p", secret_env={"A": "s3cret"}, idempotency_key="mine")
         assert len([ask for ask in server.asked if ask.method == "DELETE"]) == len(deleted)
@@ -312,7 +312,7 @@ async def test_coworld_is_uploaded_updated_and_downloaded(
             await api.coworlds.upload(changed, certification=passed)
         assert caught.value.code == "certified_other"
 
-        # a part of it, from what the platform has: nothing else is needed here
+        # A part of it, from what the platform has: nothing else is needed here
         name = made.coworld.name
         assert await api.coworlds.next_version(name) == "1.0.1"
         first = manifest["player"][0]["id"]
@@ -330,7 +330,7 @@ async def test_coworld_is_uploaded_updated_and_downloaded(
         said = (await api.coworlds.get(updated.coworld.id)).model_extra or {}
         assert said["certification"] == {"status": "skipped", "reason": "only words"}
 
-        # down again, by anybody
+        # Down again, by anybody
         async with CoworldClient.anonymous(observatory.server) as anyone:
             got = await anyone.coworlds.download(updated.coworld.id, tmp_path / "coworld")
         assert (got.cached, got.pulled, got.directory) == (False, False, tmp_path / "coworld" / updated.coworld.id)

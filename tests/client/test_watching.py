@@ -62,7 +62,7 @@ class Feed:
         cursor = query.get("cursor", [""])[0]
         start = int(cursor.removeprefix("c") or 0)
         if cursor and start >= self.known:
-            self.known += 1  # the call is held until something happens
+            self.known += 1  # The call is held until something happens
         end = min(start + self.page, self.known, len(self.history))
         states = dict(self.history[: self.known])
         over = self.known >= len(self.history)
@@ -136,7 +136,7 @@ async def test_watch_resumes_from_a_cursor(seen: int, page: int) -> None:
         assert changes.cursor == first[-1].cursor
         async with api.watch(XREQ, cursor=changes.cursor) as changes:
             rest = [change async for change in changes]
-    # what came together with the last change may come again, but nothing is missed
+    # What came together with the last change may come again, but nothing is missed
     assert told(first)[:seen] == HISTORY[:seen]
     assert told(rest) == HISTORY[len(HISTORY) - len(rest) :]
     assert len(rest) >= len(HISTORY) - seen
@@ -212,10 +212,16 @@ async def test_an_outage_is_waited_out_and_one_without_end_is_not() -> None:
         faults = Fault("refused", times=5), Fault("status", times=5)
         async with api_of(server.url, *faults) as api, api.watch(XREQ) as changes:
             assert told([change async for change in changes]) == HISTORY
-        async with api_of(server.url, Fault("refused", times=10**9)) as api, api.watch(XREQ, patience=0.05) as changes:
+        async with (
+            api_of(server.url, Fault("refused", times=10**9)) as api,
+            api.watch(XREQ, retry_timeout=0.05) as changes,
+        ):
             with pytest.raises(ApiConnectionError):
                 await anext(changes)
-        async with api_of(server.url, Fault("status", times=10**9)) as api, api.watch(XREQ, patience=0.0) as changes:
+        async with (
+            api_of(server.url, Fault("status", times=10**9)) as api,
+            api.watch(XREQ, retry_timeout=0.0) as changes,
+        ):
             with pytest.raises(ServerError):
                 await anext(changes)
 
@@ -294,7 +300,7 @@ async def test_without_a_feed_it_can_be_resumed_too() -> None:
         cursor = changes.cursor
         async with api.watch(XREQ, cursor=cursor) as changes:
             rest = told([change async for change in changes])
-    # the second change was one of two that were found together
+    # The second change was one of two that were found together
     assert rest == [("ereq_1", "completed"), ("ereq_2", "failed")]
 
 

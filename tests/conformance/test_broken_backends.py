@@ -131,7 +131,7 @@ class Wrapper(Backend):
         self.released = anyio.Event()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # for the check that kills a runner: it is this side that is broken, not the one that is killed
+        # For the check that kills a runner: it is this side that is broken, not the one that is killed
         return _process_backend, ()
 
     @property
@@ -145,8 +145,8 @@ class Wrapper(Backend):
     async def __aexit__(self, *exc: object) -> None:
         await self.inner.__aexit__(*exc)
 
-    def hurry(self) -> None:
-        self.inner.hurry()
+    def end_waits(self) -> None:
+        self.inner.end_waits()
 
     async def check(self) -> tuple[Issue, ...]:
         return await self.inner.check()
@@ -204,7 +204,7 @@ def _process_backend() -> Backend:
 
 
 class Suite(BackendConformance):
-    patience = 1.5
+    ready_timeout = 1.5
 
     def __init__(self, make: Callable[[], Backend], deadline: float) -> None:
         self._make = make
@@ -221,7 +221,7 @@ class Suite(BackendConformance):
 class TestWrapper(BackendConformance):
     """The wrapper alone breaks nothing, so that a rejection below is due to what it changes."""
 
-    patience = 1.5
+    ready_timeout = 1.5
 
     def make_backend(self) -> Backend:
         return Wrapper()
@@ -409,7 +409,7 @@ class LeavesTheGoodOnes(Wrapper):
 
 @breaks("a_start_that_fails_half_way_leaves_nothing")
 class RaisesAGroup(Wrapper):
-    rejected = StartError  # a group is not what was asked for, and comes through as it is
+    rejected = StartError  # A group is not what was asked for, and comes through as it is
 
     @asynccontextmanager
     async def units(
@@ -769,7 +769,7 @@ class LeavesDaemons(Wrapper):
 
 class _WaitsForTheLog(Same):
     async def wait(self) -> Exit:
-        await anyio.sleep_forever()  # as who reads a pipe to its end, which a daemon holds open
+        await anyio.sleep_forever()  # As who reads a pipe to its end, which a daemon holds open
         raise AssertionError
 
 
@@ -831,7 +831,7 @@ class IsNeverInAHurry(Wrapper):
     rejected = TimeoutError
     deadline = 1.5
 
-    def hurry(self) -> None:
+    def end_waits(self) -> None:
         """What was begun is brought to its end."""
 
     @asynccontextmanager
@@ -1085,7 +1085,7 @@ class ShowsSecretsInItsRepr(Wrapper):
 
 @breaks("secrets_are_in_the_environment_and_nowhere_else")
 class ShowsSecretsOnACommandLine(Wrapper):
-    """Like one that runs a tool with ``-e NAME=VALUE``."""
+    """Like one that runs a tool with `-e NAME=VALUE`."""
 
     @asynccontextmanager
     async def units(
@@ -1192,7 +1192,7 @@ async def test_conformance_suite_rejects_broken_backends(
                 await getattr(suite, check)(Arena(suite, scratch), **arguments)
             except BaseException as error:
                 failures = _leaves(error)
-            # what a broken one left running is stopped before its directory goes
+            # What a broken one left running is stopped before its directory goes
             for backend in made:
                 backend.released.set()
     assert failures, "the suite found nothing wrong"

@@ -19,5 +19,5 @@ class TestDocker(BackendConformance):
         return DockerBackend()
 
     def subject_spec(self, run_id: str, name: str, *steps: str) -> UnitSpec:
-        # without a route out, as a player is by default; that also saves each check an open network
+        # Without a route out, as a player is by default; that also saves each check an open network
         return dataclasses.replace(subject_spec(run_id, name, *steps), network="none")

@@ -97,7 +97,7 @@ def test_episode_runs_on_the_example_backend(site: Path, tmp_path: Path) -> None
     document["game"]["version"] = "1.0"
     (tmp_path / "coworld_manifest.json").write_text(json.dumps(document), encoding="utf-8")
     out = tmp_path / "out"
-    # a program of its own, that reads what is installed
+    # A program of its own, that reads what is installed
     done = subprocess.run(
         command("run-episode", tmp_path, "--backend", "docker-cli", "-o", out),
         env=environment({"PYTHONPATH": str(site)}),

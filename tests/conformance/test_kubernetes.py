@@ -23,7 +23,7 @@ def namespace() -> Generator[str]:
 
 
 class TestKubernetes(BackendConformance):
-    # a pod takes a second or two to come and to go, and more on a machine with other work
+    # A pod takes a second or two to come and to go, and more on a machine with other work
     deadline = 150.0
     namespace = ""
 

@@ -52,7 +52,7 @@ def test_another_id_is_refused_and_named(text: str, kind: str, said: str) -> Non
 
 def test_one_of_several_kinds() -> None:
     assert check_id("xreq_1", ("experience request", "episode request")) == "xreq_1"
-    # as they have been recorded of a server
+    # As they have been recorded of a server
     assert check_id("rnd_20260711a", ("round", "division")) == "rnd_20260711a"
     with pytest.raises(UsageError) as raised:
         check_id("cow_1", ("experience request", "episode request"))

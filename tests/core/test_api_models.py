@@ -318,7 +318,7 @@ def test_schemas_say_what_is_required_and_keep_our_marks_to_themselves() -> None
     schema = League.model_json_schema()
     assert schema["required"] == ["created_at", "game", "id", "name"]
     assert schema["properties"]["id"] == {
-        "description": "``league_<uuid>``.",
+        "description": "`league_<uuid>`.",
         "title": "Id",
         "type": "string",
     }

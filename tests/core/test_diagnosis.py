@@ -34,7 +34,7 @@ def test_battery_lineups_are_balanced() -> None:
     whole = (BOT, BOT)
     assert evaluation.lineups(1) == (whole, whole, (BOT, None), (BASELINE, None), (STRONG, None))
     assert evaluation.lineups(2) == ((BOT,), (BOT,), (BASELINE,), (STRONG,))
-    # the seat turns, and only the first two blocks of a variant are played twice
+    # The seat turns, and only the first two blocks of a variant are played twice
     assert evaluation.lineups(3) == (whole, whole, (None, BOT), (None, BASELINE), (None, STRONG))
     assert evaluation.lineups(5) == (whole, (BOT, None), (BASELINE, None), (STRONG, None))
     assert Diagnosis(diagnosis_plan(("duel", 2))).lineups(5) == (whole, (BOT, None))
@@ -54,7 +54,7 @@ def test_a_player_between_two_others() -> None:
     assert [len(one.slot_effects) for one in report.variants] == [2, 4, 0]
     assert report.variants[0].with_itself is not None
     assert report.variants[2].with_itself is None
-    # the seat is odd; nothing is wrong with the player
+    # The seat is odd; nothing is wrong with the player
     assert codes(report) == ["seat_effect", "seat_effect"]
     assert report.findings[0].message.startswith("duel: With itself it scores ")
     assert str(report).startswith("2 things about Player are worth looking at, after 180 blocks. First: duel: ")
@@ -87,7 +87,7 @@ def test_constant_scores_are_reported() -> None:
     ):
         report: DiagnosisReport = reported(battery, of, noise=0.0)
         assert [remark.code for remark in report.remarks] == told
-    # what differs between variants, seats or seeds is no repetition
+    # What differs between variants, seats or seeds is no repetition
     assert reported(battery, {BOT: 1.0}, seat=1.0, noise=0.1).remarks == ()
 
 
@@ -114,7 +114,7 @@ def test_faults_are_ranked_before_lost_points() -> None:
     assert conduct.idle_share is not None
     assert conduct.idle_share.value == pytest.approx(0.1)
     assert "It let 94 turns pass, 10.00%" in report.findings[2].message
-    # in the order in which they are worth looking at
+    # In the order in which they are worth looking at
     assert report.contents().notes[: len(order)] == tuple(finding.message for finding in report.findings)
     assert report == report_rows(plan, rows)
 
@@ -185,7 +185,7 @@ EVENTS: list[Any] = [
     {"tick": 1, "kind": "acted", "agent": 0, "seconds": 0.01199},
     {"tick": 1, "kind": "idle", "agent": 1},
     {"tick": 2, "kind": "refused", "agent": 1, "reason": "no"},
-    # what others make of the same file
+    # What others make of the same file
     {"tick": 2, "kind": "goal", "agent": 0},
     {"tick": 2, "kind": "acted", "agent": 7, "seconds": 1},
     {"tick": 2, "kind": "acted", "agent": "0"},

@@ -169,7 +169,7 @@ def test_failing_player_forfeits_despite_results(
     book = Ledger(**limits)
     for row in pair_rows(1, 4.0):
         book.add(row)
-    # b sits in seat 0 of the second lineup
+    # B sits in seat 0 of the second lineup
     book.add(pair_rows(2, 4.0)[0])
     book.add(spoilt("block-0002.1-2", "player", "player_error", *results, slot=0))
     block = book.blocks[1]
@@ -202,7 +202,7 @@ def test_forfeiting_player_cannot_win_the_block(seats: int) -> None:
 def test_a_block_in_which_both_forfeit_is_drawn() -> None:
     book = Ledger()
     book.add(spoilt("block-0001.1-1", "player", "player_error", 9.0, 1.0, slot=0))
-    # b sits in seat 0 here, and both are at fault
+    # B sits in seat 0 here, and both are at fault
     both = tuple(PlayerFault(slot=slot, error_type="player_left_early", message="It left.") for slot in (0, 1))
     book.add(spoilt("block-0001.1-2", "player", "player_left_early", slot=0).model_copy(update={"player_faults": both}))
     block = book.blocks[0]
@@ -224,7 +224,7 @@ def test_a_player_that_never_connected_has_not_played_until_it_does() -> None:
     away(1, 1)
     away(1, 2, 0.0, 1.0)
     assert (book.blocks[0].fate, book.blocks[0].unplayed) == ("unplayed", {"a"})
-    # it was there in one of two episodes, so it lost the other
+    # It was there in one of two episodes, so it lost the other
     away(2, 1)
     book.add(episode_row("block-0002.1-2", 0.0, 1.0))
     assert (book.blocks[1].fate, book.blocks[1].scores) == ("counted", {"a": 0.5, "b": 0.5})
@@ -359,7 +359,7 @@ def test_the_report_depends_on_the_rows_alone() -> None:
     plan = comparison_plan(max_blocks=60)
     report = compare_rows(plan, rows)
     assert report.blocks < 60
-    # what was under way when it was decided changes nothing
+    # What was under way when it was decided changes nothing
     chance.shuffle(rows)
     assert compare_rows(plan, rows).model_dump_json() == report.model_dump_json()
     assert json.loads(report.model_dump_json())["plan"]["slot_count"] == 2
@@ -369,7 +369,7 @@ def test_player_that_never_starts_ends_the_evaluation() -> None:
     comparison = Comparison(comparison_plan())
     for block in (1, 2, 3):
         assert comparison.stopped == ""
-        # new sits in seat 0, then in seat 1
+        # New sits in seat 0, then in seat 1
         comparison.add(spoilt(f"block-{block:04d}.1-1", "player", "player_never_started", slot=0))
         comparison.add(spoilt(f"block-{block:04d}.1-2", "player", "player_never_started", slot=1))
     report = comparison.report()
@@ -419,7 +419,7 @@ def test_remarks() -> None:
     assert codes(decided([1.0, 1.0, 1.0])) == ["same_blocks"]
     assert codes(decided([1.0, 2.0, 1.5], seeded=False)) == ["no_seed"]
     assert codes(decided([1.0, -2.0, 1.5], same_commands=(("new", "old"),))) == ["same_player"]
-    # rarely won, but by far
+    # Rarely won, but by far
     assert codes(decided([90.0, *[-1.0, -1.1] * 9])) == ["means_disagree"]
 
 
@@ -513,7 +513,7 @@ def climbed_rankings(blocks: list[dict[str, float]], players: int) -> list[float
 
 def test_ratings_of_rankings_are_those_of_a_reference_fit() -> None:
     chance = random.Random(8)
-    # whole numbers, so that some tie, and some blocks without somebody
+    # Whole numbers, so that some tie, and some blocks without somebody
     blocks = [{label: float(chance.randrange(5) + int(label)) for label in LABELS} for _ in range(20)]
     blocks += [{label: float(chance.randrange(3)) for label in chance.sample(LABELS, 3)} for _ in range(10)]
     found = {rating.label: rating.points for rating in rate(blocks, by="plackett-luce")}
@@ -532,7 +532,7 @@ def test_intervals_of_ratings_of_rankings_cover(blocks: int, runs: int) -> None:
         for rating in rate(drawn, by="plackett-luce"):
             missed += not rating.low <= STRENGTHS[int(rating.label)] * POINTS <= rating.high
             assert rating.low < rating.points < rating.high
-    # of 32, more than 5 in one of 1,000 times
+    # Of 32, more than 5 in one of 1,000 times
     assert missed < (6 if runs > 1 else 3)
 
 
@@ -542,7 +542,7 @@ def test_of_two_without_ties_both_models_say_the_same() -> None:
     assert [one.points for one in whole] == pytest.approx([one.points for one in pairs], abs=1e-9)
     (best, _) = rate([{"a": 1.0, "b": 0.0}] * 5, by="plackett-luce")
     assert (math.isfinite(best.points), best.high - best.low > 400, best.method) == (True, True, "model")
-    # ties alone tell nothing
+    # Ties alone tell nothing
     assert {one.points for one in rate([{"a": 1.0, "b": 1.0}] * 5, by="plackett-luce")} == {0.0}
     assert rate([], by="plackett-luce") == rate([{"a": 1.0}], by="openskill") == []
 

@@ -90,7 +90,7 @@ RESULTS = ("game", "results_schema")
 ENV = ("game", "runnable", "env")
 
 CASES = [
-    # fields
+    # Fields
     Case("missing_field", drop("game", "name"), "/game", "{", 'game lacks "name"'),
     Case("missing_field", drop("game", "version"), "/game", "{", 'Add "version": PEP 440'),
     Case("missing_field", drop("certification"), "", "{", 'The manifest lacks "certification"'),
@@ -149,7 +149,7 @@ CASES = [
         '"player"',
         "game.runnable.type must be 'game'",
     ),
-    # values
+    # Values
     Case("bad_version", put("game", "version", value="one"), "/game/version", '"one"', "PEP 440"),
     Case(
         "bad_uri",
@@ -312,7 +312,7 @@ CASES = [
         '"pullr"',
         'Did you mean "puller"?',
     ),
-    # schemas
+    # Schemas
     Case(
         "schema_invalid",
         put(*CONFIG, "properties", "ticks", "type", value="itneger"),
@@ -535,7 +535,7 @@ CASES = [
         "does not say",
         "warning",
     ),
-    # game configs
+    # Game configs
     Case(
         "bad_game_config",
         put("variants", 0, "game_config", "ticks", value="ten"),
@@ -606,7 +606,7 @@ CASES = [
         '[\n          {\n            "name": "solo"',
         "2 to 4",
     ),
-    # templates and other generations
+    # Templates and other generations
     Case(
         "template_not_built",
         both(put("game", "runnable", "image", value="{{TUG_IMAGE}}"), drop("game", "version")),

@@ -80,7 +80,7 @@ def test_an_unreadable_file(package: Path) -> None:
         path.parent.chmod(0o755)
         user = os.geteuid()
         if user == 0:
-            os.seteuid(65534)  # root can read everything
+            os.seteuid(65534)  # Root can read everything
         try:
             with pytest.raises(UsageError) as raised:
                 load_manifest(path)

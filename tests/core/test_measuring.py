@@ -184,7 +184,7 @@ def test_a_mixture() -> None:
     plan = mixture_plan(2, 1, 1, max_blocks=60)
     report: MixtureReport = reported(plan, strengths({"player-1": 2.0, "player-2": 1.0}, seat=1.0))
     means = [entrant.mean_score for entrant in report.entrants]
-    # nobody sits in the better seat more often than others
+    # Nobody sits in the better seat more often than others
     assert means == pytest.approx([2.25, 1.25, 0.25], abs=0.25)
     assert [seat.effect > 0.5 for seat in report.slot_effects] == [True, False, False, False]
     assert len(report.slot_scores) == 12
@@ -217,7 +217,7 @@ def test_values_are_exact_where_nothing_is_left_to_chance() -> None:
     assert report.self_play is not None
     assert (report.self_play.slot_count, report.self_play.value) == (4, 1.5)
     assert [one.slot_count for one in report.values] == [1, 2, 3]
-    # what each seat is worth, and whom it replaces, cancels over the blocks
+    # What each seat is worth, and whom it replaces, cancels over the blocks
     assert [one.value for one in report.values] == pytest.approx([1.5] * 3, abs=0.3)
 
 
@@ -237,7 +237,7 @@ def test_credit_is_exact_where_nothing_is_left_to_chance() -> None:
     plan = pickup_plan(2, slot_count=4, max_blocks=5, credit="shapley", team=True)
     report: PickupReport = reported(plan, added(0.0))
     found = {one.label: one.value for one in report.credits}
-    # what two add together is shared by both
+    # What two add together is shared by both
     assert found == pytest.approx({"candidate": 0.6 + 0.25, "pool-1": 0.3 + 0.25, "pool-2": 0.0})
     assert [(one.first, one.second, one.value) for one in report.synergies] == [
         ("candidate", "pool-1", pytest.approx(TOGETHER)),
@@ -250,7 +250,7 @@ def test_intervals_of_values_credit_and_synergy_contain_the_truth() -> None:
     held: Counter[str] = Counter()
     runs = 20
     for run in range(runs):
-        # of fewer than twenty blocks, intervals are Student's, and quick
+        # Of fewer than twenty blocks, intervals are Student's, and quick
         plan = pickup_plan(2, slot_count=3, max_blocks=12, credit="shapley", team=True)
         report: PickupReport = reported(plan, added(0.5), seed=run)
         truth = {label: adds + TOGETHER / 2 * (label != "pool-2") for label, adds in ADDS.items()}

@@ -145,7 +145,7 @@ def scores(items: object, **more: object) -> dict[str, Any]:
         (scores({"enum": [0, 0.5, 1], "minimum": 0.5}), (0.5, 1.0)),
         (scores({"const": True}), (None, None)),
         (scores({"minimum": float("-inf"), "maximum": 1e400}), (None, None)),
-        # each seat may have its own, and nothing is known of all while one is unbounded
+        # Each seat may have its own, and nothing is known of all while one is unbounded
         (scores({"minimum": 0}, prefixItems=[{"minimum": -3, "maximum": 2}]), (-3.0, None)),
         (scores(False, prefixItems=[{"maximum": 2}, {"maximum": 5}]), (None, 5.0)),
         (

@@ -117,7 +117,7 @@ def test_stored_state_has_constant_size() -> None:
         assert state is not None
         tournament = Tournament.resumed(rules, round_robin, state)
         sizes.append(len(state.model_dump_json()))
-    # up to 256 numbers of each sample are kept before they are added up
+    # Up to 256 numbers of each sample are kept before they are added up
     assert max(sizes[150:]) <= max(sizes[:150]) * 1.1
 
 

@@ -84,7 +84,7 @@ def test_a_pause_is_below_a_bound_that_doubles_and_above_half_of_it(backoff: Bac
     bound = min(backoff.cap, backoff.base * 2.0 ** min(attempt, 100))
     assert pause is not None
     assert pause <= bound
-    # beyond that a base is doubled no more, which only matters to one that is next to nothing
+    # Beyond that a base is doubled no more, which only matters to one that is next to nothing
     assert attempt > 30 or bound / 2 <= pause
 
 
@@ -126,21 +126,21 @@ def test_as_many_tries_as_there_may_be(backoff: Backoff, most: int) -> None:
 
 
 @given(backoffs.filter(lambda backoff: min(backoff.base, backoff.cap) > 0.01), st.floats(0, 60), st.floats(0, 5))
-def test_with_patience_the_last_try_is_made_when_it_ends(backoff: Backoff, patience: float, took: float) -> None:
+def test_with_patience_the_last_try_is_made_when_it_ends(backoff: Backoff, retry_timeout: float, took: float) -> None:
     clock = Clock()
-    tries = Tries(backoff, patience=patience, clock=clock)
+    tries = Tries(backoff, retry_timeout=retry_timeout, clock=clock)
     began = clock.now
     clock.now += took
     ended = clock.now
     while (pause := tries.again()) is not None:
         assert pause >= 0
         ended = clock.now = clock.now + pause
-    assert ended == pytest.approx(began + max(patience, took))
+    assert ended == pytest.approx(began + max(retry_timeout, took))
 
 
 def test_a_server_that_asks_for_more_than_is_left_is_not_asked_again() -> None:
     clock = Clock()
-    tries = Tries(Backoff(longest_wait=math.inf, draw=lambda: 1.0), patience=10, clock=clock)
+    tries = Tries(Backoff(longest_wait=math.inf, draw=lambda: 1.0), retry_timeout=10, clock=clock)
     assert tries.again(9.9) == 10.0
     clock.now += 5
     assert tries.again(6.0) is None
@@ -149,7 +149,7 @@ def test_a_server_that_asks_for_more_than_is_left_is_not_asked_again() -> None:
 
 def test_one_that_got_further_has_all_tries_and_all_patience_again() -> None:
     clock = Clock()
-    tries = Tries(Backoff(draw=lambda: 1.0), most=3, patience=10, clock=clock)
+    tries = Tries(Backoff(draw=lambda: 1.0), most=3, retry_timeout=10, clock=clock)
     first = tries.again()
     assert tries.again() != first
     clock.now += 10

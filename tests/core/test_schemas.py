@@ -43,7 +43,7 @@ DEFINITIONS = {
 
 @pytest.mark.parametrize("name", SCHEMA_FILES)
 def test_files_are_what_is_generated(name: str, tmp_path: Path) -> None:
-    """Write them again with ``python -m coworld_core.schemas``."""
+    """Write them again with `python -m coworld_core.schemas`."""
     write_schemas(tmp_path)
     assert schema_path(name).read_text(encoding="utf-8") == (tmp_path / name).read_text(encoding="utf-8")
 

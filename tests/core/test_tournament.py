@@ -69,7 +69,7 @@ def test_a_round_robin_has_every_group_meet_once_a_round() -> None:
     met = Counter(frozenset(match.players) for match in matches)
     names = field.entrants
     assert met == dict.fromkeys(map(frozenset, itertools.combinations(names, 3)), 2)
-    # fewer players than seats, and a game for one: everybody at one table
+    # Fewer players than seats, and a game for one: everybody at one table
     for seats in (4, 1):
         assert [match.players for match in strongest_first(round_robin, 3, seats=seats)[1]] == [("p00", "p01", "p02")]
 
@@ -116,7 +116,7 @@ def test_the_best_seeds_have_the_byes_and_meet_last() -> None:
     names = tuple("ABCDE")
     field = Field(entrants=names, everybody=names, seats=2, seed=0)
     matches = single_elimination.next_round(field)
-    # the second and the third have a bye each, so they can meet already
+    # The second and the third have a bye each, so they can meet already
     assert {match.players for match in matches} == {("D", "E"), ("B", "C"), ("A",)}
 
 
@@ -194,7 +194,7 @@ def test_standings_follow_from_the_log_alone() -> None:
     assert [(one.won, one.played) for one in report.standings] == [(4, 4), (2, 4), (0, 4)]
     assert (report.stopped, report.rounds, report.blocks) == ("rounds", 2, 6)
     assert str(report) == "Bob is first of 3, after 2 rounds."
-    # episodes end in another order, clocks go backwards, and somebody rates otherwise: nothing is played for it
+    # Episodes end in another order, clocks go backwards, and somebody rates otherwise: nothing is played for it
     rows = [event for event in events if isinstance(event, EpisodeEnded)]
     shuffled = [event for event in events if not isinstance(event, EpisodeEnded)] + [
         event.model_copy(update={"time": rows[0].time}) for event in reversed(rows)
@@ -272,7 +272,7 @@ def test_withdrawal_cancels_open_blocks_and_keeps_results() -> None:
     assert report.stopped == ""
     assert report.plan.withdrawn == ("Ada",)
     assert {one.name: one.withdrawn for one in report.standings}["Ada"]
-    # back again, with another round
+    # Back again, with another round
     again = replayed([*cut, EntrantAdded(name="Ada", player=SlotRow(name="Ada"))], round_robin)
     assert again.plan.withdrawn == ()
 
@@ -297,12 +297,12 @@ def test_a_game_that_is_over_takes_a_few_bytes() -> None:
                     tournament.apply(EpisodeEnded(row=row))
         return len(tournament.report().matches)
 
-    # as many as are reported, and samples that are added up from then on
+    # As many as are reported, and samples that are added up from then on
     assert play(150) == 1000
     tracemalloc.start()
     try:
         play(100)
-        # what the report itself took is given back
+        # What the report itself took is given back
         gc.collect()
         print("MEM", tracemalloc.get_traced_memory())
         assert tracemalloc.get_traced_memory()[0] < 1000 * 400
@@ -340,7 +340,7 @@ def test_a_log_is_read_back_and_a_torn_line_left_out(tmp_path: Path) -> None:
     assert list(read_log(path)) == events
     path.write_bytes(b"".join(lines)[:-5])
     assert list(read_log(path)) == events[:-1]
-    # a kind of a later version says nothing here, and breaks nothing
+    # A kind of a later version says nothing here, and breaks nothing
     write(path, [*events[:3], LogEvent(kind="later"), *events[3:]])
     assert list(read_log(path)) == events
 

@@ -60,12 +60,12 @@ INTERRUPTED = fault("operator", "interrupted", seconds=OVER + 1)
     [
         (record(), ENDS),
         (record(replay=False), VerdictPolicy(replay=False)),
-        # results that are there count, whatever players did on the way: they say how each of them did
+        # Results that are there count, whatever players did on the way: they say how each of them did
         (record(PLAYER, LATER), GOES_ON),
         (record(PLATFORM), GOES_ON),
-        # a player that failed when the game was over has not cut anything short
+        # A player that failed when the game was over has not cut anything short
         (record(LATER), ENDS),
-        # nor has who interrupted it then
+        # Nor has who interrupted it then
         (record(INTERRUPTED, status="interrupted"), ENDS),
     ],
 )
@@ -78,14 +78,14 @@ def test_complete_episode_counts(played: EpisodeRecord, policy: VerdictPolicy) -
     ("played", "party", "error_type", "slot"),
     [
         (record(VIOLATION), "game", "game_contract_violation", None),
-        # it is the game's to live with players that fail
+        # It is the game's to live with players that fail
         (record(PLAYER, VIOLATION), "game", "game_contract_violation", None),
         (record(PLAYER, fault("game", "results_missing"), results=False), "game", "results_missing", None),
         (record(PLAYER, fault("game", "game_unhealthy"), results=False), "game", "game_unhealthy", None),
         (record(PLAYER, PLATFORM, results=False), "platform", "platform_error", None),
-        # the machine did it, and the game's end followed from that
+        # The machine did it, and the game's end followed from that
         (record(PLATFORM, fault("game", "game_unhealthy"), results=False), "platform", "platform_error", None),
-        # it waited in vain for a player that had failed
+        # It waited in vain for a player that had failed
         (record(PLAYER, fault("game", "episode_timeout"), results=False), "player", "player_error", 1),
         (record(fault("game", "episode_timeout"), results=False), "game", "episode_timeout", None),
         (record(PLAYER, results=False), "player", "player_error", 1),
@@ -94,7 +94,7 @@ def test_complete_episode_counts(played: EpisodeRecord, policy: VerdictPolicy) -
         (record(results=False), "game", "results_missing", None),
         (record(replay=False), "game", "replay_missing", None),
         (record(LATER, replay=False), "game", "replay_missing", None),
-        # a game that ends badly may have been cut off in its replay
+        # A game that ends badly may have been cut off in its replay
         (record(fault("game", "game_unhealthy"), replay=False), "game", "game_unhealthy", None),
     ],
 )
@@ -109,7 +109,7 @@ def test_results_of_a_game_that_was_cut_short_do_not_count() -> None:
     """A game may keep its results up to date while it plays; a player's failure ends it in the middle."""
     verdict = judge(record(PLAYER), ENDS)
     assert (verdict.counts, verdict.error_type, verdict.slot) == (False, "player_error", 1)
-    # where the game goes on without the player, its results are those of a whole game
+    # Where the game goes on without the player, its results are those of a whole game
     assert judge(record(PLAYER), GOES_ON).counts
     assert not judge(record(PLAYER, replay=False), GOES_ON).counts
 
@@ -145,7 +145,7 @@ def test_player_is_not_blamed_when_another_fault_explains_it(
         assert verdict.party != "player"
     if verdict.party == "player":
         assert any(item.party == "player" and item.slot == verdict.slot for item in faults)
-    # whoever asks for the record's own fault hears the same, where the game did not come to its end
+    # Whoever asks for the record's own fault hears the same, where the game did not come to its end
     if not results:
         assert verdict.error_type == (played.fault.error_type if played.fault else "results_missing")
 
@@ -154,7 +154,7 @@ def test_player_is_not_blamed_when_another_fault_explains_it(
 def test_error_types_are_those_of_the_platform(error_type: str) -> None:
     verdict = judge(record(fault("game", error_type), results=False))
     assert verdict.published_type in PUBLISHED
-    # and nothing is lost by it
+    # And nothing is lost by it
     assert verdict.published_type == error_type or verdict.published_message.startswith(f"{error_type}: ")
 
 

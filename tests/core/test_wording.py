@@ -12,7 +12,7 @@ def test_names_as_an_enumeration() -> None:
     assert listed(["a"]) == "a"
     assert listed(iter("abc"), word="or") == "a, b or c"
     assert listed(map(str, range(30)), limit=2) == "0, 1, … (30 in all)"
-    # whoever made the names, a line stays a line
+    # Whoever made the names, a line stays a line
     assert listed(["a\nb", "c" * 100]) == f"a\N{REPLACEMENT CHARACTER}b and {'c' * 79}…"
 
 

@@ -16,7 +16,7 @@ from observatory.app import document
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
-# kinds that only other platforms have are theirs to explain
+# Kinds that only other platforms have are theirs to explain
 _KINDS = (
     *("coworld", "division", "episode request", "experience request", "game", "image", "league", "league seed"),
     *("lobby", "membership", "player", "round", "submission", "user"),

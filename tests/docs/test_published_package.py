@@ -1,4 +1,4 @@
-"""The page for people who wrote ``import coworld``: both sides of every row are names that there are."""
+"""The page for people who wrote `import coworld`: both sides of every row are names that there are."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_the_site_has_its_pages() -> None:
 
 
 def test_the_navigation_has_every_page_once() -> None:
-    """What ``mkdocs build --strict`` says of links is said in CI, where its libraries are installed for it."""
+    """What `mkdocs build --strict` says of links is said in CI, where its libraries are installed for it."""
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     listed = re.findall(r"[\w-]+\.md", str(site["nav"]))
     assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))

@@ -1,4 +1,4 @@
-"""One word for one thing in files and JSON: the table in ``docs/concepts.md`` lists the words, and those never used."""
+"""One word for one thing in files and JSON: the table in `docs/concepts.md` lists the words, and those never used."""
 
 import ast
 import importlib

@@ -32,7 +32,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Certificatio
         async with world(game_vices=("dies",), change=mixed) as bad:
             return await bad.certify(workspace)
 
-    # the browser's own event loop has this thread
+    # The browser's own event loop has this thread
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(anyio.run, run).result()
     return workspace / "certification.html", found
@@ -52,7 +52,7 @@ def test_hostile_text_is_escaped(tmp_path: Path, pages: Pages, status: Any) -> N
     for piece in HOSTILE:
         expect(page.locator(".detail").first).to_contain_text(piece)
         expect(page.locator("pre").first).to_contain_text(piece)
-    # text that tries to turn the reading direction around has no such character left to do it with
+    # Text that tries to turn the reading direction around has no such character left to do it with
     assert page.evaluate("/[\\u202a-\\u202e]/.test(document.body.textContent)") is False
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -88,7 +88,7 @@ def test_failed_steps_are_expanded_and_linked(pages: Pages, failed: tuple[Path, 
     page.locator("nav a[href='#players-run']").click()
     expect(page).to_have_url(re.compile("#players-run$"))
     expect(page.locator("#players-run")).to_be_in_viewport()
-    # and what passed unfolds by keyboard
+    # And what passed unfolds by keyboard
     page.locator("#matriculate summary").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#matriculate .rules")).to_be_visible()

@@ -53,14 +53,14 @@ def test_a_game_is_played_while_it_is_written(pages: Pages, tmp_path: Path) -> N
         mine, other = seat(page, 0), seat(page, 1)
         viewer = page.frame_locator("#viewer iframe")
 
-        # a person plays, a player answers, and its seat only shows what it is told
+        # A person plays, a player answers, and its seat only shows what it is told
         mine.get_by_role("button", name="add 2").click()
         expect(mine.locator("#status")).to_have_text("Your turn", timeout=RELOAD)
         expect(other.locator("#status")).to_have_text("Waiting")
         expect(page.locator('section[data-seat="1"] iframe')).to_have_js_property("inert", True)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than the screen"
 
-        # a file is saved: the page follows
+        # A file is saved: the page follows
         rules.write_text(begun.replace('of {self.config.target}"', 'from {self.config.target}"'))
         expect(viewer.locator("#board pre")).to_have_text("0 from 10", timeout=RELOAD)
         rules.write_text(begun.replace("return [self.turn] if", "return [self.turn if"))
@@ -76,7 +76,7 @@ def test_a_game_is_played_while_it_is_written(pages: Pages, tmp_path: Path) -> N
         expect(viewer.locator("#board pre")).to_have_text("0 of 10", timeout=RELOAD)
         expect(page.locator("#problem")).to_be_hidden()
 
-        # the other seat is taken in mid-game, and given back
+        # The other seat is taken in mid-game, and given back
         page.locator('section[data-seat="1"]').get_by_role("button", name="Take over").click()
         mine.get_by_role("button", name="add 1").click()
         other.get_by_role("button", name="add 2").click()

@@ -54,7 +54,7 @@ def test_hostile_text_is_escaped_and_fits(pages: Pages, left: Path, size: Size, 
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     expect(page.locator("article")).to_have_count(3)
     expect(page.get_by_text("These runs are of different games")).to_have_count(1)
-    # all that is drawn is inside its frame
+    # All that is drawn is inside its frame
     assert page.evaluate(
         """[...document.querySelectorAll(".plot circle, .plot line")].every(mark => {
             const [inner, outer] = [mark.getBoundingClientRect(), mark.closest("svg").getBoundingClientRect()];

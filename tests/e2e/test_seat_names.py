@@ -100,7 +100,7 @@ def test_the_games_pages_name_who_plays(
     words = ("--human", "0", "--backend", "process", "--no-open-browser", "-o", "live")
     live = start("play", PAINT, *BOTH, *words, cwd=tmp_path)
     found = live.until(lambda: [word for word in live.stdout.split() if "/client/global" in word], "the viewer's link")
-    # the game waits for the person, who never comes
+    # The game waits for the person, who never comes
     assert shown(pages(found[0])) == ["Person", "Sweep Painter"]
     live.send(signal.SIGINT)
     live.end()

@@ -11,7 +11,7 @@ from support.arena import Arena, open_arena
 
 @pytest.fixture
 def backend_name() -> str:
-    """Which backend ``arena`` is on, for tests that say so by parameter."""
+    """Which backend `arena` is on, for tests that say so by parameter."""
     return "process"
 
 

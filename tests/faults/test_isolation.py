@@ -73,7 +73,7 @@ def command_lines() -> list[str]:
 
 @pytest.mark.parametrize("backend_name", DOCKER)
 async def test_a_player_finds_nothing_to_steal(arena: Arena) -> None:
-    # what is required and there is in nobody's way
+    # What is required and there is in nobody's way
     wanted = ("network_isolation", "file_isolation", "memory_limit", "pids_limit")
     options = EpisodeOptions(timeout_seconds=90, required_capabilities=wanted)
     found = await arena.play(arena.plan("well", "tells", "steals"), options)
@@ -123,7 +123,7 @@ async def test_player_network_reach(arena: Arena, listener: socket.socket, netwo
         assert all("REACHED nobody" in log for log in logs)
         assert callers(listener) == 0
     else:
-        # opened by the caller, so the silence above is not for want of trying
+        # Opened by the caller, so the silence above is not for want of trying
         assert any("REACHED" in log and "REACHED nobody" not in log for log in logs)
         assert callers(listener) > 0
 
@@ -157,7 +157,7 @@ async def test_players_reach_only_named_https_hosts(arena: Arena, monkeypatch: p
         secrets = {"AUTHORITY": server.certificate, "URLS": " ".join(urls), "ADDRESS": server.address}
         plan = arena.plan("well", ["python3", "-c", _CALLS], "well", secret_env=secrets)
         options = EpisodeOptions(timeout_seconds=90, player_https=(where, "*.wild.coworld-test.example", inside))
-        # once the game is ready, before any player starts
+        # Once the game is ready, before any player starts
         found = await arena.play(plan, options, on_ready=lambda _: server.join(arena.run_ids[-1]))
     assert found.record.ok
     lines = found.player_log(0).splitlines()[:7]

@@ -1,9 +1,9 @@
 """Who is blamed for what: games and players that misbehave, or mean harm, on each backend.
 
 Each row is one episode: behaviour, outcome, blame; after each of them nothing is left, and `clean` finds nothing. What
-the rows show is said in ``docs/security.md``. On a cluster are those rows whose end is seen in another way there: how a
+the rows show is said in `docs/security.md`. On a cluster are those rows whose end is seen in another way there: how a
 unit ends and is stopped, its limits, its log, what it writes. On Docker that is seen of one container at a time
-(``tests/conformance``, ``tests/runner/test_docker_units.py``), and here are those rows that it takes several for. What
+(`tests/conformance`, `tests/runner/test_docker_units.py`), and here are those rows that it takes several for. What
 follows from what was seen is the same everywhere.
 """
 
@@ -84,7 +84,7 @@ class Case:
     docker: bool = False
     """Whether it is played on Docker too."""
     idle: str = ""
-    """The phase that lasts until one of our deadlines: from when the game says so; all of ``finish``."""
+    """The phase that lasts until one of our deadlines: from when the game says so; all of `finish`."""
     skip: float = 0.0
     """Seconds to that deadline, which then need not be waited for."""
     go: str = ""
@@ -115,7 +115,7 @@ STAYS: dict[str, Any] = {"idle": "finish", "skip": EXIT}
 
 GAMES = [
     row("well", scores=True, engine=True, docker=True),
-    # before it is ready
+    # Before it is ready
     row(
         "never-listens",
         *game("game_unhealthy"),
@@ -130,7 +130,7 @@ GAMES = [
     row("healthy-late", scores=True, config={"delay": 1.5}),
     row("exits-7-before-healthy", *game("game_unhealthy"), says="status 7", reason="exited", engine=True),
     row("exits-0-before-healthy", *game("game_unhealthy"), says="no, thank you", reason="exited"),
-    # while it plays
+    # While it plays
     row("hangs", *game("episode_timeout"), options={"timeout_seconds": DEADLINE}, **HANGS),
     row(
         "ignores-term",
@@ -160,7 +160,7 @@ GAMES = [
     row("kills-itself", *game("game_unhealthy"), reason="signal"),
     row("dies-slowly", *game("game_unhealthy"), says="the game task failed", config={"delay": 0.5}),
     row("bails-out", *game("results_missing"), says="without writing results"),
-    # far longer than a player's failure is given: its silence shows that it is going
+    # Far longer than a player's failure is given: its silence shows that it is going
     row("shuts-down-slowly", *game("results_missing"), config={"delay": 3}, engine=True, docker=True),
     row("breaks-first-viewer", scores=True),
     row("dies-when-watched", *game("game_unhealthy"), config={"delay": 3}),
@@ -190,7 +190,7 @@ GAMES = [
         engine=True,
     ),
     row("daemonises", scores=True, engine=True),
-    # its results
+    # Its results
     row("half-results-exits", *game("results_malformed")),
     row(
         "half-results-hangs",
@@ -210,7 +210,7 @@ GAMES = [
     row("swaps-results", scores=True),
     row("huge-results", *game("results_malformed"), config={"size": 5 * MIB}),
     row("results-then-exits-5", *game("game_unhealthy"), scores=True, reason="exited", says="status 5"),
-    # what comes after
+    # What comes after
     row("lingers", scores=True, config={"delay": LONG}, options={"linger_seconds": 0.5}, engine=True),
     row("no-replay", scores=True, says="wrote no replay"),
     row(
@@ -234,7 +234,7 @@ GAMES = [
         config={"play_seconds": 6},
         options={"replay_timeout_seconds": 4, "linger_seconds": 0.5},
     ),
-    # never over, whatever it has written: its players need not end
+    # Never over, whatever it has written: its players need not end
     *(
         row(
             name,
@@ -252,7 +252,7 @@ GAMES = [
         options={"timeout_seconds": DEADLINE, "linger_seconds": 100 * DEADLINE},
         **HANGS,
     ),
-    # its contract
+    # Its contract
     row("accepts-any-token", *game("game_contract_violation"), config={"play_seconds": LONG}),
     row("announces", *game("game_contract_violation"), config={"play_seconds": LONG}, says="sent a message"),
     row("fails-on-bad-token", *game("game_contract_violation"), config={"play_seconds": LONG}, says="500"),
@@ -285,7 +285,7 @@ GAMES = [
     row("pings-viewers", scores=True, config={"play_seconds": 0.5}, options={"watch": True}),
     row("lies-to-viewers", scores=True, config={"play_seconds": 2.5}, options={"watch": True}),
     row("refuses-players", *game("game_contract_violation"), says="refuses player"),
-    # players give up long before the game does
+    # Players give up long before the game does
     row(
         "hangs-players",
         *game("game_contract_violation"),
@@ -382,12 +382,12 @@ PLAYERS = [
         docker=True,
     ),
     seat(f"artifact {MIB // 2}", scores=True, engine=True),
-    # what a player wants to keep is no part of the episode: if it cannot be kept, that is told, and no more
+    # What a player wants to keep is no part of the episode: if it cannot be kept, that is told, and no more
     seat(f"artifact {3 * MIB}", scores=True, says="left no artifact that can be kept: policy_artifact_1.zip"),
     seat("artifact-link", scores=True, says="is not a regular file", engine=True),
     seat("artifact-fifo", scores=True, says="is not a regular file"),
     seat("artifact-directory", scores=True, says="Player 1 (artifact-directory) left no artifact"),
-    # what is hidden from a look at the disk
+    # What is hidden from a look at the disk
     seat(
         "litters 3000",
         blames=player("player_error"),
@@ -404,11 +404,11 @@ PLAYERS = [
         options={"player_limits": Limits(disk_bytes=16 * MIB)},
         reason="disk",
     ),
-    # against whoever looks after it; a container's first process takes no signal from within
+    # Against whoever looks after it; a container's first process takes no signal from within
     seat("drops-labels", "stops-parent", scores=True, engine=True, docker=True),
     seat("kills-parent", blames=(Blame("platform", "platform_error"),), config={"play_seconds": LONG}, reason="lost"),
     seat("kills-keepers", blames=(Blame("platform", "platform_error"),), config={"play_seconds": LONG}, reason="lost"),
-    # deeper than a program may call itself, and longer than a path may be
+    # Deeper than a program may call itself, and longer than a path may be
     seat("digs 2500", scores=True, engine=True),
     seat("closes-streams", scores=True),
     seat("loses-directory", scores=True),
@@ -421,7 +421,7 @@ PLAYERS = [
         options={"player_limits": Limits(disk_bytes=16 * MIB)},
         reason="disk",
     ),
-    # against whoever counts, lists or ends processes
+    # Against whoever counts, lists or ends processes
     seat("runs-away", scores=True),
     seat("zombies 100", scores=True),
     seat("renames-itself", "zombies 3", scores=True),
@@ -447,7 +447,7 @@ CASES = [
 
 @pytest.mark.parametrize(("backend_name", "case"), CASES)
 async def test_blame(arena: Arena, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    # what the contract allows is 200 MiB, which would only take time
+    # What the contract allows is 200 MiB, which would only take time
     monkeypatch.setattr(artifact_collector, "ARTIFACT_LIMIT", 2 * MIB)
     found = await play(arena, case, EpisodeOptions(timeout_seconds=600))
     judge(case, found)
@@ -525,7 +525,7 @@ def judge(case: Case, found: Evidence) -> None:
     """Whether the evidence says what it must."""
     record = found.record
 
-    # of two that fail in the same moment, either may be seen first
+    # Of two that fail in the same moment, either may be seen first
     seen = sorted(map(Blame.of, record.faults), key=repr)
     assert seen == sorted(case.blames, key=repr), record.faults
     assert record.status == ("completed" if case.scores else "failed")
@@ -544,10 +544,10 @@ def judge(case: Case, found: Evidence) -> None:
         assert fault.phase
         assert fault.log is None or (found.layout.workspace / fault.log).exists()
 
-    # whoever reads them on a terminal
+    # Whoever reads them on a terminal
     assert all(word.isprintable() for words in told for word in words.split()), told
 
-    # the evidence: what was valid is kept, and nothing but regular files
+    # The evidence: what was valid is kept, and nothing but regular files
     assert found.layout.results.exists() or not case.scores
     modes = [path.lstat().st_mode for path in found.layout.workspace.rglob("*")]
     assert not any(stat.S_ISLNK(mode) or mode & (stat.S_ISUID | stat.S_ISGID) for mode in modes)
@@ -573,7 +573,7 @@ async def test_fault_is_reported_when_seen(arena: Arena) -> None:
             game_had_ended.append(any(old.kind == "unit_exited" and old.unit == "game" for old in heard))
         heard.append(event)
 
-    # a player that has met its game would leave with it: which of them a stop reaches first must not matter
+    # A player that has met its game would leave with it: which of them a stop reaches first must not matter
     found = await arena.play(arena.plan("well", "never-connects", "exits-3", connect_timeout=180), listeners=(listen,))
     assert game_had_ended == [False]
     ended, fault = found.position("unit_exited", unit="player-1"), found.position("fault_seen")
@@ -600,7 +600,7 @@ async def test_noisy_game_does_not_slow_its_neighbour(arena: Arena) -> None:
         assert evidence.record.scores == (0.0, 1.0)
     assert found["well"].record.warnings == ()
     waiting = [event.message for event in found["crowds-viewers"].of_kind("notice") if "Waiting" in event.message]
-    # the game names three slots thousands of times; two of them have a player, and each is named once in a while
+    # The game names three slots thousands of times; two of them have a player, and each is named once in a while
     assert sorted(set(waiting)) == [
         "Waiting for player 0 (well): nothing sent for 7 s.",
         "Waiting for player 1 (well): nothing sent for 7 s.",
@@ -609,7 +609,7 @@ async def test_noisy_game_does_not_slow_its_neighbour(arena: Arena) -> None:
 
 
 async def test_a_game_may_decide_how_to_go_on(arena: Arena) -> None:
-    """With ``continue`` a player's failure is told and the game goes on without it."""
+    """With `continue` a player's failure is told and the game goes on without it."""
     options = EpisodeOptions(timeout_seconds=60, on_player_failure="continue")
     found = await play(arena, seat("exits-3", go="fault_seen"), options)
     assert tuple(map(Blame.of, found.record.faults)) == player("player_error")
@@ -656,13 +656,13 @@ def expected(game_behaviour: str, player_behaviour: str) -> tuple[set[Blame], se
         "hangs-after": player("player_timeout"),
     }.get(player_behaviour, ())
     if game_behaviour == "no-pages":
-        # both are there to be seen from the beginning, and either ends the episode
+        # Both are there to be seen from the beginning, and either ends the episode
         return set(), {*misdeed, *failure}
     if player_behaviour == "exits-3":
         # It never connects, so the game comes to its own misdeeds only if it takes the look at the free seat for a
         # player, and is quicker than its end.
         return set(failure), set(misdeed)
-    # a game that plays for a quarter of a second and fails proves nothing about its players
+    # A game that plays for a quarter of a second and fails proves nothing about its players
     return set(misdeed or failure), set()
 
 
@@ -686,7 +686,7 @@ async def test_every_game_with_every_player(arena: Arena) -> None:
     async with anyio.create_task_group() as group:
         for number, game_behaviour in enumerate(ALL_GAMES):
             for other, player_behaviour in enumerate(ALL_PLAYERS):
-                # every game with one player, and every player with one game or two
+                # Every game with one player, and every player with one game or two
                 if FULL or (number + other) % 6 == 3:
                     group.start_soon(one, game_behaviour, player_behaviour, limit)
     assert wrong == []

@@ -17,7 +17,7 @@ from coworld_runner.package.plan import EpisodePlan, Seat
 
 pytestmark = pytest.mark.slow
 
-# it runs where the package's own player would, beside what that has
+# It runs where the package's own player would, beside what that has
 FILE = 'import os\n\nos.execvp("python3", ["python3", "player.py", "well"])\n'
 BACKENDS = ["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.guarded("docker")])]
 
@@ -58,7 +58,7 @@ async def test_a_directory_with_a_dockerfile(arena: Arena, tmp_path: Path) -> No
     directory = tmp_path / "made"
     directory.mkdir()
     shutil.copy(PACKAGE / "player.py", directory)
-    # no other run of the tests has the same
+    # No other run of the tests has the same
     recipe = f'FROM {base}\nLABEL mark={arena.mark}\nWORKDIR /made\nCOPY . .\nCMD ["python3", "player.py", "well"]\n'
     (directory / "Dockerfile").write_text(recipe)
     made = read_own_player(str(directory))

@@ -170,7 +170,7 @@ async def test_unused_placeholder_does_not_prevent_a_run(tmp_path: Path) -> None
     assert manifest.is_template
     plan = dataclasses.replace(with_seats(plan, (person, person)), manifest=manifest)
     async with _WithImages() as backend:
-        # the next thing to be looked at is whether there are such images
+        # The next thing to be looked at is whether there are such images
         with pytest.raises(ImageError, match="'built' is not one of this fake backend's programs"):
             await run_episode(plan, backend=backend, workspace=tmp_path / "run")
 
@@ -306,7 +306,7 @@ CUTS = [
     pytest.param(name, kind, fields, id="-".join([name, kind, *fields.values()]), marks=marks)
     for name, marks in (("process", []), ("docker", [pytest.mark.docker]))
     for kind, fields in MOMENTS
-    # whatever call to the engine is cut short is in tests/runner/test_docker_units.py; here, a player joins its game
+    # Whatever call to the engine is cut short is in tests/runner/test_docker_units.py; here, a player joins its game
     if name == "process" or (kind == "unit_created" and fields == {"unit": "player-1"})
 ]
 
@@ -338,7 +338,7 @@ async def test_a_run_that_is_cut_short_leaves_a_record_and_nothing_else(
         )
     found = evidence(workspace)
     if not scope.cancelled_caught:
-        # all that was left to do was clearing up, which is not cut short
+        # All that was left to do was clearing up, which is not cut short
         assert fields == {"phase": "collect"}
         assert found.record.ok
         return
@@ -427,7 +427,7 @@ async def test_late_file_is_reported_and_not_awaited(
     told = [(fault.party, fault.error_type) for fault in found.record.faults]
     assert told == ([(blamed, "artifact_transport_error")] if blamed else [])
     assert all(f"{name} could not be fetched within 1 s" in fault.message for fault in found.record.faults)
-    # all the rest was
+    # All the rest was
     kept = {file.path for file in found.record.artifacts}
     assert {"results.json", "replay", "policy_artifact_1.zip"} - kept == ({name} if name else set())
     assert found.record.status == ("failed" if name == "results.json" else "completed")
@@ -487,7 +487,7 @@ class Slow(ProcessBackend):
 )
 async def test_engine_time_is_not_charged_to_players(arena: Arena, step: str, party: str, says: str) -> None:
     arena.backend = Slow(step)
-    # the game before the players has time enough to be ready
+    # The game before the players has time enough to be ready
     found = await arena.play(arena.plan(), EpisodeOptions(timeout_seconds=10 if step == "start_players" else 2.5))
     (fault,) = found.record.faults
     assert (fault.party, fault.error_type) == (party, "episode_timeout")
@@ -530,7 +530,7 @@ async def test_a_unit_that_the_machine_took_away_is_not_to_blame(arena: Arena, u
         for process in psutil.process_iter():
             try:
                 environ = process.environ()
-                # other tests have units of that name too
+                # Other tests have units of that name too
                 mine = (environ.get("COWORLD_UNIT"), environ.get("MISFITS_MARK")) == (unit, arena.mark)
                 if mine and process.parent() == psutil.Process():
                     os.kill(process.pid, signal.SIGKILL)
@@ -557,12 +557,12 @@ async def test_a_replay_that_is_closed_while_its_size_is_asked_is_not_missed(
             async for written in names:
                 if written == name:
                     break
-        # everybody else has heard of it too by now
+        # Everybody else has heard of it too by now
         await anyio.wait_all_tasks_blocked()
         return size
 
     monkeypatch.setattr(Unit, "size", slow)
-    # it would end by itself before a missed replay was given up
+    # It would end by itself before a missed replay was given up
     options = EpisodeOptions(timeout_seconds=90, linger_seconds=0.5, replay_timeout_seconds=80)
     found = await arena.play(arena.plan("lingers", delay=20.0), options)
     assert found.record.ok

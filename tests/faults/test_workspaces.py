@@ -121,7 +121,7 @@ anyio.run(main)
 async def test_unwritable_parent_directory_is_reported(arena: Arena) -> None:
     closed = arena.directory / "closed"
     closed.mkdir(mode=0o555)
-    # the directories above are root's own; another user must at least be able to pass
+    # The directories above are root's own; another user must at least be able to pass
     for parent in (arena.directory, *arena.directory.parents):
         if parent.stat().st_uid != os.getuid() or parent.stat().st_mode & 0o011 == 0o011:
             break
@@ -187,7 +187,7 @@ async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) 
     assert any("is not complete: No space left on device" in warning for warning in record.warnings)
     assert record.status == "failed"
     assert not layout.results.exists()
-    # as many events as there was room for, all of them whole
+    # As many events as there was room for, all of them whole
     events = read_events(layout.events)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert list(workspace.rglob(".*")) == []

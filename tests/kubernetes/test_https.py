@@ -32,7 +32,7 @@ async def test_pods_call_out_through_the_proxy_alone(arena: Arena, namespace: st
     urls = {f"https://{INSIDE}/": "leads to 10.", "https://other.example.com/": "is not one of the hosts"}
     plan = arena.plan("well", ["python3", "-c", _CALLS], "well", secret_env={"URLS": " ".join(urls)})
     with pytest.raises(CapabilityError, match="network policies"):
-        # this cluster has nothing that enforces them, and says so unless it is told otherwise
+        # This cluster has nothing that enforces them, and says so unless it is told otherwise
         await arena.play(plan, options)
     async with backend_for(namespace, network_policy=True) as backend:
         found = await dataclasses.replace(arena, backend=backend).play(plan, options)

@@ -32,7 +32,7 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
 
     def watch(event: BaseEvent) -> None:
         nonlocal stopped
-        # the contract's checks are told of when they are over
+        # The contract's checks are told of when they are over
         if isinstance(event, ProbeFinished) and not stopped:
             kubelet.send_signal(signal.SIGSTOP)
             stopped = True
@@ -43,7 +43,7 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
 
     try:
         async with anyio.create_task_group() as tasks:
-            # what is left of the pods goes when their node is back
+            # What is left of the pods goes when their node is back
             tasks.start_soon(resume)
             found = await arena.play(
                 arena.plan(play_seconds=600.0), EpisodeOptions(timeout_seconds=DEADLINE), listeners=(watch,)

@@ -64,7 +64,7 @@ async def test_uploaded_policies_are_played_on_the_cluster(
                 timeout=60,
             )
             ask("set-token", stdin=served.admin_token)
-            # the platform's first episodes of it are waited for, and an exit of 0 says that they went well
+            # The platform's first episodes of it are waited for, and an exit of 0 says that they went well
             made = ask("upload-coworld", manifest, "--skip-certification", "tried elsewhere", "--json").json
             run = ["--run", "python3", "--run", "player.py"]
             ask("upload-policy", image, "-n", "plain", *run)

@@ -79,7 +79,7 @@ def can(verb: str, resource: str, account: str, namespace: str, *more: str) -> b
 
 def test_worker_role_is_minimal(operated: str) -> None:
     assert rights("coworld-worker", operated, operated) == ALLOWED
-    # and the server says so when it is asked for each
+    # And the server says so when it is asked for each
     assert can("create", "secrets", "coworld-worker", operated, "-n", operated)
     assert not can("get", "secrets", "coworld-worker", operated, "-n", operated)
     assert not can("create", "pods", "coworld-worker", operated, "-n", operated, "--subresource=exec")

@@ -30,7 +30,7 @@ def test_the_page(tmp_path: Path) -> None:
     namespace = f"coworld-docs-{secrets.token_hex(4)}"
     script = "".join(text for _, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")))
     assert script.count("kubectl") >= 5
-    # a namespace of its own, the image under the name it has here, and little to ask of a small node
+    # A namespace of its own, the image under the name it has here, and little to ask of a small node
     script = script.replace("namespace arena\n", f"namespace {namespace}\n").replace("-n arena", f"-n {namespace}")
     small = "--player-cpu 10m --player-memory 32Mi --pull-policy IfNotPresent"
     script = script.replace("--job-id first", f"--job-id first --worker-image {ensure_worker_image()} {small}")

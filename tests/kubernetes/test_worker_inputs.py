@@ -47,7 +47,7 @@ def claimed(operated: str, tmp_path: Path) -> Generator[Path]:
     """A directory that pods may claim."""
     directory = tmp_path / "claimed"
     directory.mkdir()
-    # the worker runs as nobody in particular
+    # The worker runs as nobody in particular
     directory.chmod(0o777)
     common: dict[str, Any] = {"storageClassName": "", "accessModes": ["ReadWriteOnce"]}
     volume = {

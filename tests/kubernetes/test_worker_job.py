@@ -73,7 +73,7 @@ async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Des
         "ERROR_INFO_URI": f"{base}/error_info.json",
         "WORKER_TIMINGS_URI": f"{base}/worker_timings.json",
     }
-    # the first answers are those of a store that is not quite up yet
+    # The first answers are those of a store that is not quite up yet
     desk.server.faults |= {
         "/spec": [503],
         f"/{job_id}/results.json": [503, "reset"],
@@ -93,7 +93,7 @@ async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Des
         "results.json",
         "worker_timings.json",
     ], kept["policy_agent_1.log"].decode() + log
-    # byte for byte what the game wrote
+    # Byte for byte what the game wrote
     assert kept["results.json"] == b'{"scores": [7, 8], "ticks": 3}'
     assert zlib.decompress(kept["replay.z"]) == b"the end\n"
     with zipfile.ZipFile(io.BytesIO(kept["debug.zip"])) as archive:
@@ -110,13 +110,13 @@ async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Des
     assert record.ok, record.faults
     assert record.leaks == ()
     assert record.backend == "kubernetes-job"
-    # the second player was given the time to upload what it kept
+    # The second player was given the time to upload what it kept
     assert kept["policy_agent_1.log"].endswith(b"kept\n")
     assert zipfile.is_zipfile(io.BytesIO(kept["policy_artifact_1.zip"]))
     timings = json.loads(kept["worker_timings.json"])
     assert list(timings) == ["game_boot_s", "player_launch_s", "first_step_s", "gameplay_s", "artifact_upload_s"]
     assert all(isinstance(value, float) and value >= 0 for value in timings.values())
-    # the order in which nothing half-done looks finished
+    # The order in which nothing half-done looks finished
     order = [path.removeprefix(f"/{job_id}/") for path in desk.server.order()]
     assert order[-2:] == ["results.json", "worker_timings.json"]
     types = {name: desk.server.put_of(f"/{job_id}/{name}").content_type for name in kept}
@@ -130,7 +130,7 @@ async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Des
         "worker_timings.json": "application/json",
     }
     assert all(put.length is not None for put in desk.server.puts)
-    # what the first player was told
+    # What the first player was told
     told = dict(line.split("=", 1) for line in kept["policy_agent_0.log"].decode().splitlines() if "=" in line)
     assert told["MY_KEY"] == "s3cret$$HOME$(POD_NAME)"
     assert json.loads(told["BEDROCK_REQUEST_METADATA"]) == {"team": "red", "slot": "0"}
@@ -234,7 +234,7 @@ async def test_the_rights_of_the_published_worker_are_enough(desk: Desk) -> None
     await desk.cluster.call("POST", f"{group}/rolebindings", body=binding)
     await accounts_have_tokens(desk.cluster)
     options = desk.options(2, service_account="published")
-    # without being told that it may, no secret is written into a pod
+    # Without being told that it may, no secret is written into a pod
     refused = await desk.submit(misfit_request("well"), options)
     assert await desk.status(refused) == 1
     assert "secret of player-0 could not be made" in desk.error_info(refused)["message"]
@@ -259,7 +259,7 @@ async def test_worker_stops_on_sigterm(desk: Desk) -> None:
     assert {entry["metadata"]["ownerReferences"][0]["name"] for entry in secrets} == {pod}
     assert "game" in {entry["metadata"]["labels"].get("coworld-component") for entry in [await desk.pod(job_id)]}
     await desk.until(lambda: _has_said(desk, f"coworld-{job_id}-player-0", "token="))
-    # not the pod alone, which a Job makes anew
+    # Not the pod alone, which a Job makes anew
     await desk.cluster.delete("jobs", f"coworld-{job_id}")
     await desk.until(lambda: _has_kept(desk, job_id, "error_info.json", "debug.zip", "policy_agent_0.log"))
     error = desk.error_info(job_id)
@@ -298,7 +298,7 @@ def _check_hardened(pod: Any, job_id: str) -> None:
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert {"memory", "ephemeral-storage"} <= set(container["resources"]["limits"])
     assert "volumeMounts" not in container
-    # neither tokens nor secrets stand in the pod
+    # Neither tokens nor secrets stand in the pod
     values = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert values["COWORLD_PLAYER_WS_URL"] is values["COGAMES_ENGINE_WS_URL"] is None
     assert "token=" not in json.dumps(pod)
@@ -328,7 +328,7 @@ async def test_a_game_that_lingers_and_an_earlier_attempt_of_its_worker(desk: De
     assert "error_info.json" not in kept
     assert json.loads(kept["episode.json"])["status"] == "completed"
     assert await desk.left(job_id) == []
-    # the worker is gone and its health port with it: the cluster ends the game
+    # The worker is gone and its health port with it: the cluster ends the game
     assert await desk.status(job_id, "game") != 0
 
 
@@ -338,6 +338,6 @@ async def test_a_worker_that_is_killed_takes_its_game_and_players_with_it(desk: 
     kill_container(await desk.pod(job_id), "worker")
     assert await desk.status(job_id) == 137
     assert await desk.status(job_id, "game") != 0
-    # what it made belongs to its pod
+    # What it made belongs to its pod
     await desk.cluster.delete("jobs", f"coworld-{job_id}")
     await desk.until(lambda: _nothing_left(desk, job_id))

@@ -58,7 +58,7 @@ def bucket() -> Generator[str]:
     from fsspec.asyn import get_loop
     from moto.server import ThreadedMotoServer
 
-    # fsspec's own thread, which lasts as long as the process
+    # Fsspec's own thread, which lasts as long as the process
     get_loop()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

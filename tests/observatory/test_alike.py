@@ -59,7 +59,7 @@ async def test_account_without_a_player_is_named_everywhere(tmp_path: Path) -> N
             ordered = {"coworld_id": world.id, "roster": roster(*versions)}
             [asked] = (await client.post("/v2/experience-requests", json=ordered)).json()["episodes"]
             assert [seat["player_name"] for seat in asked["participants"]] == ["ann", "bob"]
-            # the pages say the same
+            # The pages say the same
             same = {"Sec-Fetch-Site": "same-origin"}
             await client.post(f"{platform.url}/sign-in", data={"token": ann.token}, headers=same)
             for path in (

@@ -24,7 +24,7 @@ def packed(name: str, content: bytes, *, encrypted: bool = False) -> bytes:
     made = target.getvalue()
     if not encrypted:
         return made
-    # the flag alone: whoever opens it is asked for a password
+    # The flag alone: whoever opens it is asked for a password
     for header, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         start = made.index(header) + at
         made = made[:start] + bytes([made[start] | 1]) + made[start + 1 :]

@@ -33,7 +33,7 @@ async def test_whoami_identifies_users_players_and_anonymous(tmp_path: Path, dat
         assert me["owner_user_id"] == (await platform.get("/whoami", ann))["subject_id"]
         assert [row["is_default"] for row in await platform.get("/players", ann)] == [True]
         assert await platform.get("/players", bob) == []
-        # a player manages no players, and nobody logs in as somebody else's
+        # A player manages no players, and nobody logs in as somebody else's
         refused = await platform.ask("GET", "/players", session, expect=403)
         assert refused.json()["type"] == "user_token_needed"
         await platform.ask("POST", f"/players/{player_id}/login", bob, expect=404)
@@ -112,7 +112,7 @@ async def test_cookie_authenticates_reads_only(tmp_path: Path) -> None:
         cookie = {"Cookie": f"{auth.SESSION_COOKIE}={web.text}"}
         assert (await platform.ask("GET", "/players", headers=cookie)).json() == []
         await platform.ask("POST", "/players", headers=cookie, json={"name": "x"}, expect=401)
-        # and it is nothing but a cookie
+        # And it is nothing but a cookie
         await platform.ask("GET", "/players", web.text, expect=401)
 
 

@@ -29,7 +29,7 @@ async def told(platform: Inside, token: str, episode: str, image: str) -> list[A
     """What a user is told of everything there is."""
     paths = ("/whoami", "/players", "/v2/coworlds", "/v2/leagues", "/v2/container_images", "/v2/competition-events")
     answers = [await platform.get(path, token) for path in paths]
-    # the link that needs no token is another each time
+    # The link that needs no token is another each time
     answers.append({**await platform.get(f"/v2/episode-requests/{episode}", token), "replay_url": None})
     for name in ("replay", "results", "logs"):
         answers.append((await platform.ask("GET", f"/v2/episode-requests/{episode}/artifacts/{name}", token)).content)
@@ -65,7 +65,7 @@ async def test_restored_platform_answers_like_the_original(tmp_path: Path, datab
         async with anyio.create_task_group() as group:
             group.start_soon(write)
             await writing.wait()
-            # as the command does it: by connections of its own
+            # As the command does it: by connections of its own
             async with open_services(settings) as services:
                 note = await back_up(services, tmp_path / "backup")
             done.set()
@@ -76,7 +76,7 @@ async def test_restored_platform_answers_like_the_original(tmp_path: Path, datab
             await back_up(there.services, tmp_path / "backup")
         before = await told(there, ann.token, episode, place)
 
-    # to the other kind of database
+    # To the other kind of database
     other = Settings(data=tmp_path / "again/observatory", key=settings.key_file)
     if database is None:
         name = f"restored_{os.getpid()}"
@@ -94,7 +94,7 @@ async def test_restored_platform_answers_like_the_original(tmp_path: Path, datab
                 players = await session.scalar(sa.select(sa.func.count()).select_from(Player))
                 assert await session.scalar(sa.select(User.name)) == "ann"
             after = await told(again, ann.token, episode, place)
-            # those of one moment: the first so many
+            # Those of one moment: the first so many
             assert after[1] == before[1][:players]
             assert 0 < len(after[1]) < len(before[1])
             assert [*after[:1], *after[2:]] == [*before[:1], *before[2:]]

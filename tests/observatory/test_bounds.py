@@ -79,10 +79,10 @@ async def test_waiting_episodes_count_against_the_quota(tmp_path: Path, database
             assert refused.headers["Retry-After"] == "60"
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 200
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 429
-            # what is over makes room
+            # What is over makes room
             assert (await client.post(f"{place}/{made['id']}/cancel")).status_code == 200
             assert (await client.post(place, json=body | {"num_episodes": 2})).status_code == 200
-            # an account may have more, and the team has as much as it likes
+            # An account may have more, and the team has as much as it likes
             async with platform.services.database.writing() as session:
                 await keep_quotas(session, "ann", ["episodes=4"])
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 200
@@ -104,7 +104,7 @@ async def test_shared_config_of_a_request_is_stored_once(tmp_path: Path, databas
         async with platform.client(ann) as client:
             made = (await client.post("/v2/experience-requests", json=body)).json()
             assert made["episode_count"] == 20
-            # nor is it sent with each: twenty times would be more than anybody may send here
+            # Nor is it sent with each: twenty times would be more than anybody may send here
             assert [episode["game_config"] for episode in made["episodes"]] == [None] * 20
             place = f"/v2/episode-requests/{made['episodes'][7]['id']}"
             whole = (await client.get(place)).json()["game_config"]
@@ -123,7 +123,7 @@ async def test_stored_bytes_are_counted_and_freed(tmp_path: Path, database: str 
     async with inside(tmp_path, database=database, quotas=Quotas(stored=60_000)) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         image = await upload_image(platform, ann, "one", big)
-        # the same layers under another name are stored once
+        # The same layers under another name are stored once
         await upload_image(platform, ann, "two", (*big[:2], Blob(big[2].content + b" ")))
 
         async def room() -> int:
@@ -139,14 +139,14 @@ async def test_stored_bytes_are_counted_and_freed(tmp_path: Path, database: str 
         assert refused.headers["RateLimit-Policy"] == '"requests";q=5000;w=10, "stored";q=60000;qu="content-bytes"'
         assert refused.headers["RateLimit"].endswith(', "stored";r=0')
         made = await platform.post("/v2/coworlds/upload", ann, {"manifest": manifest_for(image["id"])})
-        # a secret fits, and makes room again when it is deleted
+        # A secret fits, and makes room again when it is deleted
         large = b"x" * (await room() * 2 // 3)
         place = f"/v2/coworlds/secrets/{made['name']}"
         await platform.ask("PUT", f"{place}/a", ann, content=large)
         await platform.ask("PUT", f"{place}/b", ann, content=large, expect=413)
         await platform.ask("DELETE", f"{place}/a", ann)
         await platform.ask("PUT", f"{place}/b", ann, content=large)
-        # layers are refused on their way, also one after the other
+        # Layers are refused on their way, also one after the other
         begun = await platform.post("/v2/container_images/upload", ann, {"name": "three", "client_hash": "sha256:3"})
         grant = begun["pre_signed_info"]
         shown = {"Authorization": f"Basic {grant['authorization_token']}"}
@@ -157,12 +157,12 @@ async def test_stored_bytes_are_counted_and_freed(tmp_path: Path, database: str 
             answers.append(await platform.http.patch(upload.headers["Location"], content=chunk, headers=shown))
         assert [answer.status_code for answer in answers] == [202, 202, 413]
         assert "your quota is 60000" in answers[-1].json()["errors"][0]["message"]
-        # what others have is not hers, and an operator may give her more
+        # What others have is not hers, and an operator may give her more
         await upload_image(platform, bob, "one", big)
         async with platform.services.database.writing() as session:
             await keep_quotas(session, "ann", ["stored=90K"])
         await upload_image(platform, ann, "four")
-        # who is full may ask for no episodes, which would leave more
+        # Who is full may ask for no episodes, which would leave more
         async with platform.services.database.writing() as session:
             await keep_quotas(session, "ann", ["stored=10K"])
         body = {"coworld_id": made["id"], "roster": roster("x")}
@@ -182,7 +182,7 @@ def test_request_rate_limit_allows_bursts() -> None:
     assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "1")
     assert limit.take("bob", 1)
     assert limit.take("ann", None) == {}
-    # who is forgotten begins anew; there is room for two
+    # Who is forgotten begins anew; there is room for two
     limit.take("eve", 1)
     assert limit.take("ann", 1) == answers[0]
 
@@ -197,7 +197,7 @@ async def test_rate_limited_request_is_answered_with_429(tmp_path: Path) -> None
             assert refused.json()["type"] == "too_many_requests"
             assert int(refused.headers["Retry-After"]) >= 1
             assert refused.headers["RateLimit-Policy"] == '"requests";q=10;w=10'
-            # trying tokens counts for the address that tries them
+            # Trying tokens counts for the address that tries them
             guess = {"Authorization": "Bearer obs_nonsense"}
             answers = [await nobody.get("/players", headers=guess) for _ in range(12)]
             assert (answers[0].status_code, answers[-1].status_code) == (401, 429)
@@ -230,7 +230,7 @@ async def test_client_that_does_not_read_is_disconnected(tmp_path: Path, monkeyp
     async with open_platform(tmp_path, backend="none") as platform:
         host, port = platform.url.removeprefix("http://").split(":")
         async with await anyio.connect_tcp(host, int(port)) as silent:
-            # more than the system keeps for a connection
+            # More than the system keeps for a connection
             await silent.send(many * 60)
             with anyio.fail_after(60):
                 await ended.wait()
@@ -272,7 +272,7 @@ async def test_play_sessions_are_limited_and_end_when_idle(tmp_path: Path, monke
             ended = sessions.get(made)
             assert ended is not None
             assert leftovers(run_ids=[ended.run_id]) == []
-            # there is room again; and nobody comes
+            # There is room again; and nobody comes
             monkeypatch.setattr(hosted_sessions, "IDLE_SECONDS", 0.2)
             lonely = sessions.get((await one.post(place, json=body)).json()["session_id"])
             assert lonely is not None

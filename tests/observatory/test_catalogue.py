@@ -26,7 +26,7 @@ async def test_coworld_is_uploaded_and_downloaded(tmp_path: Path, database: str 
         body = {"manifest": manifest_for(image["id"]), "certification": {"passed": True}}
         made = await platform.post("/v2/coworlds/upload", ann, body)
         assert (made["name"], made["version"], made["canonical"]) == ("paint_arena", "1.0.0", True)
-        # anybody reads it, and its images are ones that anybody can pull
+        # Anybody reads it, and its images are ones that anybody can pull
         seen = await platform.get(f"/v2/coworlds/{made['id']}")
         assert api.Coworld.read(seen).odd == ()
         public = f"127.0.0.1:8787/{_repository(image)}@{image['image_digest']}"
@@ -35,7 +35,7 @@ async def test_coworld_is_uploaded_and_downloaded(tmp_path: Path, database: str 
         }
         pulled = await platform.http.get(f"/v2/{_repository(image)}/manifests/{image['image_digest']}")
         assert pulled.status_code == 200
-        # once more is no error, and nothing new
+        # Once more is no error, and nothing new
         assert (await platform.post("/v2/coworlds/upload", ann, body))["id"] == made["id"]
         assert [row["id"] for row in await platform.get("/v2/coworlds")] == [made["id"]]
         summary = (await platform.get("/v2/coworlds/summaries"))[0]
@@ -69,7 +69,7 @@ async def test_upload_keeps_all_manifest_fields(tmp_path: Path, generation: str)
         made = await platform.post("/v2/coworlds/upload", ann, {"manifest": manifest})
         kept = (await platform.get(f"/v2/coworlds/{made['id']}"))["manifest"]
         assert [row["manifest"] for row in await platform.get("/v2/coworlds")] == [kept]
-    # images are the public ones now
+    # Images are the public ones now
     assert {place for place in lost(manifest, kept) if place[-1] not in ("image", "image_uri")} == set()
 
 
@@ -90,7 +90,7 @@ async def test_highest_version_becomes_canonical(tmp_path: Path, database: str |
             answer = await platform.ask("POST", "/v2/coworlds/upload", token, json=body, expect=expect)
             return dict(answer.json())
 
-        # the same version with another image is another thing
+        # The same version with another image is another thing
         assert (await upload(ann, 409))["type"] == "version_taken"
         newer = await upload(ann, version="1.10.0")
         between = await upload(ann, version="1.9.0")
@@ -104,7 +104,7 @@ async def test_highest_version_becomes_canonical(tmp_path: Path, database: str |
         assert [row["id"] for row in await platform.get("/v2/coworlds", name="PAINT-ARENA", canonical="true")] == [
             newer["id"]
         ]
-        # the name belongs to who came first, in any spelling
+        # The name belongs to who came first, in any spelling
         other = await upload_image(platform, bob)
         body = {"manifest": manifest_for(other["id"], name="Paint-Arena", version="9.0.0")}
         refused = await platform.ask("POST", "/v2/coworlds/upload", bob, json=body, expect=403)

@@ -1,4 +1,4 @@
-"""``observatory`` at the terminal: words for people, JSON for programs, an exit status for both."""
+"""`observatory` at the terminal: words for people, JSON for programs, an exit status for both."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_league_with_a_commissioner_and_its_hooks(tmp_path: Path, capsys: pyte
     said = "open: hooks round_completed, from the next round on.\n"
     assert set_to("--hook", "round_completed") == (said, ["round_completed"])
     assert set_to("--hook", "none") == ("open: hooks none, from the next round on.\n", [])
-    # without a commissioner there is nobody to ask
+    # Without a commissioner there is nobody to ask
     set_to("--hook", "round_completed")
     assert set_to("--commissioner", "")[1] == []
 

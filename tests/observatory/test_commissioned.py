@@ -144,7 +144,7 @@ async def test_paint_arenas_commissioner_drives_a_league_with_a_promotion(tmp_pa
             games = Counter(await session.scalars(sa.select(EpisodeRequest.round_id)))
             told = (await session.scalars(sa.select(Event).where(Event.event_type == "membership_moved"))).all()
         assert levels == {"Challengers": 1, "Masters": 2}
-        # three met in both orders; then the two that were left
+        # Three met in both orders; then the two that were left
         assert (games[first.id], games[second.id]) == (6, 2)
         assert {row.division.name for row in (first, second)} == {"Challengers"}
         best = {row.policy_version_id for row in results if row.rank == 1}
@@ -157,9 +157,9 @@ async def test_paint_arenas_commissioner_drives_a_league_with_a_promotion(tmp_pa
             "the best of the challengers",
         )
         assert any("bob:v1 moved from Challengers to Masters" in one.headline for one in told)
-        # its second round moved another one up: the state was kept, without which three would have been needed
+        # Its second round moved another one up: the state was kept, without which three would have been needed
         assert second.round_display == {"masters": 2}
-        # the two masters met, and who lost is back, in the table below at once
+        # The two masters met, and who lost is back, in the table below at once
         assert third.division.name == "Masters"
         async with services.database.reading() as session:
             lines = await standings(session, divisions["Challengers"].id)
@@ -194,7 +194,7 @@ async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: 
             assert (await session.scalars(sa.select(RoundResult))).all() == []
             counts = set(await session.scalars(sa.select(EpisodeScore.division_id)))
             assert counts == ({None} if vice == "late" else set()), "what was played counts nowhere"
-        # another commissioner is a matter for a new season; with it, the league plays
+        # Another commissioner is a matter for a new season; with it, the league plays
         async with services.database.writing() as session:
             with pytest.raises(LeagueError, match="begun with another commissioner"):
                 await change_league_settings(session, world.league, terms={"commissioner_runnable_id": "honest"})
@@ -221,7 +221,7 @@ async def test_league_calls_its_configured_hooks(tmp_path: Path) -> None:
             members = (await session.scalars(sa.select(Membership).where(Membership.end_time.is_(None)))).unique().all()
             division = await session.get_one(Division, first.division_id)
             lines = await standings(session, division.id)
-        # the hook after the first episode had one more played
+        # The hook after the first episode had one more played
         assert (games[first.id], games[second.id]) == (7, 2)
         assert [(row.division_id, row.round_config["asked"]["stages"][0]["label"]) for row in (first, second)] == [
             (division.id, "Everybody meets"),
@@ -229,7 +229,7 @@ async def test_league_calls_its_configured_hooks(tmp_path: Path) -> None:
         ]
         assert "benched" in {row.substatus for row in members}
         assert "by the hook" in {row.reason for row in members}
-        # the order and the points are the hook's; who has risen to the other division is not among them
+        # The order and the points are the hook's; who has risen to the other division is not among them
         assert len(lines) == 1 or [line.subject_id for line in lines] == sorted(line.subject_id for line in lines)
         assert all(line.points is not None and line.points > 1000 for line in lines)
         assert division.commissioner_description == {
@@ -244,7 +244,7 @@ async def test_league_calls_its_configured_hooks(tmp_path: Path) -> None:
         [view] = table["views"]
         assert "points" in [column["key"] for column in view["columns"]]
         assert [row["values"]["points"] for row in view["rows"]] == [line.points for line in lines]
-        # other hooks apply from the next round on: it is asked no more how its division is played
+        # Other hooks apply from the next round on: it is asked no more how its division is played
         async with services.database.writing() as session:
             await change_league_settings(session, world.league, terms={"hooks": ["rank_division"]})
             await change_league(session, world.league, "resume")
@@ -293,7 +293,7 @@ async def test_failing_hook_drops_the_whole_round(tmp_path: Path, vice: str) -> 
 
 
 async def test_commissioner_disconnect_is_noticed_while_episodes_wait(tmp_path: Path) -> None:
-    # nobody plays: no result is ever told to it
+    # Nobody plays: no result is ever told to it
     async with _league(tmp_path, "deserter", parallel=0) as (platform, _):
         services = platform.services
         [failed] = await _until(services, "failed")
@@ -311,7 +311,7 @@ async def test_unattended_commissioner_league_is_reported(tmp_path: Path) -> Non
         await _commission(services, world, "honest")
         assert "No server runs its commissioner" in (await _shown(services))["unattended"]
         assert "No server runs its commissioner" in await _page(platform, f"/leagues/{world.league}")
-        # after a failure, a server may be about to try again; a day later, there is none
+        # After a failure, a server may be about to try again; a day later, there is none
         async with services.database.writing() as session:
             session.add(Commission(league_id=world.league, trouble="It failed.", expires_at=now()))
         assert (await _shown(services))["unattended"] is None
@@ -349,7 +349,7 @@ async def test_unreadable_log_stops_only_its_league(
         await _commission(services, world, "honest")
         assert await _trouble(services) == "Internal server error (ValidationError). See the server's log."
         assert f"League {world.league} cannot be run: an unexpected ValidationError." in caplog.text
-        # looked after again, without a restart
+        # Looked after again, without a restart
         async with services.database.writing() as session:
             await session.delete(await session.merge(torn))
         await _until(services, "completed")
@@ -372,7 +372,7 @@ async def test_commissioner_league_runs_on_postgresql(tmp_path: Path, empty_post
 
 
 async def test_round_over_its_time_limit_does_not_count(tmp_path: Path) -> None:
-    # nobody plays: the round waits for ever
+    # Nobody plays: the round waits for ever
     async with _league(tmp_path, "honest", lifetime_seconds=2, parallel=0) as (platform, _):
         services = platform.services
         [failed] = await _until(services, "failed")
@@ -451,7 +451,7 @@ async def test_round_continues_after_the_server_is_killed(tmp_path: Path, commis
                 await change_league(session, world.league, "pause")
         async with services.database.reading() as session:
             of_round = sa.select(EpisodeRequest.id).where(EpisodeRequest.round_id == first.id)
-            # four, each with each other in both orders; and one that a hook asks for
+            # Four, each with each other in both orders; and one that a hook asks for
             assert len((await session.scalars(of_round)).all()) == games
             scores = sa.select(sa.func.count()).where(EpisodeScore.episode_request_id.in_(of_round))
             assert await session.scalar(scores) == 2 * games
@@ -462,6 +462,6 @@ async def test_round_continues_after_the_server_is_killed(tmp_path: Path, commis
             ]
             seats = await session.scalar(sa.select(sa.func.count()).where(EpisodeScore.division_id.is_not(None)))
             assert await session.scalar(sa.select(sa.func.sum(Tally.episodes))) == seats
-        # the round was scheduled once, whoever was spoken to about it
+        # The round was scheduled once, whoever was spoken to about it
         scheduled = ["round_scheduled"] * (2 if hooks else 1)
         assert kinds[: 4 + len(scheduled)] == ["league_set", "league_set", "rounds_due", *scheduled, "round_decided"]

@@ -120,7 +120,7 @@ async def test_episodes_survive_killed_workers(tmp_path: Path, url: str | None) 
         world = await seed(services, owner)
         for name in ("left", "right"):
             await add_policy(services, owner, name)
-        # in turn a server with the worker in it is killed, and a server and a worker beside it
+        # In turn a server with the worker in it is killed, and a server and a worker beside it
         for number in range(KILLS):
             over = EPISODES * (number + 1) // (KILLS + 1)
             if number % 2 == 0:
@@ -151,12 +151,12 @@ async def test_episodes_survive_killed_workers(tmp_path: Path, url: str | None) 
     assert len(rows) == len({row.episode_id for row in rows}) == EPISODES
     assert made == {"results": EPISODES, "replay": EPISODES}
     assert scores == 2 * EPISODES
-    # a score is made of the episode's own seed: no result was written to another's row
+    # A score is made of the episode's own seed: no result was written to another's row
     for row in rows:
         assert [score.score for score in row.scores] == [row.seed, (row.seed or 0) + 1]
     assert {row.attempts for row in rows} > {1}, "nothing was being played when they were killed"
     assert all(row.lease_token is None for row in rows)
-    # what the killed attempts had stored is gone, too
+    # What the killed attempts had stored is gone, too
     kept = sorted(path.parent.parent.name for path in (settings.data / "artifacts").rglob("results.json"))
     assert kept == sorted(row.id for row in rows)
     assert list((settings.data / "work").iterdir()) == []

@@ -30,7 +30,7 @@ from observatory.store.models import Base, Counter, User
 async def _check_tables(url: str) -> None:
     async with open_database(url) as database:
         assert await database.revision() is None
-        # several processes may start at once
+        # Several processes may start at once
         async with anyio.create_task_group() as starting:
             for _ in range(3):
                 starting.start_soon(database.upgrade)
@@ -272,7 +272,7 @@ async def test_connection_closed_and_stopped_at_once_terminates(tmp_path: Path) 
                 closing.start_soon(driver.close)
                 await anyio.lowlevel.checkpoint()
                 driver.stop()
-            # nor does closing it again wait, nor stopping it
+            # Nor does closing it again wait, nor stopping it
             await driver.close()
             await cast("asyncio.Future[None]", driver.stop())
 

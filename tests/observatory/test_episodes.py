@@ -81,7 +81,7 @@ async def test_artifacts_on_s3_are_served(tmp_path: Path, bucket: str) -> None:
             assert await platform.services.artifacts.size(item.key) == item.size
         assert not (platform.settings.data / "artifacts").exists()
         assert not list((platform.settings.data / "work").iterdir())
-        # what a lost lease leaves is thrown away there too
+        # What a lost lease leaves is thrown away there too
         await platform.services.artifacts.forget(f"episodes/{row.id}")
         for item in row.artifacts:
             with pytest.raises(FileNotFoundError):
@@ -340,7 +340,7 @@ async def test_change_feed_reports_each_change_once_in_order(tmp_path: Path, dat
             assert list(last.values()) == ["completed"] * 4
             assert phases[0] == "snapshot"
             assert phases == sorted(phases, reverse=True)
-            # nothing happens any more: the answer comes when the time is over, and is empty
+            # Nothing happens any more: the answer comes when the time is over, and is empty
             quiet = (await client.get(feed, params={**query, "wait_seconds": 0.2})).json()
             assert (quiet["entries"], quiet["phase"], quiet["has_more"]) == ([], "changes", False)
             for change, status in (
@@ -352,7 +352,7 @@ async def test_change_feed_reports_each_change_once_in_order(tmp_path: Path, dat
                 assert (await client.get(feed, params={**query, **change})).status_code == status, change
             one = (await client.get(feed, params={"ids": seen[0][1], "view": "results"})).json()
             assert len(one["entries"][0]["episode"]["scores"]) == 2
-            # a database that was put back does not know what the reader has seen
+            # A database that was put back does not know what the reader has seen
             async with platform.services.database.writing() as session:
                 await session.execute(sa.text("UPDATE counters SET value = 1 WHERE name = 'changes'"))
             assert (await client.get(feed, params=query)).status_code == 410

@@ -42,10 +42,10 @@ async def test_roster_entries_are_resolved_and_seated(tmp_path: Path, database: 
             (await session.get_one(Policy, row.policy_id)).selection_scope = "owner_visible"
         target = {"league_id": world.league}
         async with platform.client(ann) as client:
-            # names mean one's own, the newest; a live member of the target can be named, too
+            # Names mean one's own, the newest; a live member of the target can be named, too
             body: dict[str, Any] = {"target": target, "roster": roster("b", "x"), "num_episodes": 4}
             assert seats(await post(client, body)) == [("b:v2", "x:v1"), ("x:v1", "b:v2")] * 2
-            # a pinned seat stays, the others take turns
+            # A pinned seat stays, the others take turns
             body["roster"] = [
                 {"player": {"policy_ref": "a"}, "slot": 1},
                 {"player": {"policy_ref": mine[1]}, "slot": -1},
@@ -53,17 +53,17 @@ async def test_roster_entries_are_resolved_and_seated(tmp_path: Path, database: 
             ]
             drawn = seats(await post(client, body))
             assert drawn == [("b:v1", "a:v1", "b:v2"), ("b:v2", "a:v1", "b:v1")] * 2
-            # the best N in turn, each as often as the others
+            # The best N in turn, each as often as the others
             body["roster"] = [{"player": {"policy_ref": "a"}, "slot": 0}, {"player": {"top_n": 3}}]
             body["num_episodes"] = 9
             assert Counter(row[1] for row in seats(await post(client, body))) == {"a:v1": 3, "x:v1": 3, "y:v1": 3}
-            # at random, with replacement, from those who let themselves be chosen
+            # At random, with replacement, from those who let themselves be chosen
             body["roster"] = [{"player": {"random": True}}, {"player": {"random": True}}]
             body["num_episodes"] = 100
             drawn = seats(await post(client, body))
             assert {name for row in drawn for name in row} == {"a:v1", "x:v1", "y:v1"}
             assert any(row[0] == row[1] for row in drawn)
-            # by the division's name, and directly
+            # By the division's name, and directly
             named = {"target": {"division_name": "Main", "league_name": "Quick League"}, "roster": roster("a", "b")}
             made = (await post(client, named)).json()
             assert (made["division_id"], made["league_id"]) == (world.division, world.league)

@@ -56,7 +56,7 @@ async def test_a_replay_is_shown_through_the_server(tmp_path: Path) -> None:
             answer = await client.post(place, json=body)
             assert (answer.status_code, answer.json()["ready"]) == (200, True), answer.text
             url = answer.json()["viewer_url"]
-            # named by its replay alone it is the same, and the same game shows it
+            # Named by its replay alone it is the same, and the same game shows it
             again = await client.post(place, json={"coworld_id": world.id, "replay_uri": episode["replay_url"]})
             assert again.json()["viewer_url"] == url
             for change, status in (
@@ -69,7 +69,7 @@ async def test_a_replay_is_shown_through_the_server(tmp_path: Path) -> None:
         async with httpx2.AsyncClient(headers={"Cookie": "observatory_session=secret"}, timeout=300) as browser:
             page = await browser.get(url)
             assert (page.status_code, "quick.js" in page.text) == (200, True)
-            # nobody's code may pass for a page of this server
+            # Nobody's code may pass for a page of this server
             assert page.headers["content-security-policy"].startswith("sandbox allow-scripts")
             assert "set-cookie" not in page.headers
             script = await browser.get(url.replace("/client/replay", "/client/quick.js"))
@@ -109,7 +109,7 @@ async def test_unwatched_replay_session_is_stopped(tmp_path: Path, monkeypatch: 
             row = await until_committed(ended)
             assert row.status == "over"
             assert leftovers(run_ids=[row.run_id or ""]) == []
-            # who asks again gets it again
+            # Who asks again gets it again
             assert (await client.post("/v2/coworlds/replays/session", json=body)).status_code == 200
 
 
@@ -140,7 +140,7 @@ async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) 
                 assert await left.recv()
                 async with connect(sockets[1], open_timeout=300) as right:
                     assert await right.recv()
-                    # both are there, so the quick game is over, and hangs up
+                    # Both are there, so the quick game is over, and hangs up
                     await right.wait_closed()
                 await left.wait_closed()
             sessions = platform.services.runtime.sessions
@@ -151,7 +151,7 @@ async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) 
                 await session.ended.wait()
             assert (session.scores, session.error) == ((0, 1), "")
             assert (await three.post(join)).status_code == 409
-            # it is an episode from now on: of who started it, and of everybody who played
+            # It is an episode from now on: of who started it, and of everybody who played
             for client in (one, two):
                 (episode,) = (await client.get("/v2/episode-requests")).json()["entries"]
                 assert (episode["status"], episode["source"], episode["participants"]) == ("completed", "play", [])
@@ -210,7 +210,7 @@ async def test_session_without_players_leaves_no_episode(tmp_path: Path) -> None
             start = "/v2/coworlds/play/session"
             made = (await client.post(start, json={"coworld_id": world.id})).json()
             seat = (await client.post(f"{start}/{made['session_id']}/join")).json()
-            # who only watches, or is not let in, does not play
+            # Who only watches, or is not let in, does not play
             watched = made["global_url"].replace("http", "ws").replace("/client/", "/")
             async with connect(watched, open_timeout=300) as socket:
                 assert await socket.recv()
@@ -240,17 +240,17 @@ async def test_failed_play_session_is_kept_as_an_episode(tmp_path: Path) -> None
             there = seat["player_url"].replace("http", "ws").replace("/client/", "/")
             async with connect(there, open_timeout=300) as socket:
                 assert await socket.recv()
-                # nobody takes the other seat, and the game dies
+                # Nobody takes the other seat, and the game dies
                 for found in await executor.backend.find(session.run_id):
                     if found.kind == "process":
-                        # the end of one may be the end of the next
+                        # The end of one may be the end of the next
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(int(found.id), signal.SIGKILL)
                 await socket.wait_closed()
             with anyio.fail_after(300):
                 await session.ended.wait()
             (episode,) = (await client.get("/v2/episode-requests")).json()["entries"]
-            # whether its keeper died before it had said so is chance
+            # Whether its keeper died before it had said so is chance
             assert episode["status"] == "failed"
             assert episode["error_type"] in ("game_unhealthy", "crash")
             assert [seat["name"] for seat in episode["people"]] == ["ann"]

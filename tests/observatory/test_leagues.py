@@ -48,7 +48,7 @@ async def test_participation_guide_is_served(tmp_path: Path) -> None:
         answer = await platform.ask("GET", "/v2/participate", params={"league_id": open_one})
         assert answer.headers["content-type"].startswith("text/markdown")
         text = answer.text
-        # a name is text, whatever is in it
+        # A name is text, whatever is in it
         assert text.startswith("# Open \\*to\\* all \\# x\n\n")
         assert f"coworld submit NAME --league {open_one}" in text
         assert f"export COWORLD_SERVER={platform.services.settings.url}" in text
@@ -169,11 +169,11 @@ async def test_a_submission_is_placed(tmp_path: Path, database: str | None) -> N
         assert api.Membership.read(membership).odd == ()
         assert membership["id"] == submission["league_policy_membership_id"]
         assert (membership["is_champion"], membership["substatus"]) == (True, "champion")
-        # once more is said to be there already
+        # Once more is said to be there already
         again = await platform.post("/v2/league-submissions", ann, body)
         assert again["league_policy_membership_id"] == membership["id"]
         assert "already" in again["notes"]
-        # the next version takes the crown, or leaves it
+        # The next version takes the crown, or leaves it
         body = {"league_id": league_id, "policy_version_id": second["id"], "auto_champion": "never"}
         later = (await platform.post("/v2/league-submissions", ann, body))["league_policy_membership_id"]
         champions = await platform.get("/v2/league-policy-memberships", champions_only="true", league_id=league_id)
@@ -182,7 +182,7 @@ async def test_a_submission_is_placed(tmp_path: Path, database: str | None) -> N
         await platform.post(f"/v2/league-policy-memberships/{later}/champion", ann)
         champions = await platform.get("/v2/league-policy-memberships", champions_only="true")
         assert [row["id"] for row in champions] == [later]
-        # it is not anybody's to submit, or to retire
+        # It is not anybody's to submit, or to retire
         await platform.ask("POST", "/v2/league-submissions", bob, json=body, expect=404)
         await platform.ask("POST", f"/v2/league-policy-memberships/{later}/retire", bob, expect=403)
         retired = await platform.ask("POST", f"/v2/league-policy-memberships/{later}/retire", ann)
@@ -199,7 +199,7 @@ async def test_a_submission_is_placed(tmp_path: Path, database: str | None) -> N
         ]
         assert len(await platform.get("/v2/league-submissions", ann, mine="true")) == 3
         assert await platform.get("/v2/league-submissions", bob, mine="true") == []
-        # who retired may come back
+        # Who retired may come back
         back = await platform.post("/v2/league-submissions", ann, body)
         assert back["league_policy_membership_id"] not in (later, membership["id"])
 
@@ -239,7 +239,7 @@ async def test_submission_beyond_players_per_user_is_rejected(tmp_path: Path) ->
         assert (refused["status"], refused["league_policy_membership_id"]) == ("rejected", None)
         assert "Retire" in refused["notes"]
         assert (await submit(bob))["status"] == "placed"
-        # its owner is told, and nobody else
+        # Its owner is told, and nobody else
         types = {"event_type": "submission_rejected"}
         assert len(await platform.get("/v2/competition-events", ann, **types)) == 1
         assert await platform.get("/v2/competition-events", bob, **types) == []
@@ -271,7 +271,7 @@ async def test_players_submit_as_themselves(tmp_path: Path) -> None:
         assert placed["player"]["name"] == "two"
         rows = await platform.get("/v2/league-policy-memberships", player_id=two)
         assert [row["policy_version"]["policy"]["name"] for row in rows] == ["shared"]
-        # each player has a champion of its own
+        # Each player has a champion of its own
         assert all(row["is_champion"] for row in await platform.get("/v2/league-policy-memberships"))
 
 
@@ -283,7 +283,7 @@ async def test_leaderboards(tmp_path: Path, database: str | None) -> None:
         await upload_coworld(platform, ann)
         league_id = await _league(platform)
         versions = [(await upload_policy(platform, token))["id"] for token in (ann, session, cat)]
-        # ann 3.0 in two, sprinter 3.0 in one, cat -1 in one, a bundled player who does not count
+        # Ann 3.0 in two, sprinter 3.0 in one, cat -1 in one, a bundled player who does not count
         await _scores(platform, [(0, 2.0), (1, 3.0), (None, 99.0)], versions)
         await _scores(platform, [(0, 4.0), (2, -1.0)], versions)
         await _scores(platform, [(2, 1000.0)], versions, elsewhere=True)
@@ -300,7 +300,7 @@ async def test_leaderboards(tmp_path: Path, database: str | None) -> None:
         assert api.Leaderboard.read(board).odd == ()
         [view] = board["views"]
         assert [row["policy_version_ids"] for row in view["rows"]] == [[version] for version in versions]
-        # what a round has made of it stands beside it, once that is known
+        # What a round has made of it stands beside it, once that is known
         async with platform.services.database.writing() as db:
             found = (await db.scalars(sa.select(Round))).unique().one()
             db.add(RoundResult(round_id=found.id, policy_version_id=versions[0], rank=1, score=2.5))
@@ -336,9 +336,9 @@ async def test_leaderboard_includes_requested_number_of_rounds(tmp_path: Path) -
             return [found["round_number"] for found in line["recent_rounds"]]
 
         assert await numbers(60) == list(range(205, 145, -1))
-        # the most that are given
+        # The most that are given
         assert await numbers(10**6) == list(range(205, 5, -1))
-        # newer clients say only whether
+        # Newer clients say only whether
         assert len(await numbers("true")) == 5
 
 
@@ -367,7 +367,7 @@ async def _scores(
             game_config={},
             status="completed",
             division_id=division.id,
-            # what somebody has asked for is of no round
+            # What somebody has asked for is of no round
             round_id=None if elsewhere else its_round.id,
         )
         db.add(episode)

@@ -133,7 +133,7 @@ async def test_stale_revision_is_rejected(tmp_path: Path, database: str | None) 
             assert (opened["revision"], kinds(opened)[2]) == (2, "human_open")
             await refused(await host.put(f"{place}/seats/3", json=seat), 409, "stale_revision")
             await refused(await host.post(f"{place}/start", json=starting(lobby)), 409, "stale_revision")
-            # people come and go without a revision, and each change is a new one
+            # People come and go without a revision, and each change is a new one
             taken = (await guest.post(f"{place}/seats/2/claim")).json()
             assert (taken["revision"], taken["seats"][2]["claimant_label"]) == (3, "bob")
             assert [seat["is_me"] for seat in taken["seats"]] == [False, False, True, False]
@@ -144,7 +144,7 @@ async def test_stale_revision_is_rejected(tmp_path: Path, database: str | None) 
             await refused(await other.post(f"{place}/seats/3/claim"), 409, "seat_not_open")
             assert (await other.post(f"{place}/seats/9/claim")).status_code == 404
             await refused(await host.put(f"{place}/seats/2", json=seat | {"expected_revision": 3}), 409, "seat_taken")
-            # who takes another seat leaves the first
+            # Who takes another seat leaves the first
             await host.put(f"{place}/seats/3", json=seat | {"expected_revision": 3})
             moved = (await guest.post(f"{place}/seats/3/claim")).json()
             assert (moved["revision"], kinds(moved)[2:]) == (5, ["human_open", "human"])
@@ -259,7 +259,7 @@ async def test_unplayable_draft_is_not_started(tmp_path: Path) -> None:
         world, _, versions = await league_of(platform, "bot")
         eve, ann = await platform.account("eve"), await platform.account("ann")
         marker = tmp_path / "marker"
-        # a policy whose command no package of this machine declares
+        # A policy whose command no package of this machine declares
         wild = await platform.policy(eve, "wild", f"--touch={marker}")
         await platform.join(world, wild)
         async with platform.client(ann) as client:
@@ -341,14 +341,14 @@ async def test_a_person_and_a_policy_play_to_the_end(tmp_path: Path, database: s
             running = answer.json()
             assert (running["status"], running["revision"]) == ("running", lobby["revision"] + 1)
             assert running["permissions"]["can_end_game"] is True
-            # now it is known who was drawn
+            # Now it is known who was drawn
             assert [seat["player_name"] for seat in running["seats"]] == ["bot-owner", None, None, None]
-            # the same request is answered alike, and another one under its key is not
+            # The same request is answered alike, and another one under its key is not
             again = (await client.post(f"{place}/start", json=starting(lobby))).json()
             assert again["session_id"] == running["session_id"]
             await refused(await client.post(f"{place}/start", json=starting(running)), 422, "idempotency_key_reused")
             await refused(await client.post(f"{place}/start", json=starting(running, "t")), 409, "not_a_draft")
-            # the policy's seat is nobody's to take
+            # The policy's seat is nobody's to take
             join = f"/v2/coworlds/play/session/{running['session_id']}/join"
             assert (await stranger.post(join)).status_code == 409
             session = platform.services.runtime.sessions
@@ -374,13 +374,13 @@ async def test_a_person_and_a_policy_play_to_the_end(tmp_path: Path, database: s
             assert [(seat["position"], seat["name"], seat["score"]) for seat in episode["people"]] == [(1, "ann", 1)]
             stats = (await client.get(f"/v2/episode-requests/{episode['id']}/episode-stats")).json()
             assert [seat["policy_name"] for seat in stats["policy_stats"]] == ["bot", "ann"]
-            # the policy's log is its author's, who may see the episode, and strangers may not
+            # The policy's log is its author's, who may see the episode, and strangers may not
             log = f"/v2/episode-requests/{episode['id']}/{versions[0]}/policy-logs/0"
             assert [(await who.get(log)).status_code for who in (client, stranger, author)] == [403, 404, 200]
             assert (await stranger.get(f"/v2/episode-requests/{episode['id']}")).status_code == 404
             assert (await stranger.get(place)).json()["replay_url"] is None
             async with platform.services.database.reading() as db:
-                # no table of the league counts it
+                # No table of the league counts it
                 assert (await db.scalars(sa.select(Tally))).all() == []
                 scores = (await db.scalars(sa.select(EpisodeScore))).all()
                 assert {(score.policy_version_id, score.division_id) for score in scores} == {
@@ -402,7 +402,7 @@ async def test_the_host_ends_a_game(tmp_path: Path) -> None:
             for lobby in lobbies[:2]:
                 answer = await client.post(f"/v2/lobbies/{lobby['id']}/start", json=starting(lobby))
                 assert answer.json()["status"] == "running", answer.text
-            # an account's games are limited alike, however they were started
+            # An account's games are limited alike, however they were started
             answer = await client.post(f"/v2/lobbies/{lobbies[2]['id']}/start", json=starting(lobbies[2]))
             await refused(answer, 429, "quota_exceeded")
             assert (await client.get(f"/v2/lobbies/{lobbies[2]['id']}")).json()["status"] == "draft"
@@ -426,7 +426,7 @@ async def test_drafts_survive_a_restart_and_games_do_not(tmp_path: Path, databas
         sessions = platform.services.runtime.sessions
         assert sessions is not None
         await sessions.end()
-        # as a server leaves it that is killed
+        # As a server leaves it that is killed
         async with platform.services.database.writing() as db:
             await db.execute(sa.update(HostedSession).values(status="starting", ended_at=None))
     async with open_platform(tmp_path, database=database) as platform, platform.client(ann) as client:

@@ -47,7 +47,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Generator[Scene]:
 
 @pytest.fixture
 def pages(browser: Browser, scene: Scene) -> Generator[Pages]:
-    del scene  # the server is there before the pages, and outlives them
+    del scene  # The server is there before the pages, and outlives them
     with opening(browser) as open_page:
         yield open_page
 
@@ -77,14 +77,14 @@ def test_host_and_guest_play_with_a_policy(scene: Scene, pages: Pages) -> None:
     expect(rows.nth(1)).to_contain_text("free")
     expect(rows.nth(2)).to_contain_text("bot-author champion")
     expect(host.get_by_text("It can start once 2 to 4 seats are filled")).to_be_visible()
-    # nobody knows of it yet who has not signed in, but may look
+    # Nobody knows of it yet who has not signed in, but may look
     visitor = pages(scene.platform.url + path)
     expect(visitor.get_by_text("to take a seat.")).to_be_visible()
     expect(visitor.locator("#seats button")).to_have_count(0)
     guest = signed_in(scene, pages, scene.long, path)
     guest.get_by_label("Take seat 1").click()
     expect(guest.get_by_text("The host starts the game.")).to_be_visible()
-    # the host's page tells of it by itself
+    # The host's page tells of it by itself
     expect(rows.nth(1)).to_contain_text(LONG)
     host.get_by_role("button", name="Start the game").click()
     host.get_by_role("link", name="Go to your seat").click(timeout=300_000)

@@ -116,7 +116,7 @@ def _call_everything(server: str, callers: dict[str, str | None], known: dict[st
     schema = schemathesis.openapi.from_url(f"{server}/openapi.json")
     wrong: list[str] = []
     with requests.Session() as session:
-        # what removes things comes last: the others need them
+        # What removes things comes last: the others need them
         operations = [result.ok() for result in schema.get_all_operations()]
         for operation in sorted(operations, key=lambda operation: operation.method.upper() == "DELETE"):
             call = partial(_call_once, session=session, known=known)
@@ -138,7 +138,7 @@ def _with_examples(operation: Any, callers: dict[str, str | None], call: Any) ->
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    # the simplest is tried first: a call that is about things that are there
+    # The simplest is tried first: a call that is about things that are there
     @given(case=operation.as_strategy(), real=st.sampled_from([True, False]))
     def every(case: Any, real: bool) -> None:
         for who, token in callers.items():
@@ -157,13 +157,13 @@ def _call_once(case: Any, real: bool, token: str | None, *, session: requests.Se
         for name in case.path_parameters or {}:
             case.path_parameters[name] = known.get(name, case.path_parameters[name])
     if case.query and "wait_seconds" in case.query:
-        # nothing changes here that would be worth waiting for
+        # Nothing changes here that would be worth waiting for
         case.query["wait_seconds"] = 0
     case.headers = {key: value for key, value in (case.headers or {}).items() if key.lower() != "authorization"}
     response = case.call(session=session, headers=headers, timeout=30)
     checks = [status_code_conformance, content_type_conformance, response_schema_conformance]
     if response.status_code not in (501, 503):
-        # nothing is run here, so whoever wants to play is told to come again, and what is not offered is said to be
+        # Nothing is run here, so whoever wants to play is told to come again, and what is not offered is said to be
         # so; the document says both
         checks.append(not_a_server_error)
     case.validate_response(response, checks=checks)

@@ -64,7 +64,7 @@ async def test_disabled_account_is_refused_and_its_episodes_are_cancelled(tmp_pa
                         "type": "account_disabled",
                     },
                 )
-            # a token that only looks like his learns nothing
+            # A token that only looks like his learns nothing
             wrong = {"Authorization": f"Bearer {bob.token[:-4]}AAAA"}
             assert (await client.get("/players", headers=wrong)).status_code == 401
             async with platform.services.database.writing() as session:
@@ -87,7 +87,7 @@ async def test_a_disabled_policy_is_not_scheduled_and_its_owner_sees_why(tmp_pat
         await platform.policy(bob, "walker")
         await platform.policy(ann, "racer")
         await platform.join(world, theirs)
-        # in the queue of somebody else, too
+        # In the queue of somebody else, too
         await ask(platform, ann, world, theirs, "racer")
         await ask(platform, bob, world, "walker", "walker")
         async with platform.services.database.writing() as session:
@@ -108,7 +108,7 @@ async def test_a_disabled_policy_is_not_scheduled_and_its_owner_sees_why(tmp_pat
             assert (await client.post("/v2/league-submissions", json=submitted)).json()["type"] == "policy_disabled"
             [listed] = (await client.get("/stats/policy-versions", params={"name_exact": "racer"})).json()["entries"]
             assert listed["disabled_reason"] == "It cheats."
-            # nobody draws it, and nobody else hears why
+            # Nobody draws it, and nobody else hears why
             drawn = {"coworld_id": world.id, "roster": [{"player": {"random": True}}] * 2}
             assert (await other.post(place, json=drawn)).json()["type"] == "no_members"
             named = await other.post(place, json={"coworld_id": world.id, "roster": roster(theirs, "racer")})
@@ -116,7 +116,7 @@ async def test_a_disabled_policy_is_not_scheduled_and_its_owner_sees_why(tmp_pat
             async with platform.services.database.writing() as session:
                 enable_policy(session, await find_policy(session, theirs))
             assert (await client.post(place, json=body)).status_code == 200
-            # all versions of it, also those to come
+            # All versions of it, also those to come
             async with platform.services.database.writing() as session:
                 assert await disable_policy(session, await find_policy(session, "walker")) == 2
             await platform.policy(bob, "walker")
@@ -141,13 +141,13 @@ async def test_operator_commands_show_queue_workers_and_disk(tmp_path: Path, dat
         assert (worker["state"], worker["backend"], worker["parallel"]) == ("working", "process", 1)
         sizes = {row["kind"]: row["bytes"] for row in stored["items"]}
         assert {"replay", "game_logs", "player_logs", "results", "coworlds"} <= sizes.keys()
-        # as they are on the disk
+        # As they are on the disk
         assert sizes["replay"] == sum(item.size for item in played.artifacts if item.kind == "replay") > 0
         assert stored["bytes"] == sum(sizes.values()) == account["stored"]
         assert account["may"]["episodes"] == 7
         assert (policy["id"], policy["disabled"]) == (version, None)
     async with open_platform(tmp_path, backend="none", database=database) as platform:
-        # it has stopped in good order; one that is killed is seen by what it holds
+        # It has stopped in good order; one that is killed is seen by what it holds
         async with platform.services.database.reading() as session:
             assert await overview.workers(session) == []
         await platform.play_round(world, version)
@@ -192,7 +192,7 @@ async def test_audit_log_names_actors_and_contains_no_secret(tmp_path: Path) -> 
             ("ann", "token.made", "ann"),
             ("ann", "secret.kept", "ann"),
             ("ann", "secret.kept", "ann"),
-            # once a minute
+            # Once a minute
             ("server", "quota.refused", "ann"),
             ("ann", "session.opened", "ann"),
             ("boss", "team.acted", None),
@@ -247,7 +247,7 @@ async def test_retention_removes_files_and_keeps_scores(tmp_path: Path) -> None:
             states = {entry["category"]: entry["state"] for entry in listed["entries"]}
             assert (states["replay"], states["results"]) == ("unavailable", "ready")
             assert (await client.get(place)).json() == before
-        # by age, too; and once is enough
+        # By age, too; and once is enough
         async with services.database.writing() as session:
             await session.execute(sa.update(EpisodeRequest).values(completed_at=now() - dt.timedelta(days=3)))
         assert (await prune(services, Retention(days=2)))["episodes"] == 1

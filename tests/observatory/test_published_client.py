@@ -2,11 +2,11 @@
 
 Left out is what has no platform in it, or more of it than there is to meet:
 
-- ``build``, ``resolve-and-upload``, ``optimize``: they need Docker's compose plugin, a package index or GitHub.
-- ``play``, ``run-episode``, ``scrimmage``, ``replay``, ``certify``, ``replay-open`` without ``--hosted``: they run on
-  the user's machine; what they ask of a platform is what ``download`` asks. ``upload-coworld`` certifies first.
-- ``softmax login``: waits for a person's browser; what the page hands out is traded in below.
-- ``rounds`` and ``results`` of a round: no league of an Observatory has any; their absence is tested.
+- `build`, `resolve-and-upload`, `optimize`: they need Docker's compose plugin, a package index or GitHub.
+- `play`, `run-episode`, `scrimmage`, `replay`, `certify`, `replay-open` without `--hosted`: they run on
+  the user's machine; what they ask of a platform is what `download` asks. `upload-coworld` certifies first.
+- `softmax login`: waits for a person's browser; what the page hands out is traded in below.
+- `rounds` and `results` of a round: no league of an Observatory has any; their absence is tested.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def test_logs(world: World) -> None:
     names = {path.name for path in (ann.home / "logs").iterdir()}
     assert names == {f"{world.episode}-policy_agent_{slot}.log" for slot in (0, 1)}
     assert "No player artifacts" in ann.run("episode-logs", world.episode, "--artifact").stdout
-    # what ann asked for herself is nobody else's to see
+    # What ann asked for herself is nobody else's to see
     refused = world.bob.run("episode-logs", world.episode, "--agent", "0", status=1)
     assert re.search("403|404", refused.stderr)
     assert "slot 0" not in refused.stdout

@@ -120,7 +120,7 @@ def test_episodes(client: Published, played: Played, release: str) -> None:
     asked = client.ask("xp-request", "create", "-", stdin=json.dumps(body))["id"]
     assert asked in {found["id"] for found in entries(client.ask("xp-request", "list"))}
     if release == "0.1.47":
-        return  # it cannot wait for an episode, or fetch what is left of many
+        return  # It cannot wait for an episode, or fetch what is left of many
     client.run("xp-request", "watch", asked)
     assert entries(client.ask("xp-request", "episodes", asked))[0]["status"] == "completed"
     kinds = ["results", "replay", "events", "error_info", "game_logs", "player_logs", "player_artifact"]
@@ -146,7 +146,7 @@ def test_play_session_works(client: Published, played: Played) -> None:
 
 def test_lobby_works(client: Published, played: Played, release: str) -> None:
     if release == "0.1.47":
-        return  # it knows none
+        return  # It knows none
     league = played.world.league
     lobby = client.ask(
         "lobby", "create", league, "--num-players", "3", "--seat", "2:human_open", "--override", "seed=5"
@@ -169,7 +169,7 @@ def test_lobby_works(client: Published, played: Played, release: str) -> None:
     address = client.ask("hosted-game", "join", started["session_id"])["target_url"]
     with connect(address.replace("http", "ws").replace("/client/", "/"), open_timeout=300) as socket:
         assert socket.recv()
-        # the game hangs up once it is over
+        # The game hangs up once it is over
         with suppress(ConnectionClosed):
             while socket.recv():
                 pass
@@ -178,7 +178,7 @@ def test_lobby_works(client: Published, played: Played, release: str) -> None:
         assert monotonic() < deadline
     assert ended["status"] == "completed"
     row = client.ask("episodes", ended["episode_request_id"])
-    # whichever of them its account has nominated last
+    # Whichever of them its account has nominated last
     assert [participant["label"] for participant in row["participants"]] in (["one:v1"], ["two:v1"])
     assert json.loads(client.run("episode-results", row["id"]).stdout)["scores"] == [5, 6]
     other = client.ask("lobby", "create", league)["id"]

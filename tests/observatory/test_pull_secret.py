@@ -57,7 +57,7 @@ def test_pull_secret_is_written_for_a_cluster(tmp_path: Path, capsys: pytest.Cap
     secret = json.loads(out)
     assert (status, secret["metadata"]["name"]) == (0, "mine")
     assert list(config_of(secret)) == ["games.example:8443"]
-    # the same each time, so that applying it again changes nothing
+    # The same each time, so that applying it again changes nothing
     status, again = written(capsys, *where, "--url", "https://games.example:8443", "--name", "mine", "--json")
     assert (status, json.loads(again), again.count("\n")) == (0, secret, 1)
     status, out = written(capsys, *where, "--name", "Not_A_Name", "--json")

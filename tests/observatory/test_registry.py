@@ -64,7 +64,7 @@ async def test_blob_is_uploaded_in_chunks(tmp_path: Path) -> None:
         assert begun.headers["range"] == "0-0"
         first = await push("PATCH", where, 202, content=content[:100_000], headers={"Content-Range": "0-99999"})
         assert first.headers["range"] == "0-99999"
-        # a piece that does not follow is refused, and told what would
+        # A piece that does not follow is refused, and told what would
         gap = await push("PATCH", where, 416, content=b"x", headers={"Content-Range": "100001-100001"})
         assert gap.headers["range"] == "0-99999"
         await push("PATCH", where, 416, content=b"x", headers={"Content-Range": "0-0"})
@@ -110,7 +110,7 @@ async def test_blob_with_wrong_digest_is_refused(tmp_path: Path) -> None:
         assert _blobs(tmp_path) == []
         layer, config, manifest = image_parts()
         kind = {"Content-Type": MANIFEST_TYPE}
-        # a manifest comes after its parts
+        # A manifest comes after its parts
         answer = await push("PUT", "/manifests/v1", 400, content=manifest.content, headers=kind)
         assert answer.json()["errors"][0]["code"] == "MANIFEST_BLOB_UNKNOWN"
         await push.blob(layer.content)
@@ -145,13 +145,13 @@ async def test_upload_token_is_limited_to_one_repository(tmp_path: Path) -> None
         digest = await his.blob(content)
         await hers("POST", f"{his.base}/blobs/uploads/", 403)
         await hers("GET", f"{his.base}/blobs/{digest}", 403)
-        # the blob is on the disk, and not in her repository: she has to bring it
+        # The blob is on the disk, and not in her repository: she has to bring it
         await hers("HEAD", f"/blobs/{digest}", 404)
         mount = {"mount": digest, "from": his.base.removeprefix("/v2/")}
         await hers("POST", "/blobs/uploads/", 202, params=mount)
         where = (await his("POST", "/blobs/uploads/", 202)).headers["location"]
         await hers("PATCH", where.replace(his.base, hers.base), 404, content=b"x")
-        # the token of a person does not push, and that of an upload opens nothing but the registry
+        # The token of a person does not push, and that of an upload opens nothing but the registry
         for token in (ann, bob):
             await hers("POST", "/blobs/uploads/", 403, headers={"Authorization": f"Bearer {token}"})
         text = base64.b64decode(hers.grant["authorization_token"]).decode().partition(":")[2]
@@ -159,7 +159,7 @@ async def test_upload_token_is_limited_to_one_repository(tmp_path: Path) -> None
         for wrong in ("Basic eHg=", "Basic !", "Bearer x", f"Bearer {text}x", "Digest x"):
             answer = await hers("POST", "/blobs/uploads/", 401, headers={"Authorization": wrong})
             assert answer.headers["www-authenticate"].startswith('Bearer realm="http://127.0.0.1:8787/v2/token"')
-        # between one's own repositories nothing needs to be sent twice
+        # Between one's own repositories nothing needs to be sent twice
         other = await _begin(platform, ann, "other")
         own = await hers.blob(b"shared")
         mount = {"mount": own, "from": hers.base.removeprefix("/v2/")}
@@ -183,13 +183,13 @@ async def test_private_image_is_pulled_by_its_owner_only(tmp_path: Path) -> None
         await platform.post("/v2/coworlds/upload", ann, {"manifest": manifest_for(image["id"])})
         assert [await status(f"manifests/{image['image_digest']}", token) for token in (None, bob)] == [200, 200]
         assert [await status("manifests/v1", token) for token in (None, bob)] == [200, 200]
-        # what is beside it in the repository is still its owner's
+        # What is beside it in the repository is still its owner's
         assert private["image_uri"].endswith(":v2")
         assert [await status("manifests/v2", token) for token in (None, bob, ann)] == [401, 403, 200]
         assert [await status("tags/list", token) for token in (None, bob, ann)] == [401, 403, 200]
         layers = (await platform.http.get(f"{base}/manifests/v1")).json()["layers"]
         assert await status(f"blobs/{layers[0]['digest']}") == 200
-        # the way of engines: asked to sign in, they fetch a token, for nobody too
+        # The way of engines: asked to sign in, they fetch a token, for nobody too
         ping = await platform.http.get("/v2/")
         assert ping.status_code == 401
         token = (await platform.http.get("/v2/token", params={"scope": "repository:x:pull"})).json()["token"]
@@ -281,7 +281,7 @@ async def test_a_real_engine_pushes_and_pulls(tmp_path: Path) -> None:
             await docker("pull", pinned)
             assert digest in await docker("inspect", "--format", "{{.RepoDigests}}", pinned)
             await docker("rmi", pinned)
-            # our own worker pulls it too, with a login that is in no file of the engine's
+            # Our own worker pulls it too, with a login that is in no file of the engine's
             async with platform.services() as services:
                 login = await worker_login(services.vault)
             async with DockerBackend(logins={grant["registry"]: login}) as backend:

@@ -38,7 +38,7 @@ async def test_a_round_begins_once_and_ends_with_its_episodes(tmp_path: Path) ->
         database = platform.services.database
         ann, bob = await platform.account("ann"), await platform.account("bob")
         world = await seed(platform.services, ann.id)
-        # a league that stands still is left alone, and so is one with a single champion
+        # A league that stands still is left alone, and so is one with a single champion
         versions = [await platform.policy(owner, owner.name) for owner in (ann, bob)]
         benched = await platform.policy(bob, "benched")
         await platform.join(world, versions[0])
@@ -51,7 +51,7 @@ async def test_a_round_begins_once_and_ends_with_its_episodes(tmp_path: Path) ->
         [begun] = await _rounds(platform)
         assert await advance(database, world.division) is None
         async with database.writing() as session:
-            # both in both seats, with the same chances
+            # Both in both seats, with the same chances
             rows = (await session.scalars(sa.select(EpisodeRequest).order_by(EpisodeRequest.index))).all()
             assert {(row.round_id, row.source, row.league_id) for row in rows} == {(begun.id, "round", world.league)}
             seated = [[seat.policy_version_id for seat in row.participants] for row in rows]
@@ -59,7 +59,7 @@ async def test_a_round_begins_once_and_ends_with_its_episodes(tmp_path: Path) ->
             assert len({row.seed for row in rows}) == 1
             for row in rows:
                 row.status = "failed"
-        # over, and too early for the next
+        # Over, and too early for the next
         assert await advance(database, world.division) is None
         [ended] = await _rounds(platform)
         assert (ended.status, ended.error) == ("failed", "No episode of the round was completed.")
@@ -127,7 +127,7 @@ async def test_a_league_plays_on_while_its_server_runs(tmp_path: Path) -> None:
         async with platform.services.database.reading() as session:
             results = (await session.scalars(sa.select(RoundResult))).unique().all()
             seeds = await session.execute(sa.select(EpisodeRequest.round_id, EpisodeRequest.seed).distinct())
-        # one program, in every seat in turn
+        # One program, in every seat in turn
         assert {row.rank for row in results} == {1}
         by_round = seeds.all()
         assert len({seed for _, seed in by_round}) == len(by_round), "each round has other chances"

@@ -50,7 +50,7 @@ async def test_swiss_rounds_make_a_season(tmp_path: Path) -> None:
             first = view["rows"][0]["values"]
             assert (first["rounds"], first["won"], first["played"]) == (1, 1, 1)
             assert first["low"] < first["rating"] < first["high"]
-            # the second round is the last, and closes the season
+            # The second round is the last, and closes the season
             assert await advance(database, world.division) is None
             assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json() is None
         async with database.reading() as session:
@@ -83,14 +83,14 @@ async def test_a_pause_and_a_season_closed_by_hand(tmp_path: Path) -> None:
         await play_rounds(platform, world.division, strengths_of(versions), 1)
         async with database.writing() as session:
             await change_league(session, world.league, "pause")
-        # the round that is under way is closed, and none is begun
+        # The round that is under way is closed, and none is begun
         assert await advance(database, world.division) is None
         async with database.reading() as session:
             assert await session.scalar(sa.select(Round.status)) == "completed"
         async with database.writing() as session:
             await change_league(session, world.league, "resume")
         assert await advance(database, world.division) is not None
-        # one of its episodes is played, one waits
+        # One of its episodes is played, one waits
         async with database.writing() as session:
             [played, _] = (
                 await session.scalars(sa.select(EpisodeRequest).where(EpisodeRequest.status == "pending"))
@@ -123,7 +123,7 @@ async def test_settings_fixed_by_a_running_season_cannot_change(tmp_path: Path) 
         with pytest.raises(LeagueError, match="begun with another pairing and other blocks") as told:
             await change(pairing="swiss", blocks=2, rounds=2)
         assert told.value.code == "season_begun"
-        # nothing of that was changed; what leaves the table alone may change, and ends the season a round earlier
+        # Nothing of that was changed; what leaves the table alone may change, and ends the season a round earlier
         assert (await change(rounds=2, faults=5))["pairing"] == "round-robin"
         await play_rounds(platform, world.division, strengths, 1)
         await advance(database, world.division)
@@ -145,7 +145,7 @@ async def test_stopped_season_reports_the_reason(tmp_path: Path) -> None:
                 row.started_at = now()
                 outcome = Outcome(status="failed", error_type="game_unhealthy", error="The game ended with status 5.")
                 await write_outcome(session, row, outcome)
-        # the round is closed, and none follows
+        # The round is closed, and none follows
         assert await advance(database, world.division) is None
         assert await advance(database, world.division) is None
         async with database.reading() as session:
@@ -235,7 +235,7 @@ async def test_new_submission_is_checked_before_competing(tmp_path: Path) -> Non
         assert said["good"] == ("placed", "")
         assert said["bad"][0] == "rejected"
         assert said["bad"][1].endswith("gone")
-        # what it played to be let in is in no table
+        # What it played to be let in is in no table
         async with platform.client() as anybody:
             assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json() is None
 
@@ -248,7 +248,7 @@ async def test_repeatedly_failing_policy_is_disqualified(tmp_path: Path) -> None
         await league_of(platform, world, pairing="round-robin", faults=4)
         assert await advance(database, world.division) is not None
         await play(platform, strengths_of(versions), faulty=versions["bot2"])
-        # the round is closed, and the next is for those who are left
+        # The round is closed, and the next is for those who are left
         assert await advance(database, world.division) is None
         assert await advance(database, world.division) is not None
         async with database.reading() as session:
@@ -263,7 +263,7 @@ async def test_repeatedly_failing_policy_is_disqualified(tmp_path: Path) -> None
         assert member.policy_version_id == versions["bot2"]
         assert member.reason is not None
         assert member.reason.startswith("The policy was at fault in each of its last 4 episodes")
-        # it has forfeited, and is rated for it
+        # It has forfeited, and is rated for it
         async with platform.client() as anybody:
             board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json()
         assert [line["player_name"] for line in board] == ["bot0", "bot1"]
@@ -277,9 +277,9 @@ async def test_episodes_requested_while_a_policy_was_disabled_are_cancelled(tmp_
         await platform.play_round(world, versions["bot0"], versions["bot1"])
         kept = await platform.play_round(world, versions["bot1"], versions["bot2"])
         async with database.writing() as session:
-            # as if the two had been committed just after that
+            # As if the two had been committed just after that
             (await session.get_one(PolicyVersion, versions["bot0"])).disabled_at = now()
-        # no worker is quicker than the sweep
+        # No worker is quicker than the sweep
         queue = Queue(database, owner="quick")
         claim = await queue.claim()
         assert claim is not None

@@ -65,7 +65,7 @@ async def ask(platform: Platform, owner: Account, world: World, *policies: str) 
 
 
 async def test_game_receives_its_secret_as_a_file(tmp_path: Path, database: str | None) -> None:
-    # the package leaves it to others which secret that is
+    # The package leaves it to others which secret that is
     package = declaring(tmp_path, game={"env": {"KEY": "", "PLAIN": "1"}, "run": TELLS})
     async with open_platform(tmp_path, database=database, packages=(package,)) as platform:
         ann = await platform.account("ann")

@@ -94,7 +94,7 @@ async def test_every_response_has_the_common_headers(tmp_path: Path) -> None:
             refused = await platform.ask("POST", "/players", ann, content=body, expect=422)
             assert refused.json()["detail"][0]["loc"][0] == "body"
             assert {"type", "loc", "msg"} == refused.json()["detail"][0].keys()
-            # who calls comes first
+            # Who calls comes first
             await platform.ask("POST", "/players", content=body, expect=401)
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         await platform.ask("POST", "/players", ann, content=b'{"name": "runner"}', headers=form)

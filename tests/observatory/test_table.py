@@ -53,7 +53,7 @@ def played(table: SeasonStandings, chance: random.Random) -> PlayedRound:
             case _:
                 scores = tuple(float(chance.randrange(5)) for _ in lineup)
                 episodes.append(PlayedEpisode(status="completed", scores=scores, **common))
-    # as the database has it
+    # As the database has it
     return PlayedRound(config=json.loads(json.dumps(table.config)), episodes=tuple(episodes))
 
 
@@ -70,7 +70,7 @@ def test_resumed_and_replayed_standings_are_equal(pairing: str, seats: int) -> N
         assert state is not None
         stored = compute_standings(rounds[-1:], entrants, rules=rules, pairing=rule, state=state)
         assert (stored.report, stored.config, stored.lineups) == (whole.report, whole.config, whole.lineups)
-        # who looks after a pause has no round to add
+        # Who looks after a pause has no round to add
         again = compute_standings([], entrants, rules=rules, pairing=rule, state=stored_state(stored.state, rules))
         assert (again.report, again.config) == (whole.report, whole.config)
         before = stored
@@ -120,7 +120,7 @@ async def test_closed_round_is_not_read_again(tmp_path: Path) -> None:
         assert await stored() == [2]
         async with database.writing() as session:
             await session.execute(sa.update(EpisodeRequest).values(status="cancelled"))
-        # the episodes of the third round are lost, and those before are not looked at
+        # The episodes of the third round are lost, and those before are not looked at
         assert await advance(database, world.division) is not None
         assert await stored() == [3]
         assert [(line["won"], line["played"], line["rounds"]) for line in await standings(3)] == [(2, 2, 3), (0, 2, 3)]

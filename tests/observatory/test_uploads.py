@@ -33,7 +33,7 @@ async def test_image_upload_is_begun_and_completed(tmp_path: Path, database: str
         assert base64.b64decode(grant["authorization_token"]).decode().count(":") == 1
         complete = {"id": image["id"]}
         await platform.ask("POST", "/v2/container_images/upload/complete", ann, json=complete, expect=409)
-        # who was interrupted asks again and gets leave again, for the same image
+        # Who was interrupted asks again and gets leave again, for the same image
         again = await platform.post("/v2/container_images/upload", ann, body)
         assert again["image"]["id"] == image["id"]
         await push(platform, again["pre_signed_info"], parts)
@@ -41,7 +41,7 @@ async def test_image_upload_is_begun_and_completed(tmp_path: Path, database: str
         ready = await platform.post("/v2/container_images/upload/complete", ann, complete)
         assert (ready["status"], ready["image_digest"]) == ("ready", parts[2].digest)
         assert await platform.post("/v2/container_images/upload/complete", ann, complete) == ready
-        # the same content is there already, other content is the next version
+        # The same content is there already, other content is the next version
         assert (await platform.post("/v2/container_images/upload", ann, body))["pre_signed_info"] is None
         second = await upload_image(platform, ann, "My_Game")
         assert second["version"] == 2
@@ -163,10 +163,10 @@ async def test_repeated_idempotency_key_returns_the_stored_response(tmp_path: Pa
         assert (await platform.ask("POST", path, ann, json=body)).json()["version"] == 2
         other = await platform.ask("POST", path, ann, json={**body, "name": "other"}, headers=key, expect=422)
         assert other.json()["type"] == "idempotency_key_reused"
-        # one's key is nobody else's
+        # One's key is nobody else's
         player = await platform.ask("POST", "/players", bob, json={"name": "x"}, headers=key)
         assert player.json()["name"] == "x"
-        # what was refused is not remembered: mended, it goes through
+        # What was refused is not remembered: mended, it goes through
         late = {"Idempotency-Key": "late"}
         pending = await platform.post("/v2/container_images/upload", ann, {"name": "i", "client_hash": "i"})
         complete = ("POST", "/v2/container_images/upload/complete", ann)

@@ -38,7 +38,7 @@ async def test_secret_is_encrypted_on_disk(tmp_path: Path) -> None:
     await vault.put("coworld", "empty", b"")
     assert await vault.get("coworld", "one") == VALUE
     assert await vault.get("coworld", "empty") == b""
-    # whoever comes later, with the same key
+    # Whoever comes later, with the same key
     assert await (await opened(tmp_path)).get("coworld", "one") == VALUE
     assert all(b"hunter2" not in content for content in contents(tmp_path).values())
     assert {path.stat().st_mode & 0o777 for path in files(tmp_path)} == {0o600}
@@ -102,7 +102,7 @@ async def test_missing_key_is_not_replaced(tmp_path: Path) -> None:
     assert (await refused(tmp_path, "nowhere/o.key")).code == "key_missing"
     (tmp_path / "o.key").write_bytes(key)
     assert await (await opened(tmp_path)).get("coworld", "one") == VALUE
-    # it was written with the permissions of the moment, and is put right
+    # It was written with the permissions of the moment, and is put right
     assert (tmp_path / "o.key").stat().st_mode & 0o777 == 0o600
 
 

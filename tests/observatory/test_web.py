@@ -98,7 +98,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Generator[Scene]:
 def pages(browser: Browser, scene: Scene) -> Generator[Pages]:
     with opening(browser) as open_page:
         yield open_page
-    # the server outlives the test, and a game that is shown would outlive it for a while, too
+    # The server outlives the test, and a game that is shown would outlive it for a while, too
     scene.portal.call(_end_games, scene.platform)
 
 
@@ -131,19 +131,19 @@ def test_leagues_and_episodes_without_an_account(scene: Scene, pages: Pages, siz
     fits(page)
     row = page.locator(f"[data-episode='{scene.public['id']}']")
     expect(row.locator(".badge")).to_have_text("completed")
-    # what somebody calls a policy is text
+    # What somebody calls a policy is text
     expect(row).to_contain_text(HOSTILE)
     assert page.locator(f"[data-episode='{scene.private['id']}']").count() == 0
     page.get_by_role("link", name="Quick League").click()
     expect(page.get_by_role("heading", name="Quick League")).to_be_visible()
-    # eve sat in slot 1, whose score is higher by one
+    # Eve sat in slot 1, whose score is higher by one
     expect(page.locator("tr.first")).to_contain_text("eve")
     expect(page.get_by_text("champion").first).to_be_visible()
     fits(page)
     page.locator(f"[data-episode='{scene.public['id']}'] a").click()
     expect(page.locator(".scores li")).to_have_count(2)
     fits(page)
-    # the game's log is for everybody, a player's for its owner
+    # The game's log is for everybody, a player's for its owner
     expect(page.locator("details")).to_have_count(1)
     page.locator("summary").click()
     expect(page.locator("pre")).to_have_text("quick: ready\n")
@@ -158,7 +158,7 @@ def test_league_page_shows_owners_and_refreshes(scene: Scene, pages: Pages) -> N
     fits(page)
     versions = scene.portal.call(_seated, scene.platform, scene.public["id"])
     scene.portal.call(scene.platform.until_played, scene.portal.call(scene.platform.play_round, scene.world, *versions))
-    # nobody has asked for the page again
+    # Nobody has asked for the page again
     expect(first.locator("td.number").last).not_to_have_text(str(before))
     fits(page)
 
@@ -192,7 +192,7 @@ def test_missing_pages_use_the_sites_layout(scene: Scene) -> None:
             assert said in answer.text, path
             assert "/static/observatory.css" in answer.text, path
             assert 'href="/docs"' in answer.text, path
-        # programs get what they understand
+        # Programs get what they understand
         for path, headers in (("/nope", {}), ("/observatory/v2/nope", browser)):
             assert anybody.get(path, headers=headers).json()["type"] == "not_found"
 
@@ -210,7 +210,7 @@ def test_signed_in_user_sees_own_private_episodes(scene: Scene, pages: Pages) ->
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Lax")
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url(scene.url("/"))
-    # the cookie is worth nothing any more, whoever has kept it
+    # The cookie is worth nothing any more, whoever has kept it
     answer = httpx2.get(place, headers={"Cookie": f"observatory_session={cookie['value']}"}, timeout=PATIENCE)
     assert answer.status_code == 404
     assert "Not found" in answer.text
@@ -242,7 +242,7 @@ def test_episode_page_updates_live(scene: Scene, pages: Pages) -> None:
     }
     episode = scene.ask(**body)
     page = pages(scene.url(f"/episodes/{episode['id']}"))
-    # nobody touches it: the feed says when it runs and when it is over, and then its replay is there
+    # Nobody touches it: the feed says when it runs and when it is over, and then its replay is there
     expect(page.locator("#play-replay")).to_be_visible(timeout=300_000)
     expect(page.locator(".badge").first).to_have_text("completed")
     expect(page.locator("[data-score='1']")).to_have_text("1")
@@ -253,7 +253,7 @@ def test_replay_is_shown_by_the_game_in_a_sandboxed_frame(scene: Scene, pages: P
     page.get_by_role("button", name="Watch the replay").click()
     frame = page.frame_locator("iframe.stage")
     expect(frame.locator("#quick")).to_have_text('{"type":"state","game":"quick"}', timeout=300_000)
-    # the game's page is a stranger here: it sees no cookie, and cannot read this server's answers
+    # The game's page is a stranger here: it sees no cookie, and cannot read this server's answers
     inside = next(one for one in page.frames if one != page.main_frame)
     assert inside.evaluate("window.origin") == "null"
     assert inside.evaluate("(() => { try { return document.cookie } catch { return 'refused' } })()") == "refused"
@@ -279,7 +279,7 @@ def test_people_join_a_play_session_from_its_page(scene: Scene, pages: Pages) ->
     expect(other.locator(".scores li").first).to_contain_text("ann")
     other.get_by_role("button", name="Take a seat").click()
     other.wait_for_url(re.compile(r"/client/player\?"))
-    # both are there, so the quick game is over
+    # Both are there, so the quick game is over
     lobby_again = pages(lobby)
     expect(lobby_again.get_by_role("heading", name="quick")).to_be_visible()
 
@@ -321,10 +321,10 @@ def test_cross_site_requests_are_refused(scene: Scene) -> None:
             assert browser.post("/sign-out", headers=headers).status_code == 403
         bad = browser.post("/sign-in", data={"token": "obs_none"})
         assert (bad.status_code, "not valid on this server" in bad.text) == (403, True)
-        # and a good one leads to no other site
+        # And a good one leads to no other site
         good = browser.post("/sign-in", data=form)
         assert (good.status_code, good.headers["location"]) == (303, "/")
-        # the cookie reads; it does not write
+        # The cookie reads; it does not write
         body = {"coworld_id": scene.world.id, "roster": roster("north-star", "north-star")}
         assert browser.get("/observatory/v2/experience-requests").status_code == 200
         assert browser.post("/observatory/v2/experience-requests", json=body).status_code == 401

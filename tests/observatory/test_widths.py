@@ -69,7 +69,7 @@ async def _set(portal: BlockingPortal, platform: Platform) -> Scene:
         await platform.join(world, versions[name])
     await league_of(platform, world, pairing="round-robin")
     strengths = strengths_of(versions)
-    # the second is not closed before the season is
+    # The second is not closed before the season is
     await play_rounds(platform, world.division, strengths, 2)
     async with services.database.writing() as session:
         await change_league(session, world.league, "season")
@@ -79,14 +79,14 @@ async def _set(portal: BlockingPortal, platform: Platform) -> Scene:
     current = await advance(services.database, world.division)
     assert over is not None
     assert current is not None
-    # one of its episodes is held by a worker that was killed
+    # One of its episodes is held by a worker that was killed
     assert await Queue(services.database, owner=f"{LONG}.example.org-1").claim() is not None
     async with services.database.writing() as session:
         await disable_user(session, f"{LONG}2", reason=LONG * 3)
         await disable_policy(session, await find_policy(session, versions[f"{LONG}1"]), reason=LONG * 3)
         bare = await create_league(session, f"Bare {LONG}", coworld=world.name)
         scene = Scene(portal, platform, boss, world.league, bare.id, over, current, versions[f"{LONG}0"])
-        # only now a league that plays by itself: the server would have begun rounds, too
+        # Only now a league that plays by itself: the server would have begun rounds, too
         (await session.get_one(League, world.league)).commissioner_key = CONTINUOUS
         await change_league(session, world.league, "pause")
     return scene
@@ -103,7 +103,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Generator[Scene]:
 
 @pytest.fixture
 def pages(browser: Browser, scene: Scene) -> Generator[Pages]:
-    del scene  # the server is there before the pages, and outlives them
+    del scene  # The server is there before the pages, and outlives them
     with opening(browser) as open_page:
         yield open_page
 
@@ -131,5 +131,5 @@ def test_long_names_do_not_break_page_layout(scene: Scene, pages: Pages, width: 
     look(page, scene, f"{league}/rounds/{scene.over}", "6 of 6 episodes are over", f"{LONG}0")
     look(page, scene, f"{league}/rounds/{scene.current}", "Results appear when the last episode is over.")
     look(page, scene, f"/policies/versions/{scene.policy}", f"{LONG}0")
-    # where nothing is yet
+    # Where nothing is yet
     look(page, scene, f"/leagues/{scene.bare}", "No standings yet", "No policy has been submitted yet.")

@@ -83,12 +83,12 @@ async def test_request_is_played_to_results_replay_and_logs(
         assert (over["status"], over["completed_count"], over["failed_count"]) == ("completed", 3, 0), over
         assert [episode["seed"] for episode in over["episodes"]] == [0, 1, 2]
         assert limits == [7 * 60] * 3
-        # two share the processor, as --parallel says, and the third waits for one of them
+        # Two share the processor, as --parallel says, and the third waits for one of them
         spans = [(episode["started_at"], episode["completed_at"]) for episode in over["episodes"]]
         assert max(sum(begun <= moment < ended for begun, ended in spans) for moment, _ in spans) <= 2
         for index, episode in enumerate(over["episodes"]):
             names = [player["name"] for player in episode["game_config"]["players"]]
-            # from episode to episode they change places
+            # From episode to episode they change places
             assert names == (["left:v1", "right:v1"] if index % 2 == 0 else ["right:v1", "left:v1"])
             assert [score["score"] for score in episode["scores"]] == [index, index + 1]
             row = await platform.episode(episode["id"])
@@ -102,7 +102,7 @@ async def test_request_is_played_to_results_replay_and_logs(
             replay = next(item for item in row.artifacts if item.kind == "replay")
             packed = await platform.services.artifacts.get(replay.key)
             assert zlib.decompress(packed) == f"quick replay of seed {index}\n".encode()
-            # a secret is for its own seat, and for nobody and nothing else
+            # A secret is for its own seat, and for nobody and nothing else
             logs = {
                 names[item.position]: (await platform.services.artifacts.get(item.key)).decode()
                 for item in row.artifacts
@@ -123,10 +123,10 @@ async def test_failed_episodes_store_error_and_artifacts(tmp_path: Path) -> None
             (("good", "good"), {"behaviour": "exits-5"}, "game_unhealthy"),
             (("good", "good"), {"behaviour": "wrong-schema"}, "results_malformed"),
             (("good", "good"), {"behaviour": "no-replay"}, "replay_missing"),
-            # good results of a game that does not keep the contract are worth nothing
+            # Good results of a game that does not keep the contract are worth nothing
             (("good", "good"), {"behaviour": "accepts-any-token", "play_seconds": 60}, "game_contract_violation"),
             (("good", "good"), {"behaviour": "results-then-exits-5"}, "game_unhealthy"),
-            # a game has to live with players that fail
+            # A game has to live with players that fail
             (("good", "bad"), {"behaviour": "bails-out"}, "results_missing"),
         ]
         for policies, config, error_type in expected:
@@ -140,7 +140,7 @@ async def test_failed_episodes_store_error_and_artifacts(tmp_path: Path) -> None
             assert said["error_type"] == error_type
             assert said["message"] == episode["error"]
             assert any(item.kind == "game_logs" for item in row.artifacts)
-        # what a player does wrong is the game's to score
+        # What a player does wrong is the game's to score
         over = await play(platform, ann, world, "good", "bad", play_seconds=1.0)
         assert over["status"] == "completed", over
         (episode,) = over["episodes"]
@@ -235,7 +235,7 @@ async def test_worker_without_the_lease_changes_nothing(tmp_path: Path, database
         assert not await slow.release(first, counts=True)
         assert not await slow.finish(first, Outcome(status="completed", scores=(9, 9)))
         assert await quick.finish(second, Outcome(status="completed", scores=(1, 2)))
-        # the word of it may have been lost: said once more, it is true and nothing is written twice
+        # The word of it may have been lost: said once more, it is true and nothing is written twice
         assert await quick.finish(second, Outcome(status="completed", scores=(1, 2)))
         assert not await slow.finish(first, Outcome(status="completed", scores=(9, 9)))
         (row,) = await rows(services)
@@ -305,7 +305,7 @@ async def test_run_with_a_lost_lease_is_stopped(tmp_path: Path) -> None:
         async with worker(services, lease=1.0, grace=0).running() as tested:
             row = await until_status(services, "running")
             async with services.database.writing() as session:
-                # another has taken it, and has it still
+                # Another has taken it, and has it still
                 await session.execute(sa.update(EpisodeRequest).values(lease_token="another", lease_owner="b"))
                 await session.execute(
                     sa.update(EpisodeRequest).values(lease_expires_at=now().replace(year=now().year + 1))

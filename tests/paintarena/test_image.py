@@ -24,7 +24,7 @@ GAME = {
     "COGAME_HOST": "0.0.0.0",
     "COGAME_PORT": "8080",
 }
-# what shows that it is up: its own answer to the runner's question
+# What shows that it is up: its own answer to the runner's question
 WAITS = """
 import time, urllib.request
 for _ in range(600):
@@ -63,7 +63,7 @@ def test_image_plays_for_any_file_owner(run: Any, tmp_path: Path) -> None:
     size = {"width": 6, "height": 5, "max_ticks": 8, "tick_rate": 20}
     config = {**size, "tokens": TOKENS, "players": [{"name": "one"}, {"name": "two"}]}
 
-    # as the published runner does: one directory for all, the config its maker's alone, no limits on privileges
+    # As the published runner does: one directory for all, the config its maker's alone, no limits on privileges
     workspace = tmp_path / "published"
     workspace.mkdir(mode=0o755)
     (workspace / "config.json").write_text(json.dumps(config))
@@ -87,7 +87,7 @@ def test_image_plays_for_any_file_owner(run: Any, tmp_path: Path) -> None:
     assert len(json.loads((workspace / "results.json").read_text())["scores"]) == 2
     assert (workspace / "replay").stat().st_size > 0
 
-    # as ours does: a directory that is open to everybody, and the capabilities of a start script
+    # As ours does: a directory that is open to everybody, and the capabilities of a start script
     workspace = tmp_path / "ours"
     workspace.mkdir()
     workspace.chmod(0o777)

@@ -64,7 +64,7 @@ def test_an_action_is_held_until_changed() -> None:
 
 
 def test_the_higher_slot_owns_a_shared_tile() -> None:
-    board = Board(4, 4, slots=5)  # slots 0 and 4 share a corner
+    board = Board(4, 4, slots=5)  # Slots 0 and 4 share a corner
     board.step()
     assert board.state()["tile_owners"][0] == 4
     assert board.scores == (0, 1, 1, 1, 1)

@@ -415,8 +415,8 @@ async def test_players_that_come_and_go_quickly_do_no_harm(tmp_path: Path) -> No
                         client.transport.abort()
                 except (OSError, InvalidHandshake, ConnectionClosed):
                     if seated:
-                        return  # it ends; who has not been in yet tries again
-                with anyio.move_on_after(0.01):  # quickly, and still leaving the game a processor to play on
+                        return  # It ends; who has not been in yet tries again
+                with anyio.move_on_after(0.01):  # Quickly, and still leaving the game a processor to play on
                     await over.wait()
 
         async with anyio.create_task_group() as tasks:
@@ -602,7 +602,7 @@ def test_config_results_replay_and_log_travel_over_http(tmp_path: Path) -> None:
     logs = store.calls("POST", "/log")
     posted = b"".join(ask.body for ask in logs).decode()
     assert len(store.asked) == 3 + len(logs)
-    # a busy machine's complaint of late ticks goes to standard error, so where it stands among the others is open
+    # A busy machine's complaint of late ticks goes to standard error, so where it stands among the others is open
     assert sorted(posted.splitlines()) == sorted(said.splitlines()), "every line, once"
     in_order = [[line for line in text.splitlines() if not line.startswith("late ticks")] for text in (posted, said)]
     assert in_order[0] == in_order[1], "in order"

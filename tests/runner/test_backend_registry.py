@@ -116,7 +116,7 @@ def test_broken_backend_names_its_distribution(site: Path, value: str, why: str)
     assert why in caught.value.message
     assert "'wrong' of coworld-moon" in caught.value.message
     assert f"coworld-moon; its entry point is wrong = {value!r}" in (caught.value.hint or "")
-    # and the others work
+    # And the others work
     assert make_backend("process").name == "process"
 
 

@@ -19,7 +19,7 @@ Aws = Callable[..., Path]
 
 @pytest.fixture
 def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Aws:
-    """Write an ``aws`` that answers as told, and put it first on the path; returns the log of its calls."""
+    """Write an `aws` that answers as told, and put it first on the path; returns the log of its calls."""
 
     def write(*, credentials: str = json.dumps(KEYS), region: str = "", status: int = 0, error: str = "") -> Path:
         for name, text in {"credentials": credentials, "region": region, "error": error}.items():

@@ -117,7 +117,7 @@ def test_blame_rule(row: Row, example: tuple[str, Observation, Circumstances]) -
     assert row.seen.startswith(sentence)
     ruling = rule(seen, known, who="WHO", log="logs/it.log")
     assert ruling.row is row
-    # it says what was seen, in the words there are for it, and leaves no gap
+    # It says what was seen, in the words there are for it, and leaves no gap
     assert (row.party is None) is (row.error_type is None)
     assert row.party is None or ruling.message
     assert "{" not in ruling.message + (ruling.hint or "")
@@ -219,7 +219,7 @@ def test_exactly_one_party_is_blamed_for_any_observations(
         if row.party == "player":
             assert sight.component == "player"
             assert sight.slot is not None
-            # that it could not even be started is its own doing, whatever else went wrong
+            # That it could not even be started is its own doing, whatever else went wrong
             if sight.what != "not_started":
                 assert not failed
                 assert sight.slot not in blamed

@@ -61,7 +61,7 @@ async def prefix(engine: Engine) -> AsyncGenerator[str, None]:
     yield name
     for tag in await tags(engine):
         if name in tag or tag.startswith(f"{base}:coworld-"):
-            with contextlib.suppress(EngineRefused):  # gone with another of its names
+            with contextlib.suppress(EngineRefused):  # Gone with another of its names
                 await engine.call("DELETE", f"/images/{tag}", query={"force": True})
 
 
@@ -167,7 +167,7 @@ async def test_a_package_is_built_tagged_by_content_and_written(project: Project
         "The manifest does not need unused, so it is not built."
     ]
 
-    # the same again is the same, whoever owns the files and whenever they were written
+    # The same again is the same, whoever owns the files and whenever they were written
     before = project.output.read_bytes()
     os.utime(project.root / "player.py", (1, 1))
     again = await project.build()
@@ -218,7 +218,7 @@ async def test_arguments_target_inline_dockerfile_and_alias(project: Project, en
     project.template("{{ONE_IMAGE}}", "{{TWO_IMAGE}}")
     result = await project.build(build_args={"WHO": "caller"}, version="2.0", no_cache=True)
     one, two = result.images.values()
-    # the same thing is built once
+    # The same thing is built once
     assert one.digest == two.digest
     assert one.reference.startswith(f"{project.prefix}/one:coworld-")
     assert two.reference.startswith(f"{project.prefix}/two:coworld-")
@@ -229,7 +229,7 @@ async def test_arguments_target_inline_dockerfile_and_alias(project: Project, en
 
 
 async def test_a_local_base_is_never_asked_of_a_registry(project: Project, engine: Engine) -> None:
-    # nobody listens on port 1, so that any attempt to pull would fail
+    # Nobody listens on port 1, so that any attempt to pull would fail
     host = f"localhost:1/{project.prefix}"
     await engine.call("POST", f"/images/{BASE}/tag", query={"repo": f"{host}/base", "tag": "1"})
     project.compose(f"services: {{game: {{image: '{host}/game', build: .}}, plain: {{image: '{host}/base:1'}}}}")
@@ -261,7 +261,7 @@ async def test_images_built_from_each_other_are_built_in_order(project: Project)
 
 
 async def test_independent_images_are_built_at_once(project: Project, engine: Engine) -> None:
-    # each build waits until the other has begun: one after the other would never end
+    # Each build waits until the other has begun: one after the other would never end
     async with await anyio.create_tcp_listener(local_host="0.0.0.0") as listener:
         port = listener.extra_attributes[anyio.abc.SocketAttribute.local_port]()
         arrived: list[anyio.abc.SocketStream] = []
@@ -396,7 +396,7 @@ async def test_a_base_for_another_platform(project: Project) -> None:
 @pytest.mark.parametrize("flag", ["", "--mount=type=tmpfs,target=/scratch "], ids=["classic", "buildkit"])
 async def test_cancelling_ends_the_build_on_the_engine_too(project: Project, engine: Engine, flag: str) -> None:
     project.compose("services: {game: {image: PREFIX/game, build: .}}")
-    # a step that neither prints nor ends
+    # A step that neither prints nor ends
     seconds = f"1{secrets.randbelow(10**9):09}"
     project.file("Dockerfile", f"FROM BASE\nRUN {flag}sleep {seconds}\n")
     project.template("{{GAME_IMAGE}}")
@@ -449,7 +449,7 @@ async def test_an_absent_image_is_pulled_and_tagged_by_content(project: Project,
     found = result.images[image]
     assert result.manifest.images() == (f"{registry.address}/{project.prefix}/tool:coworld-{found.digest[7:19]}",)
     asked = len(registry.asked)
-    # here now, so it is not asked for again
+    # Here now, so it is not asked for again
     await project.build()
     assert len(registry.asked) == asked
 
@@ -463,9 +463,9 @@ async def test_images_of_a_registry_are_pinned_on_request(project: Project, regi
     project.template("{{TOOL_IMAGE}}", "{{GAME_IMAGE}}")
     result = await project.build(resolve_mutable=True)
     assert result.manifest.game.runnable.image == pinned
-    # what is built here is not the registry's to name
+    # What is built here is not the registry's to name
     assert result.manifest.player[0].image.startswith(f"{built}:coworld-")
-    # by digest it stays, with and without being asked
+    # By digest it stays, with and without being asked
     project.template(pinned, "{{GAME_IMAGE}}")
     for resolve in (False, True):
         result = await project.build(resolve_mutable=resolve)

@@ -313,7 +313,7 @@ def test_only_what_the_manifest_needs_is_built(many: Path) -> None:
     assert plan.skipped == ("extra",)
     write(many / TEMPLATE_NAME, duel("x/tools:1", "{{DATABASE_IMAGE}}"))
     plan = plan_build(many)
-    # an image named as it is counts like its placeholder; the canonical names are the same
+    # An image named as it is counts like its placeholder; the canonical names are the same
     assert names(plan) == ["tools", "database"]
     assert plan.skipped == ("game", "base", "extra")
 
@@ -340,7 +340,7 @@ async def test_images_built_from_each_other(many: Path) -> None:
     error = await without_engine(many)
     assert (type(error), error.code) == (BuildError, "build_cycle")
     assert "'base' and 'game'" in error.message
-    # an argument of the caller's decides, too
+    # An argument of the caller's decides, too
     (many / "base" / "Dockerfile").write_text("ARG B=scratch\nFROM $B\n", "utf-8")
     assert (await without_engine(many, build_args={"B": "x/game"})).code == "build_cycle"
     assert isinstance(await without_engine(many), BackendUnavailable)

@@ -39,7 +39,7 @@ async def misfits(kind: Kind, behaviour: str, *players: str, run: tuple[str, ...
         "players": [{"player_id": name} for name in names],
     }
     manifest = Manifest.model_validate(document)
-    # what is certified is what was built: no file stands behind it
+    # What is certified is what was built: no file stands behind it
     return dataclasses.replace(package, manifest=manifest, path=None)
 
 

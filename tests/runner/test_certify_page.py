@@ -126,4 +126,4 @@ def test_characters_that_hide_or_reorder_are_shown_by_number() -> None:
     )
     assert "\N{REPLACEMENT CHARACTER}202E" in html
     assert "\N{REPLACEMENT CHARACTER}001B[31m" in html
-    html.encode()  # a lone surrogate could not be written
+    html.encode()  # A lone surrogate could not be written

@@ -146,9 +146,9 @@ def test_players_leaving_while_the_replay_is_written_are_not_early() -> None:
 @pytest.mark.parametrize(
     ("ends", "bad"),
     [
-        ((2.0, 20.0), [0]),  # the other stayed
+        ((2.0, 20.0), [0]),  # The other stayed
         ((17.0, 19.9), [0]),
-        ((2.0, 2.0), [0, 1]),  # the game went on for long without them
+        ((2.0, 2.0), [0, 1]),  # The game went on for long without them
         ((5.0, 20.0), [0]),
     ],
 )
@@ -196,7 +196,7 @@ TOKENS = ("abcdefghijklmnopqrstuv", "0123456789012345678901", "never-written-any
 @pytest.mark.parametrize("pack", [bytes, zlib.compress, gzip.compress], ids=["plain", "zlib", "gzip"])
 async def test_tokens_are_found_wherever_they_stand(tmp_path: Path, pack: Any) -> None:
     path = tmp_path / "replay"
-    # the second one across the border of two pieces
+    # The second one across the border of two pieces
     filling = b"x" * ((1 << 20) - 10 - len(TOKENS[0]))
     path.write_bytes(pack(TOKENS[0].encode() + filling + TOKENS[1].encode() + b"end"))
     assert await slots_leaked(path, TOKENS) == (0, 1)
@@ -232,7 +232,7 @@ def test_every_slot_is_tried_by_everyone_who_must_be_refused() -> None:
         "refuses_missing_slot": {"token": "t0"},
         "refuses_slot_not_a_number": {"slot": "first", "token": "t0"},
     }
-    # nobody who may sit is among them
+    # Nobody who may sit is among them
     assert not any(
         knock.query.get("slot") == str(number) and knock.query.get("token") == token
         for knock in knocks

@@ -175,7 +175,7 @@ async def test_an_interrupted_one_is_written_down(tmp_path: Path) -> None:
     assert [step.id for step in found.steps] == STEPS
     assert {step.skip_reason for step in found.steps[4:]} == {"interrupted"}
     assert found.steps[0].status == "pass"
-    # the episode that was cut short has written its own record, too
+    # The episode that was cut short has written its own record, too
     assert found.episode == "episode/episode.json"
     assert json.loads((tmp_path / "out/episode/episode.json").read_text())["status"] == "interrupted"
 

@@ -77,7 +77,7 @@ async def test_the_dockerfile_may_stand_in_any_directory_above(github: GitHub, u
         (tree("src", repo="me/nowhere"), "source_not_found"),
         (tree("empty"), "source_empty"),
         (tree("src/deep/er/nothing.py", kind="blob"), "source_empty"),
-        # a .dockerignore and a directory of that name are no Dockerfile
+        # A .dockerignore and a directory of that name are no Dockerfile
         (tree("docker"), "source_without_dockerfile"),
     ],
 )

@@ -48,7 +48,7 @@ async def test_a_good_coworld_is_executable(tmp_path: Path) -> None:
     async with world(change=play_long) as good:
         found = await good.certify(tmp_path / "out")
     assert (found.verdict, found.status, failures(found)) == ("Executable", "completed", {})
-    # the fake backend has no images: that is said, and nothing else is left out
+    # The fake backend has no images: that is said, and nothing else is left out
     assert skips(found) == {"images-reachable": "not_applicable"}
     assert any("images" in caveat for caveat in found.caveats)
     assert found.scores == (1.0, 2.5)
@@ -167,7 +167,7 @@ async def test_leaked_tokens_are_a_warning(tmp_path: Path, vices: tuple[str, ...
         "token_in_game_log": "episode/logs/game.stdout.log",
     }
     assert any(event.kind == "notice" and "secret token" in event.message for event in events)
-    # and the certification does not leak them a second time
+    # And the certification does not leak them a second time
     log = (tmp_path / "out/episode/logs/game.stdout.log").read_text()
     token = log.partition("token=")[2].partition(" ")[0]
     assert len(token) == 22

@@ -55,11 +55,11 @@ async def test_commissioner_ranks_and_moves_players(tmp_path: Path) -> None:
     assert said.rounds[0].moves == ("first: Challengers → Masters: the best of the challengers",)
     assert report.standings[0].name == "first"
     assert (said.divisions[0].name, said.divisions[0].members[0].name) == ("Masters", "first")
-    # what it wants kept comes back to it, and so do the places that it gave
+    # What it wants kept comes back to it, and so do the places that it gave
     starts = [message for message in heard if message["type"] == "round_start"]
     assert [start["state"] for start in starts] == [None, {"masters": 1}, {"masters": 2}]
     assert len(starts[1]["recent_results"]) == 3
-    # everything follows from the log
+    # Everything follows from the log
     again = read_tournament(place).report
     assert again.model_dump_json() == report.model_dump_json()
     shown = (place / "report.md").read_text()
@@ -73,7 +73,7 @@ async def test_resumed_run_repeats_no_logged_request(tmp_path: Path) -> None:
         with anyio.CancelScope() as scope:
 
             def stop(event: Any) -> None:
-                # in the middle of the second round
+                # In the middle of the second round
                 if isinstance(event, EvaluationProgressed) and event.blocks == 3:
                     scope.cancel()
 
@@ -83,11 +83,11 @@ async def test_resumed_run_repeats_no_logged_request(tmp_path: Path) -> None:
         heard.clear()
         report = await played_on(small, place, parallel=1)
         assert (report.blocks, report.rounds, kinds(place).count("episode_ended")) == (4, 2, 4)
-        # neither set up again nor asked which rounds are due, and the round that was open begins from the same state
+        # Neither set up again nor asked which rounds are due, and the round that was open begins from the same state
         assert [message["type"] for message in heard] == ["round_start", "episodes_accepted", *["episode_result"] * 2]
         assert heard[0]["state"] == {"masters": 0}
         assert (place / "events.ndjson").read_bytes().startswith(first)
-        # and when all is over, nobody is asked at all
+        # And when all is over, nobody is asked at all
         heard.clear()
         assert (await played_on(small, place)).blocks == 4
     assert heard == []
@@ -99,7 +99,7 @@ HOOKS = ("episode_completed", "round_completed", "rank_division", "describe_divi
 
 
 def hooked(**instead: Callable[[Message], Any]) -> Vice:
-    """Answer all hooks; ``instead`` has other answers, by the type of the request."""
+    """Answer all hooks; `instead` has other answers, by the type of the request."""
     extra = iter(["once"])
 
     def episode_completed(message: Message) -> Message:
@@ -156,7 +156,7 @@ async def test_hooks_add_to_a_round_and_rank_its_division(tmp_path: Path) -> Non
         report = await played_on(small, place)
         again = read_tournament(place).report
     assert again.model_dump_json() == report.model_dump_json()
-    # one more game than the round's two: the hook's; the second round is the one that follows, nobody asked for it
+    # One more game than the round's two: the hook's; the second round is the one that follows, nobody asked for it
     assert (report.stopped, report.rounds, report.blocks) == ("rounds", 2, 5)
     assert kinds(place).count("rounds_due") == 1
     asked = [message["type"] for message in heard if message["type"].endswith("completed_request")]
@@ -165,18 +165,18 @@ async def test_hooks_add_to_a_round_and_rank_its_division(tmp_path: Path) -> Non
     episodes = [message for message in heard if message["type"] == "episode_completed_request"]
     assert [len(one["completed_episode_results"]) for one in episodes] == [0, 1, 2, 0, 1]
     assert all(one["episode_result"]["request_id"] for one in episodes)
-    # when each round began and ended is in the log, and told
+    # When each round began and ended is in the log, and told
     ranked = [
         one for message in heard if message["type"] == "rank_division_request" for one in message["completed_rounds"]
     ]
     assert len(ranked) == 3
     assert all(one["created_at"] < one["completed_at"] for one in ranked)
-    # standings are the hook's, who scored what notwithstanding
+    # Standings are the hook's, who scored what notwithstanding
     division = next(one for one in said_by(report).divisions if one.members)
     assert [(one.name, one.rank, one.score) for one in division.members] == [("second", 1, 21.0), ("first", 2, 22.0)]
     assert [one.name for one in report.standings] == ["second", "first"]
     assert {one.substatus for one in division.members} == {None, "benched"}
-    # the limit of two rounds leaves no room for another that follows
+    # The limit of two rounds leaves no room for another that follows
     assert division.words == {"next_round": "0 to come"}
     assert "0 to come" in (place / "report.md").read_text()
 
@@ -371,7 +371,7 @@ async def test_episodes_of_a_commissioner_that_has_left_are_not_begun(tmp_path: 
         with pytest.raises(CommissionerError, match="exited with status 3") as told:
             await played_on(small, place)
         assert told.value.code == "commissioner_gone"
-        # episodes that had begun when it left are finished
+        # Episodes that had begun when it left are finished
         assert kinds(place).count("episode_ended") < 100
         assert kinds(place)[-1] == "round_dropped"
 

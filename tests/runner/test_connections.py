@@ -41,7 +41,7 @@ def test_connected_processes_are_found(host: str) -> None:
         assert not connections.of([os.getpid()])
         with socket.create_connection((host, port)):
             assert connections.of([os.getpid(), os.getppid()]) == {os.getpid()}
-        # what has turned out to be something else is not looked for again
+        # What has turned out to be something else is not looked for again
         with socket.create_connection((host, port)):
             elsewhere = Connections(port + 1)
             assert not any(elsewhere.of([os.getpid()]) for _ in range(10))
@@ -63,14 +63,14 @@ def test_listeners_on_loopback_are_found() -> None:
             listener = listen(host)
             port = listener.getsockname()[1]
             assert listening_sockets(port) == {inode(listener)}, host
-            # whoever is connected to it listens to nobody
+            # Whoever is connected to it listens to nobody
             peer = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             assert listening_sockets(peer.getsockname()[1]) == set()
         for _ in range(20):
             elsewhere = listen("127.0.0.2")
             port = elsewhere.getsockname()[1]
             with suppress(OSError):
-                # free on one address is not free on another
+                # Free on one address is not free on another
                 here = listen("127.0.0.1", port)
                 break
         assert listening_sockets(port) == {inode(here)}

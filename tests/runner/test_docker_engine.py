@@ -240,7 +240,7 @@ async def test_an_engine_behind_tls_is_known_by_the_files_of_its_context(tmp_pat
     async with serve_bytes(listener, ping("1.41"), info()):
         async with Engine.connect(address) as engine:
             assert engine.version == "99.1"
-        # somebody else's, and none
+        # Somebody else's, and none
         (tls / "ca.pem").write_bytes(self_signed()[0])
         assert "do not trust each other" in (await refusal(address)).message
         (tls / "cert.pem").write_text("no certificate")

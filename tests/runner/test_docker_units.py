@@ -54,7 +54,7 @@ class Suite(BackendConformance):
         return DockerBackend()
 
     def subject_spec(self, run_id: str, name: str, *steps: str) -> UnitSpec:
-        # without a route out, as a player is by default; that also saves the open network
+        # Without a route out, as a player is by default; that also saves the open network
         return dataclasses.replace(subject_spec(run_id, name, *steps), network="none")
 
 
@@ -152,7 +152,7 @@ async def test_a_volume_of_the_image_has_a_size_too_and_goes_with_the_unit(arena
             volumes = [item for item in await backend.find(arena.run_id) if item.kind == "volume"]
             assert [item.alive for item in volumes] == [True]
         await arena.nothing_left(backend)
-    # the volume is full before a single file is too large
+    # The volume is full before a single file is too large
     assert arena.text("subject") == "No space left on device\n" * 2
 
 
@@ -167,7 +167,7 @@ async def test_a_flood_is_dropped_and_costs_no_memory(arena: Arena) -> None:
 
 
 def most_memory(*, from_now: bool = False) -> int:
-    """The most memory in bytes that this process has had since it started, or since a call ``from_now``."""
+    """The most memory in bytes that this process has had since it started, or since a call `from_now`."""
     if from_now:
         # The kernel sets the peak to what is resident now.
         Path("/proc/self/clear_refs").write_text("5")
@@ -202,7 +202,7 @@ async def test_externally_killed_container_is_not_reported_as_stopped(arena: Are
 
 
 async def test_out_of_memory_missed_by_the_engine_is_reported(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
-    # the kernel's word and the end race each other in the engine, and the flag stays as it was at the end
+    # The kernel's word and the end race each other in the engine, and the flag stays as it was at the end
     whole = Engine.call
 
     async def forgetful(self: Engine, method: str, path: str, **more: Any) -> Any:
@@ -414,7 +414,7 @@ async def test_closed_units_cannot_even_ask_for_names_outside(arena: Arena) -> N
         assert (await client.wait()).ok
         for item in (unit, client):
             described = await engine_call("GET", f"/containers/{item.id}/json")
-            # nobody but the container's own loopback is asked, and nobody listens there
+            # Nobody but the container's own loopback is asked, and nobody listens there
             assert described["HostConfig"]["Dns"] == ["127.0.0.1"]
     assert "not resolved" in arena.text("player")
 
@@ -460,7 +460,7 @@ async def test_duplicate_unit_name_is_refused(arena: Arena) -> None:
 
 
 async def test_network_rejoined_during_removal_is_removed(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
-    # a call that was given up may still be done by the engine while its network is being taken away
+    # A call that was given up may still be done by the engine while its network is being taken away
     hang = dataclasses.replace(arena.spec("game", "hang", ports=HTTP), network="game-only")
     async with (
         arena.open() as backend,
@@ -480,7 +480,7 @@ async def test_network_rejoined_during_removal_is_removed(arena: Arena, monkeypa
 
         async def call(method: str, where: str, **how: Any) -> Any:
             answer = await ask(method, where, **how)
-            # between being cut off and the network's next removal, where it is most in the way
+            # Between being cut off and the network's next removal, where it is most in the way
             if where.endswith("/disconnect") and came < 5:
                 await come_back()
             return answer
@@ -514,7 +514,7 @@ async def test_networks_have_a_room_of_their_own_and_keep_clear_of_each_other(
             for name in names:
                 assert await drop_network(engine, name) == ""
     subnets = [ipaddress.IPv4Network(each["IPAM"]["Config"][0]["Subnet"]) for each in described]
-    # the second had drawn the same
+    # The second had drawn the same
     assert drawn == []
     assert not subnets[0].overlaps(subnets[1])
     room = ipaddress.IPv4Network("198.18.0.0/15")
@@ -633,7 +633,7 @@ async def relay(engine: str, path: Path) -> AsyncGenerator[Callable[[], Awaitabl
             tasks.cancel_scope.cancel()
             await anyio.lowlevel.checkpoint()
 
-        # what is cut is the relay, not whoever uses it
+        # What is cut is the relay, not whoever uses it
         with anyio.CancelScope(shield=True):
             yield cut
         tasks.cancel_scope.cancel()
@@ -698,7 +698,7 @@ async def test_run_of_another_host_counts_as_alive(arena: Arena) -> None:
         finally:
             reaped = await backend.reap(found, force=True)
         assert [item.removed for item in reaped] == [True]
-        # removing what is gone already is no failure
+        # Removing what is gone already is no failure
         assert [item.removed for item in await backend.reap(found, force=True)] == [True]
 
 
@@ -715,7 +715,7 @@ def test_unprivileged_runner_collects_and_removes_root_files(arena: Arena) -> No
         "import os\nos.umask(0o077)\nopen('/coworld/private', 'w').write('for root alone')\n"
         "os.makedirs('/coworld/a/b/c')\nopen('/coworld/a/b/c/deep', 'w').write('x')\n"
         "os.symlink('/etc/shadow', '/coworld/link')\n"
-        # deeper than a path may be long
+        # Deeper than a path may be long
         "os.umask(0o022)\nos.chdir('/coworld')\n"
         "for _ in range(600): os.mkdir('a-long-name'); os.chdir('a-long-name')\n"
     )

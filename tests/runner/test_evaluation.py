@@ -43,7 +43,7 @@ async def test_the_stronger_player_is_better(tmp_path: Path) -> None:
     assert seeds["block-0002.1-1"] == seeds["block-0002.1-2"] == block_seed(0, 2)
     progress = [event for event in heard if isinstance(event, EvaluationProgressed)]
     assert (progress[-1].stopped, progress[-1].won, progress[-1].max_blocks) == ("evidence", 15, 200)
-    # the report is what its files say it is, and nothing else goes into it
+    # The report is what its files say it is, and nothing else goes into it
     plan = ComparisonPlan.model_validate_json((tmp_path / "run/plan.json").read_bytes())
     assert compare_rows(plan, reversed(rows)) == report
     assert files(tmp_path / "run")[0] == (report.model_dump_json(indent=2) + "\n").encode()
@@ -127,7 +127,7 @@ async def test_starved_blocks_are_played_again(tmp_path: Path, monkeypatch: pyte
             small, tmp_path / "run", parallel=1, count_starved=False, max_blocks=2, listeners=(heard.append,)
         )
     assert (report.blocks, report.replayed, report.spoiled) == (2, 1, 0)
-    # what was to come next is left for later
+    # What was to come next is left for later
     keys = [row.key for row in read_rows(tmp_path / "run")]
     assert keys == [f"block-{key}" for key in ("0001.1-1", "0001.1-2", "0001.2-1", "0001.2-2", "0002.1-1", "0002.1-2")]
     assert "short of processors" in next(event.message for event in heard if isinstance(event, Notice))
@@ -204,7 +204,7 @@ async def test_scrimmage_can_be_extended(tmp_path: Path) -> None:
     rows = list(read_rows(tmp_path / "run"))
     assert (report.blocks, len(rows), len({row.seed for row in rows})) == (5, 5, 5)
     assert {seat.player_id for row in rows for seat in row.slots} == {"first"}
-    # the report is what its files say it is, whichever kind it is of
+    # The report is what its files say it is, whichever kind it is of
     left = read_evaluation(tmp_path / "run")
     assert (left.report, left.episodes, list(left.rows())) == (report, len(rows), rows)
 
@@ -241,7 +241,7 @@ async def test_a_pickup(tmp_path: Path) -> None:
             with pytest.raises(UsageError) as refused:
                 await pickup(small.package, "first", pool, credit=credit, **how(small, tmp_path / "other"))  # type: ignore[arg-type]
             assert refused.value.code == code
-    # three lineups by seats, and four groups of two
+    # Three lineups by seats, and four groups of two
     assert (report.blocks, len(list(read_rows(tmp_path / "run")))) == (2, 14)
     assert report.overall is not None
     assert report.overall.value > 0

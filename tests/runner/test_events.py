@@ -55,7 +55,7 @@ async def test_a_slow_reader_is_dropped_never_waited_for_and_resumes() -> None:
     async with bus.subscribe(buffer=2) as stream:
         for index in range(10):
             bus.publish(notice(str(index)))
-        # the stream ends by itself, after what had found room in it
+        # The stream ends by itself, after what had found room in it
         assert [event.seq async for event in stream] == [1, 2]
     assert await collect(bus, 2, 8) == list(range(3, 11))
 
@@ -74,7 +74,7 @@ async def test_the_log_is_the_stream(tmp_path: Path) -> None:
         bus = EventBus("r1", log)
         bus.publish(PhaseStarted(phase="prepare"))
         bus.publish(notice("ünïcode\nand a second line"))
-        # readable while the run goes on
+        # Readable while the run goes on
         assert len(path.read_text().splitlines()) == 2
     assert read_events(path) == bus.history
 

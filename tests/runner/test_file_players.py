@@ -38,7 +38,7 @@ async def test_the_game_is_handed_the_files_and_leaves_what_they_say(tmp_path: P
     out = tmp_path / "out"
     players = [str(tmp_path / "nine.txt"), "doubler"]
     record = await run_episode(package, players=players, backend="process", workspace=out)
-    # half a result is none
+    # Half a result is none
     assert (record.ok, record.scores, record.warnings) == (True, (9.0, 42.0), ())
     nine, doubler = record.slots
     assert (nine.controller, nine.name, nine.human, nine.exit) == ("file", "nine", False, None)

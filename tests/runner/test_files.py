@@ -46,7 +46,7 @@ async def test_a_file_is_reported_when_closed_not_before(tmp_path: Path, watcher
                 file.write("half")
                 file.flush()
                 if watcher == "inotify":
-                    # another file, closed at once, must overtake it
+                    # Another file, closed at once, must overtake it
                     (tmp_path / "quick").write_text("x")
                     assert await names.receive() == "quick"
                 file.write("whole")

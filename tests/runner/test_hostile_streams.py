@@ -113,7 +113,7 @@ async def test_a_long_state_is_not_parsed_and_told_once() -> None:
     ids=["long", "pings", "many", "much"],
 )
 async def test_a_stream_that_is_too_much_is_left(sent: list[bytes], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # so small that the busiest machine reads that much in a second
+    # So small that the busiest machine reads that much in a second
     monkeypatch.setattr(contract_probes, "_STREAM_BYTES", MIB)
     monkeypatch.setattr(contract_probes, "_STREAM_MESSAGES", 100)
     monkeypatch.setattr(paced_websockets, "_CONTROL_FRAMES", 100)

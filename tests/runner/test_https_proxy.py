@@ -39,7 +39,7 @@ def test_host_list_matches(host: str, named: bool) -> None:
             (address, False)
             for address in ("0.0.0.0", "224.0.0.1", "255.255.255.255", "::1", "fe80::1%eth0", "fc00::1")
         ),
-        # addresses that stand for private ones: mapped, translated, tunnelled
+        # Addresses that stand for private ones: mapped, translated, tunnelled
         *((address, False) for address in ("::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::1")),
     ],
 )
@@ -68,7 +68,7 @@ def test_connections_per_client_are_limited(proxy: int, capsys: pytest.CaptureFi
     with ExitStack() as held:
         for _ in range(32):
             held.enter_context(socket.create_connection(("127.0.0.1", proxy), timeout=10))
-        # accepted in turn, so this one is too many
+        # Accepted in turn, so this one is too many
         assert held.enter_context(socket.create_connection(("127.0.0.1", proxy), timeout=10)).recv(1) == b""
         with socket.create_connection(("127.0.0.1", proxy), timeout=10, source_address=("127.0.0.2", 0)) as another:
             another.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")

@@ -21,7 +21,7 @@ from coworld_runner.backends.kubernetes._watch import follow
 
 
 class ApiServer(Site):
-    """What it answers: watches are refused, and calls too as long as there are ``refusals``."""
+    """What it answers: watches are refused, and calls too as long as there are `refusals`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,8 +83,8 @@ async def test_a_call_is_given_up_when_its_patience_ends(tmp_path: Path) -> None
         server.refusals = [(503, {})] * 1000
         began = anyio.current_time()
         with skipping(), pytest.raises(ClusterRefused):
-            await cluster.call("GET", "/version", patience=90)
-        # by the clock that is slept by: this took no minute and a half
+            await cluster.call("GET", "/version", retry_timeout=90)
+        # By the clock that is slept by: this took no minute and a half
         assert 90 <= anyio.current_time() - began < 100
         assert len(server.asked) > 10
 

@@ -120,7 +120,7 @@ async def test_everything_belongs_to_one_object_and_no_secret_stands_in_a_pod(na
                 assert owner["uid"] == job["metadata"]["uid"]
             assert job["spec"]["activeDeadlineSeconds"] >= 900
             assert job["spec"]["ttlSecondsAfterFinished"] == 0
-            # as the server keeps it, with nothing dropped
+            # As the server keeps it, with nothing dropped
             pod = made["pods"][0]["spec"]
             assert secret not in json.dumps(made["pods"])
             assert pod["automountServiceAccountToken"] is False
@@ -128,7 +128,7 @@ async def test_everything_belongs_to_one_object_and_no_secret_stands_in_a_pod(na
             assert pod["shareProcessNamespace"] is True
             command = pod["containers"][0]["lifecycle"]["postStart"]["exec"]["command"]
             assert command[-2].endswith("/waiting.py"), command
-            # what no Secret can hold was brought before the unit started
+            # What no Secret can hold was brought before the unit started
             assert await unit.fetch("replay", tmp_path / "back") == len(large)
             assert (tmp_path / "back").read_bytes() == large
 
@@ -247,7 +247,7 @@ async def test_a_pod_without_its_collector_is_lost(namespace: str) -> None:
 
             kill_container(await cluster_call(namespace, lambda cluster: cluster.get("pods", pod)), "collector")
             with anyio.fail_after(180), pytest.raises(NotReadyError) as caught:
-                # the time is up long before the cluster tells of it
+                # The time is up long before the cluster tells of it
                 await unit.wait_ready(HttpProbe(timeout=0.1))
             assert caught.value.context["exit"]["reason"] == "lost"
             assert unit.exit is not None
@@ -470,7 +470,7 @@ async def test_a_unit_that_could_not_be_asked_has_its_time_once_it_can(
             backend_for(namespace, kubeconfig=kubeconfig) as backend,
             backend.units([spec], publish=print, grace=0) as (unit,),
         ):
-            # reached and unready is the unit's own doing
+            # Reached and unready is the unit's own doing
             with pytest.raises(NotReadyError, match="status 503"):
                 await unit.wait_ready(HttpProbe(timeout=5))
             assert in_vain.is_set()

@@ -180,7 +180,7 @@ async def test_request_without_the_token_is_refused(tmp_path: Path) -> None:
         (it.directory / "results.json").write_text("{}")
         stranger = Collector(it.near, "pod", it.port, "guessed")  # type: ignore[arg-type]
         with pytest.raises(CollectorGone) as caught:
-            await stranger.call("GET", "/hello", patience=0)
+            await stranger.call("GET", "/hello", retry_timeout=0)
         assert caught.value.context["status"] == 401
         with pytest.raises(TransferError):
             await stranger.fetch("results.json", tmp_path / "stolen", limit=None)
@@ -195,7 +195,7 @@ async def test_a_file_comes_whole_however_often_the_connection_breaks(tmp_path: 
         before = it.near.connections
         assert await it.client.fetch("replay", tmp_path / "got", limit=None) == len(content)
         assert (tmp_path / "got").read_bytes() == content
-        assert it.near.connections - before == 6  # four that broke, one to the end, one for the digest
+        assert it.near.connections - before == 6  # Four that broke, one to the end, one for the digest
         assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []  # noqa: PTH208
 
 
@@ -263,7 +263,7 @@ async def test_lost_collector_is_distinguished(tmp_path: Path) -> None:
         (it.directory / "results.json").write_text("{}")
         it.near.gone = True
         with pytest.raises(CollectorGone) as caught:
-            await it.client.call("GET", "/hello", patience=0.2)
+            await it.client.call("GET", "/hello", retry_timeout=0.2)
         assert caught.value.code == "transfer_lost"
         assert await it.client.size("results.json") is None
 
@@ -280,7 +280,7 @@ async def test_files_are_reported_when_closed(tmp_path: Path) -> None:
 
         half = (it.directory / "replay").open("wb", buffering=0)
         half.write(b"half of it")
-        # the first stream breaks: what was told is not told again, and what was not is
+        # The first stream breaks: what was told is not told again, and what was not is
         it.near.cuts = [400]
 
         async with anyio.create_task_group() as group:
@@ -302,8 +302,8 @@ async def test_files_are_reported_when_closed(tmp_path: Path) -> None:
 
 
 async def test_a_unit_that_wrote_nothing_for_long_is_followed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    patience = 0.5
-    monkeypatch.setattr(_kube_collector, "_PATIENCE", patience)
+    retry_timeout = 0.5
+    monkeypatch.setattr(_kube_collector, "_PATIENCE", retry_timeout)
     monkeypatch.setattr(_kube_collector, "Tries", partial(Tries, clock=anyio.current_time))
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     served = 0
@@ -321,8 +321,8 @@ async def test_a_unit_that_wrote_nothing_for_long_is_followed_on(monkeypatch: py
             if served == 1:
                 await stream.send(chunk(b'{"number": 1, "name": "first"}'))
                 await followed.wait()
-                # longer than anybody may be out of reach; then it tells that it is there, and the way breaks
-                skip(2 * patience)
+                # Longer than anybody may be out of reach; then it tells that it is there, and the way breaks
+                skip(2 * retry_timeout)
                 await stream.send(chunk(b""))
                 return
             await stream.send(chunk(b'{"end": true}') + b"0\r\n\r\n")
@@ -359,7 +359,7 @@ async def test_readiness_is_streamed(tmp_path: Path) -> None:
 
         async def until(text: str) -> None:
             with anyio.fail_after(30):
-                # outside of a pod others listen, too
+                # Outside of a pod others listen, too
                 while not (await told.receive()).startswith(text):
                     pass
 
@@ -379,7 +379,7 @@ async def test_readiness_is_streamed(tmp_path: Path) -> None:
 
             group.start_soon(ready)
             await until("connection refused")
-            # who asks from within is answered, as the players of a game are not
+            # Who asks from within is answered, as the players of a game are not
             async with anyio.create_task_group() as within:
                 within.start_soon(host, "127.0.0.1")
                 await until(f"status 503; it listens on 127.0.0.1:{port} only")
@@ -411,7 +411,7 @@ def test_the_program_needs_nothing_but_python(tmp_path: Path) -> None:
         return set(done.stdout.split())
 
     assert "http.server" in loaded(*(name.removesuffix(".py") for name in sources if name != "__init__.py"))
-    # every start of a pod waits for these: on a node that starts many, what serves requests would be most of the wait
+    # Every start of a pod waits for these: on a node that starts many, what serves requests would be most of the wait
     assert {"http", "json", "collector.collector_server"}.isdisjoint(loaded("collector_start", "start_permit"))
 
 

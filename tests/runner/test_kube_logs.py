@@ -86,7 +86,7 @@ LINES = st.lists(
 def test_log_survives_breaks_without_loss_or_repeats(
     lines: list[tuple[int, str, bytes]], cuts: list[int], step: int
 ) -> None:
-    # two streams of one container may be a little out of order within a second, never across more
+    # Two streams of one container may be a little out of order within a second, never across more
     ordered = [(stamp(second, fraction), text) for second, fraction, text in sorted(lines, key=lambda line: line[0])]
     got: list[bytes] = []
     reader = LogReader(got.append)

@@ -109,7 +109,7 @@ def test_command_is_passed_unchanged() -> None:
     main = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"][
         "containers"
     ][1]
-    # the cluster makes each $$ a plain $ again, and leaves what follows it alone
+    # The cluster makes each $$ a plain $ again, and leaves what follows it alone
     assert (main["command"], main["args"]) == (["sh"], ["-c", "echo $$(HOME) $$HOME $$$$"])
 
 
@@ -358,7 +358,7 @@ def test_a_collector_that_ended_before_its_unit() -> None:
 def test_a_run_needs_room_for_all_that_come() -> None:
     game = spec("game", component="game", clients=("player-0", "player-1"))
     need = need_of([game], OPTIONS)
-    assert need.pods == 4  # game, two players, and the run's owner
+    assert need.pods == 4  # Game, two players, and the run's owner
     assert need == need_of([game, spec("player-0"), spec("player-1")], OPTIONS)
     assert need.cpu == Decimal("0.001") + Decimal("0.25") + 2 * Decimal("0.1") + 3 * Decimal("0.01")
 
@@ -380,7 +380,7 @@ class Cluster:
 
 
 async def test_runs_queue_for_room_in_order() -> None:
-    room = ClusterCapacity(Cluster(pods=10), patience=60)  # type: ignore[arg-type]
+    room = ClusterCapacity(Cluster(pods=10), retry_timeout=60)  # type: ignore[arg-type]
     need = Need(Decimal(1), Decimal(1), Decimal(4))
     inside: list[str] = []
     notes: list[str] = []
@@ -406,7 +406,7 @@ async def test_runs_queue_for_room_in_order() -> None:
 
 
 async def test_one_run_is_let_in_whatever_it_needs_and_the_next_says_why_not() -> None:
-    room = ClusterCapacity(Cluster(pods=3), patience=0.2)  # type: ignore[arg-type]
+    room = ClusterCapacity(Cluster(pods=3), retry_timeout=0.2)  # type: ignore[arg-type]
     need = Need(Decimal(1), Decimal(1), Decimal(4))
     await room.enter("first", "a", need, lambda _: None)
     await room.enter("first", "b", need, lambda _: None)

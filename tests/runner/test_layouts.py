@@ -39,18 +39,18 @@ def lay(
 
     Args:
         root: Where.
-        files: What each file holds, beside the manifest; ``game.py`` and ``player.py`` stand for those of the game.
+        files: What each file holds, beside the manifest; `game.py` and `player.py` stand for those of the game.
         game: The game's command.
         player: The players' command.
         images: The images of game and players.
-        more: Fields of the manifest's ``game``.
+        more: Fields of the manifest's `game`.
     """
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text((QUICK / text).read_text() if text in ("game.py", "player.py") else text)
     document: dict[str, Any] = json.loads((QUICK / TEMPLATE).read_text())
-    # what builds writes the version
+    # What builds writes the version
     del document["game"]["version"]
     document["game"]["runnable"] |= {"image": images[0], "run": game}
     document["game"] |= more
@@ -129,7 +129,7 @@ COPY --from=build /src/target/release/native-bot /usr/local/bin/native-bot
     try:
         os.link(program, root / "target" / "release" / "native-bot")
     except OSError:
-        # on another file system, or another user's
+        # On another file system, or another user's
         shutil.copy(program, root / "target" / "release" / "native-bot")
     model = root / "model"
     shutil.copytree(SUPPORT / "packages" / "node" / "lib", model / "lib")

@@ -31,7 +31,7 @@ def _child(stack: ExitStack) -> None:
 
 
 def _labelled(stack: ExitStack) -> None:
-    # adopted by init, so no child of ours: only the label tells
+    # Adopted by init, so no child of ours: only the label tells
     code = "import os, signal; os.fork() and os._exit(0); os.setsid(); print(os.getpid(), flush=True); signal.pause()"
     environment = {"COWORLD_RUN_ID": "x", "COWORLD_UNIT": "stray", "COWORLD_SCRATCH": str(scratch_root() / "x")}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
@@ -88,7 +88,7 @@ def test_earlier_and_finished_resources_are_no_leaks() -> None:
 
 def test_a_shared_program_may_stay() -> None:
     interpreter = Path(sys.executable)
-    # the kernel's name of a process is that of the file it runs, whatever links led there
+    # The kernel's name of a process is that of the file it runs, whatever links led there
     with ExitStack() as stack, leak_check(ignore={interpreter.name, interpreter.resolve().name, "python", "python3"}):
         _child(stack)
 

@@ -159,7 +159,7 @@ async def test_saved_file_is_noticed_once(tmp_path: Path) -> None:
                 async for changed in seen:
                     found.append(changed)
                     if len(found) == 1:
-                        # neither what is asked for from now on nor what was compiled has been saved
+                        # Neither what is asked for from now on nor what was compiled has been saved
                         more.append(outside)
                         (inside.parent / "__pycache__").mkdir()
                         (inside.parent / "__pycache__" / "x.py").write_text("")
@@ -233,7 +233,7 @@ async def test_saved_player_restarts_in_the_same_game(tmp_path: Path) -> None:
             await page.until(lambda state: state["seats"][1]["status"] == "playing")
             await tell(person, 2, {"add": 1})
             assert (await until(person, tick=4))["observation"]["total"] == 5
-            # a page may ask for anything
+            # A page may ask for anything
             for nonsense in ({"do": "sit", "slot": 9, "who": "human"}, {"do": "late", "slot": 0, "seconds": -1}):
                 await page.do(**nonsense)
             await page.do(do="mute", slot=1, on=True)

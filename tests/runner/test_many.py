@@ -71,7 +71,7 @@ async def test_each_plan_has_its_row(tmp_path: Path) -> None:
     assert "play" in [phase.phase for phase in good.phases]
     record = read_record(tmp_path / "many" / good.workspace)
     assert (record.run_id, record.seconds) == (good.run_id, good.seconds)
-    # what one plan has wrong is its own affair
+    # What one plan has wrong is its own affair
     assert (found["wrong"].party, found["wrong"].error_type) == ("operator", "config_error")
     assert (found["nobody"].party, found["nobody"].error_type) == ("operator", "image_unreachable")
     assert [row.workspace for row in found.values()].count("bob-ada") == 1
@@ -109,7 +109,7 @@ async def test_episode_with_a_row_is_not_repeated(tmp_path: Path) -> None:
         assert await play(6, resume=False, stop_after=2) is None
         first = rows(tmp_path / "many")
         assert 2 <= len(first) < 6
-        # a runner that was killed in the middle of a line, and of an episode
+        # A runner that was killed in the middle of a line, and of an episode
         file = tmp_path / "many" / "episodes.jsonl"
         whole = file.read_bytes()
         file.write_bytes(whole + b'{"key": "k5", "run_id"')
@@ -122,7 +122,7 @@ async def test_episode_with_a_row_is_not_repeated(tmp_path: Path) -> None:
         (begun / ".replay.0123456789ab.part").write_text("half of something")
         with (tmp_path / "many" / "events.ndjson").open("a") as log:
             log.write('{"seq": 7, "ki')
-        # somebody's own
+        # Somebody's own
         (tmp_path / "many" / "notes").mkdir()
         (tmp_path / "many" / "notes" / "first.txt").write_text("It went well.")
         (tmp_path / "many" / "analysis" / "logs").mkdir(parents=True)
@@ -136,11 +136,11 @@ async def test_episode_with_a_row_is_not_repeated(tmp_path: Path) -> None:
         assert not (begun / ".replay.0123456789ab.part").exists()
         assert (tmp_path / "many" / "notes" / "first.txt").exists()
         assert (tmp_path / "many" / "analysis" / "logs" / "monday.txt").exists()
-        # all there: nothing is played
+        # All there: nothing is played
         tally = await play(6, resume=True)
         assert (tally.kept, tally.played, tally.status) == (6, 0, "completed")
         assert len([event for event in read_events(tmp_path / "many") if isinstance(event, RunFinished)]) == 3
-        # and without the word for it, nothing of an earlier run is touched
+        # And without the word for it, nothing of an earlier run is touched
         with pytest.raises(WorkspaceError, match="not empty"):
             await play(6, resume=False)
 
@@ -278,7 +278,7 @@ async def test_more_at_a_time_than_files_may_be_open(hard: int, told: list[str],
     done = await anyio.run_process([*command, str(tmp_path / "many")], env=environment, stderr=None)
     completed, limit, *words = done.stdout.decode().splitlines()
     assert (completed, limit, words) == ("8", str(hard), told)
-    # its programs have what they would have had from a shell
+    # Its programs have what they would have had from a shell
     logs = [path.read_text() for path in (tmp_path / "many").glob("*/logs/policy_agent_*.log")]
     assert len(logs) == 8
     assert set(logs) == {"100\n"}

@@ -94,6 +94,6 @@ async def test_frames_of_all_kinds_and_a_lost_connection(bot: Path) -> None:
     async with answering(['{"type": "hello", "protocol": "chess/1"}']) as (url, _):
         status, said = await play(bot, url)
         assert (status, "the game speaks chess/1" in said) == (1, True)
-    # closed in good order
+    # Closed in good order
     async with answering([hello]) as (url, _):
         assert await play(bot, url) == (0, "")

@@ -366,7 +366,7 @@ async def test_an_object_of_the_api_holds_the_manifest(
     package = await resolve_package("cow_1", server=site.url)
     assert (package.coworld_id, package.fetched) == ("cow_1", True)
     assert package.default_results_dir() == tmp_path / "coworld" / "cow_1" / "results"
-    # the front door of the API is one level above
+    # The front door of the API is one level above
     await resolve_package("/v2/coworlds/cow_2", server=f"{site.url}/api/")
     assert [ask.target for ask in site.asked] == ["/v2/coworlds/cow_1", "/api/observatory/v2/coworlds/cow_2"]
 

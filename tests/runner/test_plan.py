@@ -64,7 +64,7 @@ async def test_additional_variables_reach_game_and_players(tmp_path: Path) -> No
     plan = plan_episode(found, players=["sweep-painter", str(tmp_path / "bot.py")])
     runnables = [plan.manifest.game.runnable, *(seat.runnable for seat in plan.seats)]
     assert [dict(runnable.env) for runnable in runnables if runnable] == [{"DEBUG": "1", "LEVEL": "a=b"}] * 3
-    # the players of the manifest are still known as such
+    # The players of the manifest are still known as such
     assert plan.seats[0].player_id == "sweep-painter"
     for name, code in {
         "COGAME_PORT": "reserved_env_name",
@@ -294,7 +294,7 @@ async def test_people_do_not_get_bundled_names(tmp_path: Path) -> None:
     assert names(plan) == ["Sweep Painter", "Person"]
     assert names(plan_for_people(plan)) == ["Sweep Painter", "Person"]
     assert names(plan_episode(found, humans=[0, 1])) == ["Person", "Person (2)"]
-    # nobody sits at the table under the number of somebody who does not
+    # Nobody sits at the table under the number of somebody who does not
     assert names(plan_episode(found, humans=[0], players=["frontier-painter", "sweep-painter"])) == [
         "Person",
         "Sweep Painter",

@@ -65,7 +65,7 @@ def names(plan: EpisodePlan) -> list[str]:
 def test_player_word_is_classified(nim: Package, here: Path) -> None:
     made(here / "bot.py", ACT)
     made(here / "plain", "#!/bin/sh\n", 0o755)
-    # an id goes before a file of that name
+    # An id goes before a file of that name
     made(here / "counter", "#!/bin/sh\n", 0o755)
     words = ["counter", "./counter", "bot.py", "plain", "mine:1", "ghcr.io/me/bot", "me/bot", "{{NIM_IMAGE}}", "human"]
     kinds = [player.kind for player in read_players(words, nim)]
@@ -342,7 +342,7 @@ def test_digest_covers_the_contents(here: Path) -> None:
     other = read_own_player(str(made(here / "a.py", ACT + "\n")))
     assert first.digest == same.digest
     assert first.digest != other.digest
-    # what was read is what plays
+    # What was read is what plays
     (here / "out").mkdir()
     first.put(here / "out")
     assert (here / "out" / "a.py").read_text() == ACT

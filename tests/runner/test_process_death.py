@@ -79,7 +79,7 @@ def runner(run_id: str) -> Generator[subprocess.Popen[bytes], None, None]:
 
 
 def everything_up(run_id: str) -> bool:
-    # of each unit its shims, a subject, a child and a daemon
+    # Of each unit its shims, a subject, a child and a daemon
     up = all((scratch_root() / run_id / name / "up").exists() for name in ("one", "two"))
     return up and len(labelled(run_id)) == 2 * (SHIMS + 3)
 
@@ -119,7 +119,7 @@ async def test_runner_killed_at_any_moment_leaves_nothing() -> None:
     for _ in range(15):
         run_id = new_run_id()
         with runner(run_id) as process:
-            # not before there is anything: then at any time in the next moments, in the middle of a start or after
+            # Not before there is anything: then at any time in the next moments, in the middle of a start or after
             wait_until((scratch_root() / run_id).exists, seconds=DEADLINE, what="a run", every=0.005)
             live_on(process, moments.uniform(0, 0.15))
             process.kill()
@@ -128,7 +128,7 @@ async def test_runner_killed_at_any_moment_leaves_nothing() -> None:
 
 
 def test_units_live_and_end_under_an_event_loop_in_any_thread(tmp_path: Path) -> None:
-    # as in a notebook or a server; signal handlers and child watchers would want the main thread
+    # As in a notebook or a server; signal handlers and child watchers would want the main thread
     run_id = new_run_id()
     spec = UnitSpec(run_id=run_id, name="unit", component="game", image="image", argv=("sleep", "1000"))
     reasons: list[str] = []

@@ -86,7 +86,7 @@ async def test_the_environment_is_small_and_private(stage: RunContext, monkeypat
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     environment = json.loads(await stage.output(stage.python(code, environment=_given(MINE="1"))))
     environment.pop("VIRTUAL_ENV", None)
-    environment.pop("LC_CTYPE", None)  # which the interpreter sets itself
+    environment.pop("LC_CTYPE", None)  # Which the interpreter sets itself
     run = str(stage.scratch.path)
     assert environment.pop("HOME").startswith(run)
     assert environment.pop("TMPDIR").startswith(run)
@@ -139,7 +139,7 @@ for line in open("/proc/self/status"):
         print(line.split()[1])
 print(resource.getrlimit(resource.RLIMIT_CORE))
 """
-    # python itself ignores SIGPIPE and SIGXFSZ, so a shell is asked
+    # Python itself ignores SIGPIPE and SIGXFSZ, so a shell is asked
     ignored = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         shell = await stage.output(stage.spec("sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
@@ -156,7 +156,7 @@ async def test_no_descriptor_of_ours_reaches_a_unit(stage: RunContext) -> None:
         ours.set_inheritable(True)
         code = "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd')))"
         descriptors = json.loads(await stage.output(stage.python(code)))
-    # the last one is the directory that was being listed
+    # The last one is the directory that was being listed
     assert descriptors[:-1] == [0, 1, 2]
 
 
@@ -219,7 +219,7 @@ async def test_a_context_that_vanishes_is_named(stage: RunContext) -> None:
         with pytest.raises(StartError, match=str(stage.context)):
             await unit.start()
         stage.context.mkdir()
-        # and it stays so: a unit is started once
+        # And it stays so: a unit is started once
         with pytest.raises(StartError, match=str(stage.context)):
             await unit.start()
         assert (await unit.wait()).reason == "lost"
@@ -321,7 +321,7 @@ async def test_forbidden_port_is_reported(stage: RunContext, monkeypatch: pytest
     def refused(_number: int) -> OSError:
         return PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    # as for anybody but root, who may be the one to run this
+    # As for anybody but root, who may be the one to run this
     monkeypatch.setattr(_port_reservations, "_bindable", refused)
     with pytest.raises(StartError, match="Permission denied") as caught:
         async with stage.units(stage.spec("true", ports=(Port(name="extra", number=81, fixed=True),))):
@@ -370,9 +370,9 @@ async def test_last_probe_result_is_reported(stage: RunContext) -> None:
         SERVER.replace("200 OK", "503 Busy"): "status 503",
         SERVER.replace("HTTP/1.0 200 OK", "220 mail ready"): "an answer that is not HTTP",
         SERVER.replace('connection.sendall(b"HTTP', 'connection.close() or (b"HTTP'): "a closed connection",
-        # the deadline ends the only try that was heard
+        # The deadline ends the only try that was heard
         SERVER.replace("connection.recv", "import time; time.sleep"): "(connection refused, then )?no answer",
-        # and here one after another that was answered
+        # And here one after another that was answered
         SERVER.replace("200 OK", "503 Busy") + "    import signal; signal.pause()\n": "status 503, then no answer",
     }
     seen: dict[str, str] = {}
@@ -388,7 +388,7 @@ async def test_last_probe_result_is_reported(stage: RunContext) -> None:
         for code in wanted:
             tasks.start_soon(note, code)
     for code, words in wanted.items():
-        # on a busy machine the deadline may end any last try
+        # On a busy machine the deadline may end any last try
         late = r" within \d\.\d s" if words.endswith("no answer") else r"(, then no answer within \d\.\d s)?"
         assert re.fullmatch(words + late, seen[code]), code
 
@@ -483,7 +483,7 @@ signal.pause()
 
 
 async def test_a_fork_bomb_is_ended(stage: RunContext) -> None:
-    # of a user who may have no more than this, so that the machine survives a backend that fails here
+    # Of a user who may have no more than this, so that the machine survives a backend that fails here
     code = """
 import os, resource
 if os.geteuid() == 0:
@@ -620,7 +620,7 @@ async def test_unkillable_process_is_reported_without_blame(stage: RunContext, m
     monkeypatch.setattr(_process_units.ProcessUnit, "kill_seconds", 0.3)
     async with stage.units(stage.spec("sleep", "1000"), grace=0) as (unit,):
         (shim,) = (above for above in psutil.Process(int(unit.id)).parents() if above.ppid() == os.getpid())
-        # nothing ends it, like a process that hangs in the kernel
+        # Nothing ends it, like a process that hangs in the kernel
         shim.suspend()
         monkeypatch.setattr(_process_units, "_signal", lambda pid, number: None)
     leaks = [event for event in stage.events if isinstance(event, LeakFound)]

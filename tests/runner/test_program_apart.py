@@ -63,7 +63,7 @@ def subject(*steps: str, **more: Any) -> Program:
 
 
 async def test_program_reads_inputs_and_writes_outputs(backend: Backend, tmp_path: Path) -> None:
-    # one that is brought to a pod by itself, and one that comes with it
+    # One that is brought to a pod by itself, and one that comes with it
     (tmp_path / "bundle").write_bytes(b"a bundle" + os.urandom(2_000_000))
     (tmp_path / "episodes" / "one").mkdir(parents=True)
     (tmp_path / "episodes" / "one" / "results.json").write_text("[1]")
@@ -141,13 +141,13 @@ async def test_program_without_a_network_reaches_nothing(backend: Backend, tmp_p
         places = [*hosts, near.there, near.here, "1.1.1.1:443", "example.com:443"]
         program = subject(*(f"connect:{place}" for place in places), "write:grade.json:1", network="none")
         if not opened.capabilities.network_isolation:
-            # this cluster enforces no network policies
+            # This cluster enforces no network policies
             with pytest.raises(CapabilityError):
                 await run_program(program, backend=opened, directory=tmp_path / "run")
             return
         outcome = await run_program(program, backend=opened, directory=tmp_path / "run")
         assert hosts
-        # the way is there for one that may take it
+        # The way is there for one that may take it
         steps = (f"connect:{hosts[0]}", "write:grade.json:1")
         open_one = await run_program(subject(*steps), backend=opened, directory=tmp_path / "open")
         assert "connected to" in open_one.log_tail

@@ -59,14 +59,14 @@ def site() -> Generator[Site]:
         (b"\x78\x5e..", "", "zlib"),
         (b"\x78\x9c..", "", "zlib"),
         (b"\x78\xda..", "", "zlib"),
-        (b"\x78\x9d..", "", "none"),  # checksum does not hold
-        (b"\x78\xbb..", "", "none"),  # needs a preset dictionary
+        (b"\x78\x9d..", "", "none"),  # Checksum does not hold
+        (b"\x78\xbb..", "", "none"),  # Needs a preset dictionary
         (b'x{"a', "", "none"),
-        (b"\x58\x85..", "", "none"),  # a smaller window: believed only of a file in .z
+        (b"\x58\x85..", "", "none"),  # A smaller window: believed only of a file in .z
         (b"\x58\x85..", "a.z", "zlib"),
         (b"\x1f\x8b\x08\x00", "", "gzip"),
-        (b"\x1f\x8b\x08\xe0", "", "none"),  # reserved flags
-        (b"\x1f\x8b\x07\x00", "", "none"),  # no such method
+        (b"\x1f\x8b\x08\xe0", "", "none"),  # Reserved flags
+        (b"\x1f\x8b\x07\x00", "", "none"),  # No such method
         (b"\x1f\x8b", "", "none"),
         (b"\x78", "", "none"),
         (b"", "", "none"),
@@ -116,7 +116,7 @@ async def test_a_plain_file_is_used_where_it_is(tmp_path: Path, name: str, hande
     async with resolve_replay(str(path)) as replay:
         assert (replay.path, replay.copied, replay.compression) == (path, False, "none")
         assert replay.size == len(content)
-        # games unpack by suffix, and this is not packed
+        # Games unpack by suffix, and this is not packed
         assert replay.name == handed_over
     assert path.exists()
 
@@ -428,7 +428,7 @@ def test_s3_addresses() -> None:
     from coworld_runner.package.locations import s3_address
 
     assert s3_address("s3://bucket/a/b c", None) == "https://bucket.s3.amazonaws.com/a/b%20c"
-    # the wildcard certificate covers one label only
+    # The wildcard certificate covers one label only
     assert s3_address("s3://dotted.bucket/k", None) == "https://s3.amazonaws.com/dotted.bucket/k"
 
 

@@ -53,7 +53,7 @@ def test_episodes_of_a_game_of_the_kit(env: SeatEnv) -> None:
     assert env.record.scores == (1.0, 0.0)
     with pytest.raises(UsageError, match="reset first"):
         env.step(0)
-    # one that goes on is stopped by the next
+    # One that goes on is stopped by the next
     for _ in range(2):
         env.reset()
         env.step(2)
@@ -63,7 +63,7 @@ def test_episodes_of_a_game_of_the_kit(env: SeatEnv) -> None:
 @pytest.mark.filterwarnings("ignore:.*render.*:UserWarning")
 def test_the_librarys_own_test_passes(env: SeatEnv) -> None:
     check_env(env, skip_render_check=True)
-    # which compares what it is told for the same seed and actions, so nothing in it may come from a clock
+    # Which compares what it is told for the same seed and actions, so nothing in it may come from a clock
     assert {name for _ in range(2) for name in env.reset(seed=1)[1]} == {"tick", "text"}
 
 

@@ -265,7 +265,7 @@ async def test_what_each_seat_did_is_among_the_events(tmp_path: Path) -> None:
         await tell(first, (await turn(first))["tick"], {"take": 9})
         assert (await hear(first))["type"] == "refused"
         await tell(first, 0, {"take": 2})
-        # the second lets its only turn pass, but for something else
+        # The second lets its only turn pass, but for something else
         assert (await turn(second))["tick"] == 1
         await second.send("nonsense")
         with anyio.fail_after(30):
@@ -544,7 +544,7 @@ async def test_flooding_player_affects_only_itself() -> None:
             tasks.start_soon(pour)
             await turn(good)
             while len(heard) < 1000:
-                # the flood's own task needs its turns to fill every buffer on the way
+                # The flood's own task needs its turns to fill every buffer on the way
                 await anyio.lowlevel.checkpoint()
             await tell(good, 0, {"take": 3})
             assert (await until_over(good))["scores"] == [1.0, 0.0]
@@ -601,7 +601,7 @@ async def test_messages_are_sent_at_once_or_wait_until_they_are_taken() -> None:
     assert (sent[2:], await outbox.take()) == ([], ["third"])
     behind = False
     outbox.finish("end", reason="over")
-    # who takes it closes the connection
+    # Who takes it closes the connection
     assert (sent[2:], await outbox.take()) == ([], ["end"])
 
 

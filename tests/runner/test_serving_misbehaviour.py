@@ -264,7 +264,7 @@ async def test_misbehaving_client_affects_only_itself(line: Line) -> None:
             assert (await hear(again))["legal"], "who comes back plays on"
             player = again
             if line.keeps:
-                # whoever still has its connection has lost it to the newer one only now
+                # Whoever still has its connection has lost it to the newer one only now
                 with pytest.raises(ConnectionClosed, match="replaced by a newer connection"):
                     await heard_out(seat)
             await tell(player, 0, {"take": 3})

@@ -36,7 +36,7 @@ print(leave_root({}), os.getuid())
 @pytest.fixture
 def directories() -> Generator[list[Path]]:
     """Open to everybody; with a config that is its owner's alone; and one in which only its owner may write."""
-    # not below the directory of the tests, which others may not enter
+    # Not below the directory of the tests, which others may not enter
     with tempfile.TemporaryDirectory(dir="/tmp") as made:
         whole = Path(made)
         whole.chmod(0o755)

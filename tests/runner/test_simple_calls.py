@@ -56,7 +56,7 @@ async def test_additional_files_of_a_game_are_kept(directory: Path) -> None:
     names = {"events.json", "player_failure.json", "trajectory.jsonl", "heat map.bin", "logs/game/moves.log"}
     kept = {artifact.path for artifact in record.artifacts}
     assert names <= kept
-    # neither a secret's file, nor one that would pass for ours
+    # Neither a secret's file, nor one that would pass for ours
     assert not {".unfinished", "episode.json"} & kept
     assert read_record(place) == record
     assert ["'episode.json'" in words for words in record.warnings] == [True]

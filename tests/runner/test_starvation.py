@@ -39,7 +39,7 @@ SECOND = 1_000_000_000
         ({"ticks_per_second": 4.0}, {}, 0.25),
         ({}, {"properties": {"ticks_per_second": {"default": 10}}}, 0.1),
         ({"seconds_per_move": 5}, {"properties": {"seconds_per_move": {"default": 30}}}, 5.0),
-        # what is no rate is passed over
+        # What is no rate is passed over
         ({"tick_rate": 0, "hz": True}, {"properties": []}, None),
         ({"tick_rate": "fast"}, {"properties": {"tick_rate": 7}}, None),
     ],
@@ -50,9 +50,9 @@ def test_a_games_tick(config: dict[str, Any], schema: dict[str, Any], seconds: f
 
 def test_waiting_is_relative_to_spare_time() -> None:
     assert spare_share(0.1, 0.02, 0.04) == pytest.approx(0.5)
-    # it ran and waited all through the tick
+    # It ran and waited all through the tick
     assert spare_share(0.1, 0.02, 0.08) == pytest.approx(1.0)
-    # it would have been late without waiting, too
+    # It would have been late without waiting, too
     assert spare_share(0.1, 0.1, 0.05) == 0.0
 
 
@@ -61,12 +61,12 @@ def test_a_window_holds_one_tick() -> None:
     assert window.last(5.0) == []
     window.take(10.0, 10.1, ran=SECOND // 100, waited=SECOND // 20)
     assert together(window.last(10.1)) == pytest.approx((0.01, 0.05))
-    # half of the first stretch is gone
+    # Half of the first stretch is gone
     window.take(10.1, 10.15, ran=0, waited=SECOND // 100)
     assert together(window.last(10.15)) == pytest.approx((0.005, 0.035))
     window.take(10.15, 10.25, ran=0, waited=0)
     assert together(window.last(10.25)) == (0.0, 0.0)
-    # what is told late has been waited for before the last look, so most of it is not of this tick
+    # What is told late has been waited for before the last look, so most of it is not of this tick
     window.take(10.25, 10.26, ran=0, waited=SECOND)
     assert together(window.last(10.26)) == pytest.approx((0.0, 0.1))
 
@@ -74,13 +74,13 @@ def test_a_window_holds_one_tick() -> None:
 @pytest.mark.parametrize(
     ("stretches", "ran", "waited"),
     [
-        # both wait at one time, then one after the other
+        # Both wait at one time, then one after the other
         ([Stretch(0, 6, 0, 1), Stretch(0, 6, 0, 1)], 0, 6),
         ([Stretch(0, 3, 0, 1), Stretch(3, 6, 0, 1)], 0, 6),
         ([Stretch(0, 4, 0, 1), Stretch(3, 6, 0, 1)], 0, 6),
-        # who waits while the other runs has lost nothing by it
+        # Who waits while the other runs has lost nothing by it
         ([Stretch(0, 4, 1, 0), Stretch(2, 6, 0, 1)], 4, 2),
-        # parts of a stretch; threads that run or wait at one time
+        # Parts of a stretch; threads that run or wait at one time
         ([Stretch(0, 4, 0.5, 0.25), Stretch(0, 4, 0.25, 0.5)], 3, 1),
         ([Stretch(0, 4, 3, 5)], 4, 0),
         ([], 0, 0),
@@ -125,7 +125,7 @@ def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None
         game: Any = _Stub("game", (os.getpid(),), address, tmp_path)
         player: Any = _Stub("player-0", (pid,), address, tmp_path)
         meter = StarvationMeter(game, [player], tick=0.05)
-        # nobody knows by when its answers are due, so none can be said to be late
+        # Nobody knows by when its answers are due, so none can be said to be late
         unpaced = StarvationMeter(game, [player], tick=None)
         assert meter.read() is None
         stack.enter_context(_program(_HOGS, processor))
@@ -140,7 +140,7 @@ def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None
         assert (unpaced.read(), unpaced.missing()) == (None, ())
         assert (seen.unit, seen.tick_seconds, seen.threshold) == ("player-0", 0.05, 0.9)
         assert seen.waited_share >= 0.9
-        # what comes after the results is no play
+        # What comes after the results is no play
         (tmp_path / "results.json").write_text("{}")
         os.utime(tmp_path / "results.json", (0, 0))
         over = meter.read()
@@ -172,7 +172,7 @@ def test_a_player_that_was_kept_waiting_until_it_connected_has_lost_nothing(tmp_
         address = f"127.0.0.1:{server.getsockname()[1]}"
         hog = stack.enter_context(_program(_HOGS, processor))
         program = stack.enter_context(_program(_STARTS, address.rpartition(":")[2], processor))
-        # a game of its own, so that what the test does is nobody's waiting
+        # A game of its own, so that what the test does is nobody's waiting
         idle = stack.enter_context(_program("print('there', flush=True)\nimport signal; signal.pause()"))
         game: Any = _Stub("game", (idle.pid,), address, tmp_path)
         player: Any = _Stub("player-0", (program.pid,), address, tmp_path)
@@ -225,7 +225,7 @@ def test_units_that_cannot_be_seen_are_not_judged(tmp_path: Path) -> None:
     meter = StarvationMeter(units[0], units[1:], tick=0.05)
     meter.look()
     assert meter.read() is None
-    # and nobody is where only people play
+    # And nobody is where only people play
     alone = StarvationMeter(units[0], [], tick=0.05)
     alone.look()
     assert alone.read() is None
@@ -240,12 +240,12 @@ def test_a_player_that_ended_before_it_could_be_seen_is_missing(tmp_path: Path) 
             _Stub("player-1", (), address, tmp_path),
         ]
         for pids, missing in (((os.getpid(),), ("player-0",)), ((), ())):
-            # where not even the game can be seen, as on another machine, nobody is said to be missing
+            # Where not even the game can be seen, as on another machine, nobody is said to be missing
             game: Any = _Stub("game", pids, address, tmp_path)
             meter = StarvationMeter(game, players, tick=None)
             meter.look()
             assert tuple(unit.name for unit in meter.missing()) == missing
-            # the other one still runs, so it may yet connect
+            # The other one still runs, so it may yet connect
             assert [connected for _, connected in meter.connected()] == [False if missing else None, None]
 
 

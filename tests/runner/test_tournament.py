@@ -65,7 +65,7 @@ async def test_resumed_tournament_has_the_standings_of_its_log(tmp_path: Path) -
             await played_on(small, place, listeners=(stop,))
         so_far = read_tournament(place).report
         assert (so_far.stopped, so_far.blocks >= 1) == ("", True)
-        # torn in the middle of a line, as by a power cut
+        # Torn in the middle of a line, as by a power cut
         with (place / "events.ndjson").open("ab") as log:
             log.write(b'{"kind":"episode_ended","at":"20')
         await played_on(small, place)
@@ -90,7 +90,7 @@ async def test_players_enter_and_withdraw_during_a_tournament(tmp_path: Path) ->
         edit(place, "rounds = 2", "rounds = 3")
         report = await played_on(small, place)
         assert (report.blocks, report.plan.withdrawn) == (5, ("second",))
-        # back under its name, as the player that it was
+        # Back under its name, as the player that it was
         assert (await add_entrant(place, "second"))[1].active == ["first", "second", "Newcomer"]
         with pytest.raises(UsageError, match="Did you mean 'first'"):
             await withdraw_entrant(place, "frist")
@@ -134,7 +134,7 @@ async def test_a_file_that_changes_is_another_player(tmp_path: Path) -> None:
     async with contest() as small:
         place = await held(small, tmp_path / "league", *map(str, bots))
         assert '"../one.py"' in (place / "tournament.toml").read_text()
-        # the same under two names is no reason to refuse it
+        # The same under two names is no reason to refuse it
         assert read_tournament(place).report.plan.same_commands == (("one", "two"),)
         bots[0].write_text("def act(observation, legal, rng):\n    return legal[-1]\n")
         with pytest.raises(UsageError, match=re.escape("one.py has changed since")) as refused:
@@ -194,7 +194,7 @@ async def test_a_full_disk_loses_nothing_that_was_played(tmp_path: Path, monkeyp
 
     def write(file: int, data: Any) -> int:
         if full and bytes(data[:40]).startswith(b'{"kind":"episode_ended"'):
-            # half of it goes, then there is no more room
+            # Half of it goes, then there is no more room
             if len(data) > 200:
                 return written(file, data[:100])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -283,7 +283,7 @@ async def test_live_page_updates(tmp_path: Path) -> None:
                 assert (await one.recv(), await two.recv()) == ("changed", "changed")
             page = (await get("/"))[1]
             assert "first is first of 3, after 1 round." in page
-            # it links to what it serves, and nothing else of the machine is served
+            # It links to what it serves, and nothing else of the machine is served
             links = set(re.findall(r'href="\.([^"]+)"', page))
             assert len(links) == 6
             for path in links:

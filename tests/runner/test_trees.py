@@ -71,10 +71,10 @@ def test_unremovable_entry_does_not_keep_others() -> None:
         for path in (mine, mine / "a", mine / "a" / "b", mine / "c"):
             path.mkdir()
             (path / "file").touch()
-        # a name is any bytes, and why it stays is told to people, and in JSON
+        # A name is any bytes, and why it stays is told to people, and in JSON
         odd = mine / "c" / os.fsdecode(b"\x1b[2Jf\xffile\n")
         (mine / "c" / "file").rename(odd)
-        # the owner of a directory may empty it, whoever its files belong to
+        # The owner of a directory may empty it, whoever its files belong to
         for path in (mine, mine / "a", mine / "a" / "b"):
             os.chown(path, 12345, 12345)
         assert as_user(12345, 12345, work) == f"{mine}/c/f\ufffdile: Permission denied"

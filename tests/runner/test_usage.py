@@ -49,7 +49,7 @@ def test_deep_directories_are_counted(tmp_path: Path) -> None:
 
 
 def test_preallocated_and_unlinked_files_are_counted(tmp_path: Path) -> None:
-    # the test runner has such files open too
+    # The test runner has such files open too
     before = disk_usage([str(tmp_path)], processes=[os.getpid()])
     with (tmp_path / "reserved").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, 1 << 20)
@@ -76,7 +76,7 @@ def test_measuring_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_sudden_disk_use_is_detected(tmp_path: Path) -> None:
-    # a disk that nobody else fills, or empties, just now
+    # A disk that nobody else fills, or empties, just now
     places = [str(tmp_path / "none"), "/dev/shm"]
     limited, unlimited = FreeRoom(places, 4 << 20, None), FreeRoom(places, None, None)
     with tempfile.TemporaryFile(dir="/dev/shm") as file:

@@ -64,7 +64,7 @@ async def test_episodes_over_the_width_wait() -> None:
     with anyio.move_on_after(0) as scope:
         await width.take(2)
     assert scope.cancelled_caught
-    # that one did not begin
+    # That one did not begin
     width.give_back(1)
     await width.take(2)
 

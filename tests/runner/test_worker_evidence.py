@@ -187,7 +187,7 @@ async def test_failed_episode_uploads_independently(server: PutServer, layout: E
     assert await hand_over(server, layout, verdict) == verdict
     assert set(server.order()) == {"/error", "/log0", "/record"}
     server.puts.clear()
-    # the error itself cannot be told: the rest is handed over all the same
+    # The error itself cannot be told: the rest is handed over all the same
     server.faults["/error"] = [403]
     assert await hand_over(server, layout, verdict) == verdict
     assert set(server.order()) == {"/debug", "/log0", "/record"}

@@ -1,4 +1,4 @@
-"""``coworld-worker init-config``, the health port, and the program around them."""
+"""`coworld-worker init-config`, the health port, and the program around them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_config_and_tokens(tmp_path: Path) -> None:
     assert state == {"tokens": config["tokens"]}
     assert len(set(state["tokens"])) == 2
     assert all(len(token) == 22 for token in state["tokens"])
-    # once more in the same pod: a game that has read its config goes on with it
+    # Once more in the same pod: a game that has read its config goes on with it
     await init_config(environment(tmp_path))
     assert json.loads((tmp_path / "work" / "config.json").read_text()) == config
 

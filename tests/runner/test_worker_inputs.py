@@ -81,9 +81,9 @@ def test_all_variables_are_read() -> None:
         "https://store/t",
         "https://store/j",
     )
-    # nothing that is started later inherits it
+    # Nothing that is started later inherits it
     assert "POLICY_SECRETS_URI" not in environ
-    # addresses carry signatures
+    # Addresses carry signatures
     assert "store" not in repr(settings)
     assert "store" not in repr(outputs)
 

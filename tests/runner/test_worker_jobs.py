@@ -95,7 +95,7 @@ def test_job_variable_precedence() -> None:
         "COGAMES_ENGINE_WS_URL": GIVEN["COGAMES_ENGINE_WS_URL"],
         "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": "https://store/a0?signature",
     }
-    # nowhere to put an artifact: the player is told nothing
+    # Nowhere to put an artifact: the player is told nothing
     plain, concealed = player_environment(settings(), 0, given=GIVEN, secrets={})
     assert plain == {"MODE": "manifest", "AWS_REGION": "manifest"}
     assert set(concealed) == {"COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL"}
@@ -168,9 +168,9 @@ def test_variations_of_it() -> None:
     assert made["spec"]["tolerations"] == [
         {"key": "workload-type", "operator": "Equal", "value": "games", "effect": "NoSchedule"}
     ]
-    # a capacity type alone says nothing
+    # A capacity type alone says nothing
     assert "nodeSelector" not in pod(settings(players=PlayerPods(capacity_type="spot")))["spec"]
-    # what asks for more than the usual limit may have it
+    # What asks for more than the usual limit may have it
     big = pod(settings(players=PlayerPods(memory_request="3Gi")))
     assert big["spec"]["containers"][0]["resources"]["limits"]["memory"] == "3Gi"
 
@@ -218,7 +218,7 @@ def test_the_job() -> None:
     for container in (init, game, worker):
         assert {"name": "coworld-workdir", "mountPath": "/coworld"} in container["volumeMounts"]
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
-    # the worker's token and the players' are out of the game's reach
+    # The worker's token and the players' are out of the game's reach
     mounted = {mount["name"] for mount in game["volumeMounts"]}
     assert mounted == {"coworld-workdir"}
     assert pod["automountServiceAccountToken"] is False
@@ -252,7 +252,7 @@ def test_outputs() -> None:
         "0": "file:///coworld-output/j1/policy_agent_0.log",
         "1": "file:///coworld-output/j1/policy_agent_1.log",
     }
-    # a player cannot reach the claim
+    # A player cannot reach the claim
     assert json.loads(told["PLAYER_ARTIFACT_UPLOAD_URLS"]) == {"0": "https://s/a"}
     assert variables(pod["initContainers"][0])["ERROR_INFO_URI"] == told["ERROR_INFO_URI"]
     assert {"name": "coworld-output", "persistentVolumeClaim": {"claimName": "episodes"}} in pod["volumes"]

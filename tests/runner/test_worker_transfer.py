@@ -86,7 +86,7 @@ async def test_transient_upload_error_is_retried(server: PutServer, fault: int |
     with skipping():
         await put(f"{server.url}/note", file)
     assert server.kept() == {"/note": b"whole"}
-    # each try sent all of it
+    # Each try sent all of it
     assert {entry.body for entry in server.puts} == {b"whole"}
 
 
@@ -109,7 +109,7 @@ async def test_a_server_that_is_not_there_yet() -> None:
 
     async def serve_when_refused() -> None:
         await told.wait()
-        # until now the port was taken, but nobody listened on it
+        # Until now the port was taken, but nobody listened on it
         async with await asyncio.start_server(answer, sock=taken):
             await done.wait()
 
@@ -238,7 +238,7 @@ async def test_documents(server: PutServer, tmp_path: Path, caplog: pytest.LogCa
 
 async def test_missing_documents_are_reported(server: PutServer, tmp_path: Path) -> None:
     with pytest.raises(RemoteError):
-        await read_document(f"{server.url}/nothing", what="spec", limit=100, patience=5)
+        await read_document(f"{server.url}/nothing", what="spec", limit=100, retry_timeout=5)
     with pytest.raises(UsageError):
         await read_document(str(tmp_path / "nothing"), what="spec", limit=100)
     with pytest.raises(UsageError):
@@ -246,7 +246,7 @@ async def test_missing_documents_are_reported(server: PutServer, tmp_path: Path)
     server.documents["/later"] = b"x"
     server.faults["/later"] = [503] * 10_000
     with pytest.raises(RemoteError):
-        await read_document(f"{server.url}/later", what="spec", limit=100, patience=0)
+        await read_document(f"{server.url}/later", what="spec", limit=100, retry_timeout=0)
 
 
 async def test_documents_that_are_too_large(server: PutServer, tmp_path: Path) -> None:

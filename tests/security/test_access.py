@@ -44,7 +44,7 @@ NOTHING: Fares = ("401", "404", "404", "404", "404")
 
 @dataclass(frozen=True)
 class Row:
-    """What is asked, and how each caller fares. ``$name`` stands for something of the scene."""
+    """What is asked, and how each caller fares. `$name` stands for something of the scene."""
 
     fares: Fares
     params: dict[str, str] = field(default_factory=dict[str, str])
@@ -322,7 +322,7 @@ async def fared(platform: Inside, scene: Scene, route: str) -> Fares:
         assert answer.status_code != 500, (route, caller, answer.text)
         seen.append(str(answer.status_code) if answer.status_code in (401, 403, 404) else "in")
         if caller not in ("owner", "operator") and answer.status_code < 400:
-            # what is one's own is in no list of strangers, either
+            # What is one's own is in no list of strangers, either
             assert HUSH not in answer.text, (route, caller)
     anonymous, other, player, owner, operator = seen
     return anonymous, other, player, owner, operator

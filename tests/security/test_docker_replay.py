@@ -29,10 +29,10 @@ async def test_replay_viewer_container_has_no_network(tmp_path: Path) -> None:
         DockerBackend() as backend,
         open_replay(manifest, replay, backend=backend, publish=lambda _: None) as shown,
     ):
-        # it is reached by who may look
+        # It is reached by who may look
         assert shown.link.startswith("http://127.0.0.1:")
         described = await engine_call("GET", f"/containers/{shown.unit.id}/json")
-        # nobody is asked for names outside, and nothing is translated on the way there
+        # Nobody is asked for names outside, and nothing is translated on the way there
         assert described["HostConfig"]["Dns"] == ["127.0.0.1"]
         (joined,) = described["NetworkSettings"]["Networks"].values()
         network = await engine_call("GET", f"/networks/{joined['NetworkID']}")

@@ -44,13 +44,13 @@ async def who(platform: Inside, token: str) -> str:
 async def test_image_that_was_not_uploaded_is_refused(image: str, tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         admin = await platform.add_user("admin", team=True)
-        # the team's word is no image either
+        # The team's word is no image either
         body = {"manifest": manifest_for(image)}
         refused = await platform.ask("POST", "/v2/coworlds/upload", admin, json=body, expect=422)
         assert refused.json()["detail"][0]["type"] in ("foreign_image", "mutable_image")
         made = {"name": "x", "container_image_id": image}
         await platform.ask("POST", "/stats/policies/docker-img/complete", admin, json=made, expect=404)
-        # and one that got here all the same stops here
+        # And one that got here all the same stops here
         with pytest.raises(ImageError) as error:
             await admitted(platform, await who(platform, admin), image)
         assert error.value.code == "foreign_image"
@@ -72,11 +72,11 @@ async def test_images_are_private_unless_a_public_coworld_uses_them(tmp_path: Pa
         with pytest.raises(ImageError):
             await admitted(platform, his, image["id"])
         assert await admitted(platform, her, image["id"]) == reference
-        # the owner may name it as it is given out: it is the same Coworld, and the same image
+        # The owner may name it as it is given out: it is the same Coworld, and the same image
         made = await platform.post("/v2/coworlds/upload", ann, {"manifest": manifest_for(reference)})
         again = await platform.post("/v2/coworlds/upload", ann, {"manifest": manifest_for(image["id"])})
         assert made["id"] == again["id"]
-        # a public Coworld has it now, and then no more: who built on it is refused from then on
+        # A public Coworld has it now, and then no more: who built on it is refused from then on
         assert await admitted(platform, his, image["id"]) == reference
         await platform.post(
             "/stats/policies/docker-img/complete", eve, {"name": "x", "container_image_id": image["id"]}

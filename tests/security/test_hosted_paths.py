@@ -48,9 +48,9 @@ async def test_blocked_paths_are_blocked_in_every_spelling(tmp_path: Path, monke
         async with httpx2.AsyncClient(timeout=300) as browser:
             for path in (*CLOSED, *WATCHES):
                 answer = await browser.get(base + path)
-                # said by us, not by the game
+                # Said by us, not by the game
                 assert (answer.status_code, answer.text[:21]) == (404, "There is no such game"), path
-            # what is open is there, in other spellings too
+            # What is open is there, in other spellings too
             for path in ("/client/quick.js", "//client//quick.js"):
                 assert "javascript" in (await browser.get(base + path)).headers["content-type"], path
         for path in ("//admin", "/client//admin", "//global"):

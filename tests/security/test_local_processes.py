@@ -103,9 +103,9 @@ async def test_local_policy_runs_only_declared_commands(tmp_path: Path) -> None:
                 assert episode["status"] == "failed", name
                 assert "is not declared by any package on this machine" in episode["error"], name
                 assert "A worker with containers" in episode["error"], name
-                # nothing was even started
+                # Nothing was even started
                 assert (await platform.episode(episode["id"])).record is None, name
-            # what a package leaves open is for a policy to fill
+            # What a package leaves open is for a policy to fill
             await upload_policy(platform, eve, image, name="fair", run=PLAYS, secrets={"QUICK_SECRET": "x"})
             body = {"coworld_id": world.id, "roster": roster("fair", "fair")}
             made = await client.post("/v2/experience-requests", json=body)

@@ -61,14 +61,14 @@ async def test_operator_page_is_for_team_members_only(tmp_path: Path) -> None:
         buttons = (("user/disable", "ann"), ("policy/disable", version))
         for button, name in buttons:
             assert [await press(cookie, button, name, **OURS) for cookie in strangers] == [404] * 5
-            # nor does another site press it in the operator's name
+            # Nor does another site press it in the operator's name
             assert await press(operator, button, name, **{"Sec-Fetch-Site": "cross-site"}) == 403
             assert await press(operator, button, name, Origin="https://evil.example") == 403
         assert await closed() == (False, False)
         for button, name in buttons:
             assert await press(operator, button, name, **OURS) == 303
         assert await closed() == (True, True)
-        # who is closed is told so by a page, once, and is signed out
+        # Who is closed is told so by a page, once, and is signed out
         told = await platform.http.get("/", headers={"Cookie": strangers[2]})
         assert (told.status_code, "It is loud." in told.text) == (403, True)
         assert f'{SESSION_COOKIE}=""' in told.headers["Set-Cookie"]

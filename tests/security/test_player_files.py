@@ -67,7 +67,7 @@ async def test_a_file_runs_where_uploads_are_trusted(tmp_path: Path) -> None:
         episode = await played(platform, world.id, eve, player)
         assert episode["status"] == "completed", episode["error"]
         assert [seat["policy_name"] for seat in episode["participants"]] == ["bot", "bot"]
-        # images and manifests are trusted no more than before
+        # Images and manifests are trusted no more than before
         await platform.policy(eve, "shell")
         async with platform.services.database.writing() as session:
             version = (await session.scalars(sa.select(PolicyVersion).where(PolicyVersion.run.is_not(None)))).one()

@@ -38,11 +38,11 @@ async def test_private_league_episodes_are_visible_to_members(tmp_path: Path) ->
                 assert (await client.get(f"{platform.url}/episodes/{played}")).status_code in (200, 404)
                 return one.status_code == 200
 
-        # cat has no seat in it, and is a member; eve is not
+        # Cat has no seat in it, and is a member; eve is not
         assert [await seen(account) for account in (ann, bob, cat, eve, None)] == [True, True, True, False, False]
         assert not await round_seen(platform, None)
         async with platform.client(cat) as client:
-            # the log of another's player is no more hers than before
+            # The log of another's player is no more hers than before
             logs = await client.get(f"/v2/episode-requests/{played}/{versions[0]}/policy-logs/0")
             assert logs.status_code in (403, 404)
         async with platform.services.database.writing() as session:
@@ -83,7 +83,7 @@ async def test_games_of_private_coworlds_are_not_listed(tmp_path: Path) -> None:
 
         assert await games(None) == await games(eve) == await games(admin) == ["open-game"]
         assert await games(ann) == await games(admin, **ELEVATED) == ["open-game", "secret-game"]
-        # a league for those with an account shows them its game
+        # A league for those with an account shows them its game
         async with platform.services.database.writing() as session:
             await create_league(session, "ours", coworld="secret-game", public=False)
         assert await games(None) == ["open-game"]
@@ -119,5 +119,5 @@ async def test_a_players_name_is_trimmed(tmp_path: Path) -> None:
         ann = await platform.add_user("ann")
         long = "Åsa the sprinter " + "x" * 47
         assert (await platform.post("/players", ann, {"name": f"  {long} "}))["name"] == long
-        # with other blanks around it, it is the same name
+        # With other blanks around it, it is the same name
         await platform.ask("POST", "/players", ann, json={"name": f"{long}\n"}, expect=409)

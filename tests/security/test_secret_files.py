@@ -24,7 +24,7 @@ def test_secret_file_is_readable_by_its_owner_only(
 
     run("user", "add", "ann")
     place = tmp_path / "secret"
-    # whoever had it before, and whatever files are made readable for
+    # Whoever had it before, and whatever files are made readable for
     place.write_text("before")
     place.chmod(0o644)
     before = os.umask(0)

@@ -41,14 +41,14 @@ async def test_requested_episodes_do_not_affect_standings(tmp_path: Path) -> Non
                 {"target": {"division_id": world.division}},
                 {"target": {"league_name": "Quick League"}},
             ]
-            # a slot's score is its number and the seed: eve seats herself where it pays, as often as she likes
+            # A slot's score is its number and the seed: eve seats herself where it pays, as often as she likes
             body = {"roster": roster("ann", "eve"), "game_config_overrides": {"seed": 1000}, "num_episodes": 2}
             for target in targets:
                 made = await client.post("/v2/experience-requests", json={**target, **body})
                 assert made.status_code == 200, made.text
                 over = await until_over(client, made.json()["id"])
                 assert (over["status"], over["league_id"]) == ("completed", world.league)
-                # what it borrows from the league is said, and its scores are its own
+                # What it borrows from the league is said, and its scores are its own
                 assert all(score["score"] >= 1000 for score in over["episodes"][0]["scores"])
             single = {**targets[0], "roster": roster("eve", "eve")}
             made = await client.post("/v2/episode-requests", json=single)
@@ -56,7 +56,7 @@ async def test_requested_episodes_do_not_affect_standings(tmp_path: Path) -> Non
             for forged in ({"round_id": "round_1"}, {"source": "round"}):
                 assert (await client.post("/v2/episode-requests", json={**single, **forged})).status_code == 422
         assert await board(platform, world) == {}
-        # the league's own do count
+        # The league's own do count
         assert (await platform.until_played(await platform.play_round(world, *versions))).status == "completed"
         assert await board(platform, world) == {"ann": 0.0, "eve": 1.0}
 
@@ -89,6 +89,6 @@ async def test_migration_removes_requested_scores_from_standings(tmp_path: Path)
         async with again.reading() as session:
             kept = await session.execute(sa.select(EpisodeScore.episode_request_id, EpisodeScore.division_id))
             assert {row[0]: row[1] for row in kept} == {scheduled: world.division, asked: None}
-            # the table is made of what counts
+            # The table is made of what counts
             sums = await session.execute(sa.select(Tally.policy_version_id, Tally.episodes, Tally.total))
             assert [tuple(row) for row in sums] == [(version, 1, 1.0)]

@@ -83,7 +83,7 @@ class Arena:
 
 
 def make_backend(name: str) -> Backend:
-    """A backend that can run the misfits package; for a cluster, in the namespace of ``namespace_for_tests``."""
+    """A backend that can run the misfits package; for a cluster, in the namespace of `namespace_for_tests`."""
     if name == "kubernetes":
         from .kube import backend_for
 

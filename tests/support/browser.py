@@ -69,7 +69,7 @@ def counted_down(page: Page) -> bool:
 class Pages(Protocol):
     """Opens an address in its own window.
 
-    ``alone`` pages may load nothing but themselves and may not write to the console; on other pages, only errors and
+    `alone` pages may load nothing but themselves and may not write to the console; on other pages, only errors and
     warnings on the console count.
     """
 

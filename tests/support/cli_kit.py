@@ -1,4 +1,4 @@
-"""Runs the ``coworld`` command as a person or a script does, and writes small worlds to run it on."""
+"""Runs the `coworld` command as a person or a script does, and writes small worlds to run it on."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _CONSTANTS = {
 
 
 def heavy(loaded: set[str]) -> set[str]:
-    """The modules among ``loaded`` that a help text must not import; of ``coworld_core``, all but a few light ones."""
+    """The modules among `loaded` that a help text must not import; of `coworld_core`, all but a few light ones."""
     return {
         name
         for name in loaded
@@ -76,7 +76,7 @@ def heavy(loaded: set[str]) -> set[str]:
 
 
 def command(*args: str | Path) -> list[str]:
-    """The argument list of a ``coworld`` command."""
+    """The argument list of a `coworld` command."""
     return [sys.executable, "-m", "coworld_cli", *(str(arg) for arg in args)]
 
 
@@ -101,7 +101,7 @@ _launchers: dict[str, Launcher] = {}
 def quick_commands(*programs: str, prepared: bool = True) -> Generator[None]:
     """Start commands of these programs without delay while the context is open.
 
-    For one or two commands, preparing the imports is not worth while; use ``prepared=False``.
+    For one or two commands, preparing the imports is not worth while; use `prepared=False`.
     """
     modules = {program: _MODULES[program] if prepared else () for program in programs}
     with launcher(sys.executable, modules) as started:
@@ -172,7 +172,7 @@ def start_script(script: Path, *words: str, log: Path) -> Command:
 
 
 def start_module(name: str, *, env: Mapping[str, str], out: int, err: int) -> Command:
-    """Start a module like ``python -m``, with its imports already done.
+    """Start a module like `python -m`, with its imports already done.
 
     Args:
         name: The module's name.
@@ -310,14 +310,14 @@ class Terminal:
 
 
 def write_world(directory: Path, game: str = "", *players: str, name: str = "misfits", **config: Any) -> Path:
-    """Write a small Coworld whose game and players have given behaviours (see ``misfits``), and return its directory.
+    """Write a small Coworld whose game and players have given behaviours (see `misfits`), and return its directory.
 
-    Without any behaviour, the programs are those of the quickest game (see ``quick``).
+    Without any behaviour, the programs are those of the quickest game (see `quick`).
 
     Args:
         directory: The directory, which is created.
-        game: A behaviour of ``game.py``.
-        players: A behaviour of ``player.py`` for each seat, with its argument; by default, two well-behaved players.
+        game: A behaviour of `game.py`.
+        players: A behaviour of `player.py` for each seat, with its argument; by default, two well-behaved players.
         name: The game's name.
         config: Further keys of the game config.
     """

@@ -27,7 +27,7 @@ class _Ahead:
 def skip(seconds: float) -> None:
     """Set the running event loop's clock forward, for the rest of its life.
 
-    Deadlines and timers of the loop are affected; other processes and ``time.monotonic`` are not. Use it only where
+    Deadlines and timers of the loop are affected; other processes and `time.monotonic` are not. Use it only where
     nothing but a deadline of this process can happen next.
     """
     loop = asyncio.get_running_loop()

@@ -84,7 +84,7 @@ class Desk:
     jobs: list[str] = field(default_factory=list[str])
 
     def options(self, slots: int, **more: Any) -> JobOptions:
-        """Options of a Job that uploads all outputs to this server, below ``/JOB``."""
+        """Options of a Job that uploads all outputs to this server, below `/JOB`."""
         job_id = f"t{new_run_id()}"
         settings: dict[str, Any] = {
             "worker_image": ensure_worker_image(),
@@ -100,7 +100,7 @@ class Desk:
     async def submit(self, request: JobSpec, options: JobOptions, *, grace: int | None = None, **variables: str) -> str:
         """Create a Job; returns its id.
 
-        ``variables`` are the worker's; ``grace`` is the number of seconds between SIGTERM and SIGKILL.
+        `variables` are the worker's; `grace` is the number of seconds between SIGTERM and SIGKILL.
         """
         job = small(worker_job(request, options), **variables)
         if grace is not None:
@@ -142,7 +142,7 @@ class Desk:
         return status
 
     async def players(self, job_id: str, *, count: int, phase: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """Wait until ``count`` player pods exist, all in ``phase``; fails at once if the worker has ended."""
+        """Wait until `count` player pods exist, all in `phase`; fails at once if the worker has ended."""
 
         async def look() -> tuple[Sequence[Mapping[str, Any]]] | None:
             items = await self._players(job_id)
@@ -211,7 +211,7 @@ def published_job(
 ) -> dict[str, Any]:
     """A Job as the published platform writes it: the worker's module by name, inputs and outputs in its environment.
 
-    If ``claim`` names a persistent volume claim, it is mounted at ``/claim`` for the worker.
+    If `claim` names a persistent volume claim, it is mounted at `/claim` for the worker.
     """
     worker = ensure_worker_image()
     module = ["python", "-m", "coworld.runner.kubernetes_runner"]

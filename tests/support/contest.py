@@ -24,11 +24,11 @@ def contest(
     """A world in which a score is the player's strength plus some luck, which depends on the seed.
 
     Args:
-        first: Strength of the player ``first``.
-        second: Strength of the players ``second`` and ``third``.
+        first: Strength of the player `first`.
+        second: Strength of the players `second` and `third`.
         vices: Faults of the players.
         seeds: The schema of the config's seed; empty: the config has no seed.
-        more: Further arguments of ``world``.
+        more: Further arguments of `world`.
     """
 
     def change(manifest: dict[str, Any]) -> None:
@@ -44,7 +44,7 @@ def contest(
 
 
 async def compared(small: World, workspace: Path, **more: Any) -> ComparisonReport:
-    """Compare ``first`` with ``second``; starved episodes count, so that a busy machine does not matter."""
+    """Compare `first` with `second`; starved episodes count, so that a busy machine does not matter."""
     keys = {name: more.pop(name) for name in tuple(more) if name in RunArguments.__annotations__}
     run: Any = {"backend": small.backend, "workspace": workspace, "parallel": 4, **keys}
     new, old, margin = more.pop("new", "first"), more.pop("old", "second"), more.pop("margin", None)

@@ -1,4 +1,4 @@
-"""A third-party backend: containers by the ``docker`` command, written from ``docs/backends.md`` alone.
+"""A third-party backend: containers by the `docker` command, written from `docs/backends.md` alone.
 
 It imports only public names, and the tests install it as a separate distribution. It is as thin as the contract
 allows: all containers share the engine's default network, and only files are isolated.
@@ -229,7 +229,7 @@ async def remove_container(name: str) -> str:
 
 
 class DockerCliBackend(BaseBackend):
-    """Containers by the ``docker`` command."""
+    """Containers by the `docker` command."""
 
     name = "docker-cli"
 

@@ -26,7 +26,7 @@ RUN cd / && python3 -c 'import subject'
 
 @functools.cache
 def subject_image() -> str:
-    """The image whose ``/subject.py`` is the conformance suite's subject; built if it does not exist."""
+    """The image whose `/subject.py` is the conformance suite's subject; built if it does not exist."""
     source = SUBJECT.read_bytes()
     name = f"coworld-test-subject:{hashlib.sha256(source + _DOCKERFILE.encode()).hexdigest()[:12]}"
 

@@ -1,27 +1,27 @@
 """Executes every fenced block of the documentation, page by page, as a reader would.
 
-A page runs in its own directory, which contains a copy of ``examples``. Its blocks run in order:
+A page runs in its own directory, which contains a copy of `examples`. Its blocks run in order:
 
 ========================  ============================================================================
 ```` ```console ````      each line in bash; stops at the first that fails
-```` ```python ````       in one interpreter state per page, like a notebook, with top-level ``await``
+```` ```python ````       in one interpreter state per page, like a notebook, with top-level `await`
 ```` ```json ````, yaml   parsed
 anything else, or none    shown only, so it must not be a command
 ========================  ============================================================================
 
 A comment right above a block changes that:
 
-``<!-- file: NAME -->``        the block is the content of a file, which is written
-``<!-- exit: N -->``           the commands end with status N
-``<!-- until: TEXT -->``       the command is interrupted with Ctrl-C once its output has TEXT, and must then end well
-``<!-- background: TEXT -->``  the command runs until the page ends; the page continues once its output has TEXT
-``<!-- instead -->``           with ``background``: ends earlier background commands first
-``<!-- export -->``            ``export NAME=VALUE`` lines, which apply to the rest of the page
-``<!-- needs: docker -->``     the block needs a Docker engine (``kubernetes``: a cluster that uses its images;
-                            ``postgresql``, ``s3``: a server for this page, with the variables that point to it), and
-                            so the page has that mark (``support.needs``); ``openspiel``, ``textarena``,
-                            ``mettagrid``: the library, without which the whole page is left to another run
-``<!-- ci -->``                the lines are in ``.ci/run`` and are executed there, from a clean clone
+`<!-- file: NAME -->`        the block is the content of a file, which is written
+`<!-- exit: N -->`           the commands end with status N
+`<!-- until: TEXT -->`       the command is interrupted with Ctrl-C once its output has TEXT, and must then end well
+`<!-- background: TEXT -->`  the command runs until the page ends; the page continues once its output has TEXT
+`<!-- instead -->`           with `background`: ends earlier background commands first
+`<!-- export -->`            `export NAME=VALUE` lines, which apply to the rest of the page
+`<!-- needs: docker -->`     the block needs a Docker engine (`kubernetes`: a cluster that uses its images;
+                            `postgresql`, `s3`: a server for this page, with the variables that point to it), and
+                            so the page has that mark (`support.needs`); `openspiel`, `textarena`,
+                            `mettagrid`: the library, without which the whole page is left to another run
+`<!-- ci -->`                the lines are in `.ci/run` and are executed there, from a clean clone
 
 A page that serves an Observatory does so at the usual address; the tests replace that by a separate port for each page,
 so that pages can run side by side.
@@ -114,7 +114,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def running_s3() -> Generator[dict[str, str]]:
-    """Run an S3 server with a bucket ``artifacts``; yields the variables that point to it."""
+    """Run an S3 server with a bucket `artifacts`; yields the variables that point to it."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

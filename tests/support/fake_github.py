@@ -32,7 +32,7 @@ FILES = {
 
 
 class GitHub(Site):
-    """The contents API over ``FILES``; ``fail`` may return another answer to the nth request for a target."""
+    """The contents API over `FILES`; `fail` may return another answer to the nth request for a target."""
 
     def __init__(self) -> None:
         super().__init__()

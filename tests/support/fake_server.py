@@ -83,7 +83,7 @@ class Ask:
 
 @dataclass
 class Say:
-    """An answer. If the headers have no ``content-length``, that of the body is added."""
+    """An answer. If the headers have no `content-length`, that of the body is added."""
 
     status: int = 200
     body: bytes | AsyncIterator[bytes] = b""
@@ -175,7 +175,7 @@ class Site:
         Args:
             method: Its method.
             path: Its path as sent; with a query, only a request with exactly this query is meant.
-            says: A ``Say``, the bytes of a body, any other value for JSON, or a function that returns one of them for a
+            says: A `Say`, the bytes of a body, any other value for JSON, or a function that returns one of them for a
                 request.
         """
         self._says[method, path] = says
@@ -215,7 +215,7 @@ async def serve_site(site: _Site) -> AsyncGenerator[_Site]:
 
 @contextmanager
 def site_in_thread(site: _Site, *, host: str = LOOPBACK) -> Generator[_Site]:
-    """Serve a site in a thread, as ``serve_in_thread`` does."""
+    """Serve a site in a thread, as `serve_in_thread` does."""
     with serve_in_thread(site.answer, host=host) as server:
         site.url = server.url
         yield site
@@ -297,7 +297,7 @@ class Asked(list[bytes]):
 
 @asynccontextmanager
 async def serve_bytes(place: Path | anyio.abc.Listener[anyio.abc.ByteStream], *answers: bytes) -> AsyncGenerator[Asked]:
-    """Serve each connection the next of ``answers``, HTTP or not; nothing once none are left. Yields the requests.
+    """Serve each connection the next of `answers`, HTTP or not; nothing once none are left. Yields the requests.
 
     Args:
         place: The path of a Unix socket, or a listener.

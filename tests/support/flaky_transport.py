@@ -20,13 +20,13 @@ class Fault:
     """A fault, with the calls that it affects and how often.
 
     ============  =====================================================================
-    ``refused``   no connection; the server never sees the call
-    ``lost``      the server handles the call, but its answer is lost
-    ``status``    the call is answered with ``status``; the server never sees it
-    ``truncated`` the answer breaks off half-way
-    ``garbled``   the answer's encoding is broken
-    ``slow``      the answer comes byte by byte, ``pause`` seconds apart
-    ``stuck``     the call is never answered
+    `refused`   no connection; the server never sees the call
+    `lost`      the server handles the call, but its answer is lost
+    `status`    the call is answered with `status`; the server never sees it
+    `truncated` the answer breaks off half-way
+    `garbled`   the answer's encoding is broken
+    `slow`      the answer comes byte by byte, `pause` seconds apart
+    `stuck`     the call is never answered
     ============  =====================================================================
     """
 

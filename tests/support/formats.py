@@ -87,7 +87,7 @@ def with_later_values(value: Any) -> Any:
 
 
 def only_what_was_there(after: Any, before: Any) -> Any:
-    """``after`` without the fields that ``before`` lacks, which are newer ones with their defaults."""
+    """`after` without the fields that `before` lacks, which are newer ones with their defaults."""
     if isinstance(after, dict) and isinstance(before, dict):
         old = cast("dict[str, Any]", before)
         pairs = cast("dict[str, Any]", after).items()

@@ -45,12 +45,12 @@ class HttpsServer:
     certificate: str
     """Its self-signed certificate, as PEM."""
     inside: str
-    """One of its names, which resolves to an address of a private network after ``join``."""
+    """One of its names, which resolves to an address of a private network after `join`."""
     network: Any
     container: Any
 
     def join(self, run_id: str) -> None:
-        """Let the proxy of a run find the server: by its public address, and by ``inside`` in the run's network."""
+        """Let the proxy of a run find the server: by its public address, and by `inside` in the run's network."""
         client = docker_client()
         self.network.connect(f"coworld-{run_id}-https-proxy")
         client.networks.get(f"coworld-{run_id}-open").connect(self.container, aliases=[self.inside])
@@ -63,7 +63,7 @@ def https_server(image: str, *names: str, inside: str) -> Generator[HttpsServer]
     Args:
         image: Any image with Python.
         names: The server's names.
-        inside: A further name, for ``HttpsServer.join``.
+        inside: A further name, for `HttpsServer.join`.
     """
     from docker.types import IPAMConfig, IPAMPool
 

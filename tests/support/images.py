@@ -42,7 +42,7 @@ def drop_image(image: str) -> None:
 
 
 def untag(belongs: Callable[[str], bool]) -> None:
-    """Remove all image names for which ``belongs`` is true from the engine."""
+    """Remove all image names for which `belongs` is true from the engine."""
     client = docker_client()
     try:
         for image in client.images.list():
@@ -58,9 +58,9 @@ def ensure_python_image(name: str, dockerfile: str, files: Mapping[str, Path], l
 
     Args:
         name: Repository of the image; its tag is a digest of the content.
-        dockerfile: The text of the Dockerfile, with a build argument ``BASE_IMAGE``.
+        dockerfile: The text of the Dockerfile, with a build argument `BASE_IMAGE`.
         files: Files and directories for the build context, by their names there.
-        libraries: Packages of this interpreter to copy into the context's directory ``site``. If the image has
+        libraries: Packages of this interpreter to copy into the context's directory `site`. If the image has
             another Python, packages with compiled parts must work without them.
 
     Returns:

@@ -78,10 +78,10 @@ class Import:
     """One name that a module imports.
 
     Attributes:
-        name: The name, absolute: ``a.b.c`` for ``from a.b import c``.
+        name: The name, absolute: `a.b.c` for `from a.b import c`.
         loaded: Whether it is imported when the module is, and not in a function or for type checkers only.
         checked: Whether it is for type checkers only.
-        home: The module that it is taken from: ``a.b``; empty for ``import a.b``.
+        home: The module that it is taken from: `a.b`; empty for `import a.b`.
     """
 
     name: str

@@ -67,7 +67,7 @@ def on_cluster(work: Callable[[Cluster], Awaitable[_T]], *, namespace: str = "de
 
 @contextlib.contextmanager
 def namespace_for_tests() -> Generator[str]:
-    """Create a namespace for the duration of the context, and name it in ``COWORLD_NAMESPACE``."""
+    """Create a namespace for the duration of the context, and name it in `COWORLD_NAMESPACE`."""
     name = f"coworld-test-{secrets.token_hex(4)}"
 
     async def make(cluster: Cluster) -> None:
@@ -92,7 +92,7 @@ def namespace_for_tests() -> Generator[str]:
 
 async def _has_account(cluster: Cluster, namespace: str) -> bool:
     try:
-        await cluster.call("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default", patience=0)
+        await cluster.call("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default", retry_timeout=0)
     except ClusterRefused:
         return False
     return True
@@ -237,7 +237,7 @@ class Way:
 
 
 def kubeconfig_with(directory: Path, change: Callable[[Any], object], *, like: Path | None = None) -> Path:
-    """Write a copy of the cluster's kubeconfig, or of another one, changed by ``change``."""
+    """Write a copy of the cluster's kubeconfig, or of another one, changed by `change`."""
     import yaml
 
     content = yaml.safe_load((like or Path(os.environ["KUBECONFIG"])).read_text())

@@ -179,7 +179,7 @@ class Done:
 
 
 class Command:
-    """A started command, with the methods of a ``subprocess.Popen``.
+    """A started command, with the methods of a `subprocess.Popen`.
 
     Args:
         launcher: The connection to the launcher, closed when the command ends; closing it earlier kills the command.
@@ -258,8 +258,8 @@ class Launcher:
         """Start a command.
 
         Args:
-            words: The program's name and its arguments; or the path of a script, for which ``env`` must have a
-                ``PYTHONPATH``, and its arguments.
+            words: The program's name and its arguments; or the path of a script, for which `env` must have a
+                `PYTHONPATH`, and its arguments.
             env: The whole environment.
             cwd: The working directory.
             streams: Descriptors of the standard streams, which the caller must still close.
@@ -322,7 +322,7 @@ def launcher(
 
     Args:
         python: The Python of the environment where the programs are installed.
-        programs: The names of the programs, each with further modules to import; ``NAME.* but PATTERN`` stands for a
+        programs: The names of the programs, each with further modules to import; `NAME.* but PATTERN` stands for a
             package with all its modules except those that match a regular expression.
         env: The launcher's own environment; by default, that of this process.
     """

@@ -37,7 +37,7 @@ async def contestants(platform: Platform, world: World, count: int) -> dict[str,
 async def play(platform: Platform, strengths: Mapping[str, float], *, faulty: str = "") -> int:
     """End all pending episodes with each policy's strength as its score; returns their number.
 
-    Episodes with the policy ``faulty`` fail.
+    Episodes with the policy `faulty` fail.
     """
     async with platform.services.database.writing() as session:
         rows = (await session.scalars(sa.select(EpisodeRequest).where(EpisodeRequest.status == "pending"))).all()

@@ -50,7 +50,7 @@ MARK = "MISFITS_MARK"
 """The environment variable with the mark, in all units of a plan."""
 
 Player = str | Sequence[str]
-"""A behaviour of ``player.py`` with its arguments, as one string; or a whole command."""
+"""A behaviour of `player.py` with its arguments, as one string; or a whole command."""
 
 
 @lru_cache
@@ -76,7 +76,7 @@ def misfit_plan(
     """A plan in which the game and the players have given behaviours.
 
     Args:
-        game: A behaviour of ``game.py``.
+        game: A behaviour of `game.py`.
         players: The player in each seat; by default, two well-behaved players.
         image: The image of the game and the players.
         mark: The mark in their environment.

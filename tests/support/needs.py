@@ -1,7 +1,7 @@
 """What tests need of a machine beyond Python: one mark for each need, and the command that brings what is missing.
 
-On a machine that lacks what a mark names, ``@pytest.mark.docker`` for example, the test is skipped before its fixtures
-are set up, and counted in one line at the end of the run. With ``CI=true`` it fails.
+On a machine that lacks what a mark names, `@pytest.mark.docker` for example, the test is skipped before its fixtures
+are set up, and counted in one line at the end of the run. With `CI=true` it fails.
 """
 
 from __future__ import annotations

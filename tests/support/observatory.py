@@ -105,7 +105,7 @@ class Observatory:
 async def until_committed(condition: Callable[[], Awaitable[T | None]], *, seconds: float = 300.0) -> T:
     """Wait until a condition returns a true value, and return it; asks after each transaction of this process.
 
-    For an Observatory whose server and workers run in the test's own process: ``waiting.until`` is for others.
+    For an Observatory whose server and workers run in the test's own process: `waiting.until` is for others.
     """
     loop = asyncio.get_running_loop()
     committed = anyio.Event()
@@ -236,7 +236,7 @@ async def inside(
 
 
 class ServerProcess:
-    """A server's process, with an interface like that of ``anyio``'s processes.
+    """A server's process, with an interface like that of `anyio`'s processes.
 
     Args:
         command: The started command.
@@ -276,7 +276,7 @@ async def run_server(
 ) -> AsyncGenerator[tuple[ServerProcess, dict[str, Any]]]:
     """Run `observatory` with arguments, wait for its first line of JSON, and stop it at the end.
 
-    Requires an open launcher, which the fixture ``quick_commands`` provides.
+    Requires an open launcher, which the fixture `quick_commands` provides.
     """
     heard, said = os.pipe()
     try:

@@ -112,7 +112,7 @@ class Platform:
         return self.settings.url
 
     def client(self, account: Account | None = None, **headers: str) -> httpx2.AsyncClient:
-        """An HTTP client for an account, or without a token; paths are below ``/observatory``."""
+        """An HTTP client for an account, or without a token; paths are below `/observatory`."""
         if account is not None:
             headers["Authorization"] = f"Bearer {account.token}"
         return httpx2.AsyncClient(base_url=f"{self.url}/observatory", headers=headers, timeout=300)

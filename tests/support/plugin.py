@@ -29,7 +29,7 @@ class Moon(ProcessBackend):
 def make_backend(options):
     return Moon(contexts=options.contexts)
 """
-"""A module with a working backend: local processes, started by ``env``."""
+"""A module with a working backend: local processes, started by `env`."""
 
 
 def install(
@@ -38,13 +38,13 @@ def install(
     """Install a distribution.
 
     Args:
-        site: A directory for ``PYTHONPATH``; created if missing.
+        site: A directory for `PYTHONPATH`; created if missing.
         distribution: The name of the distribution.
-        backends: Its entry points ``coworld.backends``: names of backends and their targets.
+        backends: Its entry points `coworld.backends`: names of backends and their targets.
         modules: Source text of its modules, by name.
 
     Returns:
-        ``site``.
+        `site`.
     """
     info = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
     info.mkdir(parents=True)

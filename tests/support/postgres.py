@@ -65,7 +65,7 @@ def running_postgres() -> Generator[str]:
 
 
 async def execute(server: str, statement: str) -> None:
-    """Execute a statement in the server's own database; ``server`` is the URL that ``running_postgres`` yields."""
+    """Execute a statement in the server's own database; `server` is the URL that `running_postgres` yields."""
     driver: Any = import_module("asyncpg")  # Its types are incomplete.
     connection = await driver.connect(server.format(name="postgres"))
     try:

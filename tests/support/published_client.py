@@ -71,7 +71,7 @@ class Published:
         return done
 
     def ask(self, *words: str | Path, **more: Any) -> Any:
-        """Run a command with ``--json`` and return its JSON."""
+        """Run a command with `--json` and return its JSON."""
         return self.run(*words, "--json", **more).json
 
     def sign_in(self, token: str) -> None:
@@ -84,7 +84,7 @@ def published(python: Path, home: Path, server: str) -> Generator[Published]:
     """A user with a separate home directory while the context is open.
 
     Args:
-        python: The Python returned by ``install``.
+        python: The Python returned by `install`.
         home: The user's home and working directory, which is created.
         server: URL of the server for all commands.
     """

@@ -16,12 +16,12 @@ from .fake_server import Ask, FakeServer, Reset, Say, serve
 __all__ = ["Fault", "PushRegistry", "serve_push_registry"]
 
 LOGIN = "cHVzaDpzM2NyZXQ="
-"""``push:s3cret``, as in the answer to an upload."""
+"""`push:s3cret`, as in the answer to an upload."""
 
 
 @dataclass
 class Fault:
-    """A fault that affects matching requests, up to ``times`` times."""
+    """A fault that affects matching requests, up to `times` times."""
 
     method: str
     times: int = 1

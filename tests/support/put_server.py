@@ -28,8 +28,8 @@ class PutServer(Site):
     """The server's uploads, documents and faults.
 
     Args:
-        faults: Answers to the first requests for a path: a status, ``reset``, or a status with Retry-After, as
-            ``503/1``.
+        faults: Answers to the first requests for a path: a status, `reset`, or a status with Retry-After, as
+            `503/1`.
     """
 
     def __init__(self, faults: Mapping[str, list[int | str]] | None = None) -> None:

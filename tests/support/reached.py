@@ -1,7 +1,7 @@
 """The files that tests run with: what they import, directly or by way of others, what they start, and what they read.
 
 Read from the source, without running it. Followed are imports, except those for type checkers only; names that a
-package imports on first use, to the module that has them; strings that name a module (``python -m``) or a file; and,
+package imports on first use, to the module that has them; strings that name a module (`python -m`) or a file; and,
 where a module imports by a computed name, all modules of its package. Data files count with the modules beside them.
 """
 

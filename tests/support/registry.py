@@ -44,7 +44,7 @@ def _config(layer: bytes, platform: str) -> bytes:
 
 
 def image_archive(name: str, architecture: str) -> bytes:
-    """An image for an architecture, without a command, in the format of ``docker load``."""
+    """An image for an architecture, without a command, in the format of `docker load`."""
     layer = _layer(100)
     files = {
         "config.json": _config(layer, f"linux/{architecture}"),
@@ -59,7 +59,7 @@ class Registry(Site):
 
     Args:
         size: Size of the only layer in bytes.
-        login: The required ``user:password``, if any.
+        login: The required `user:password`, if any.
         platform: The image's platform.
     """
 
@@ -97,7 +97,7 @@ class Registry(Site):
         return self.url.removeprefix("http://")
 
     def image(self, tag: str = "1") -> str:
-        """The reference for pulling the image; the tag ``absent`` does not exist, any other does."""
+        """The reference for pulling the image; the tag `absent` does not exist, any other does."""
         return f"{self.address}/coworld/noise:{tag}"
 
     def otherwise(self, ask: Ask) -> Any:

@@ -1,4 +1,4 @@
-"""Runs a module like ``python -m``, for programs that a launcher starts (``cli_kit.start_module``)."""
+"""Runs a module like `python -m`, for programs that a launcher starts (`cli_kit.start_module`)."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""Simulated evaluations with known true values: rows as ``run_many`` writes them, with random scores."""
+"""Simulated evaluations with known true values: rows as `run_many` writes them, with random scores."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def added(noise: float) -> Callable[[Lineup, random.Random], list[float]]:
 def strengths(
     of: Mapping[str, float], *, noise: float = 1.0, seat: float = 0.0
 ) -> Callable[[Lineup, random.Random], list[float]]:
-    """A game in which each player scores its strength plus luck, and the first seat scores ``seat`` more."""
+    """A game in which each player scores its strength plus luck, and the first seat scores `seat` more."""
 
     def table(lineup: Lineup, luck: random.Random) -> list[float]:
         own = random.Random(f"{luck.random()} {lineup}")
@@ -174,7 +174,7 @@ def episode_row(key: str, *scores: float, **values: Any) -> EpisodeRow:
 
 
 def pair_rows(block: int, difference: float, *, seat: float = 0.0, attempt: int = 1) -> list[EpisodeRow]:
-    """Two episodes, one in each order; the new player scores ``difference`` more, the first seat ``seat`` more."""
+    """Two episodes, one in each order; the new player scores `difference` more, the first seat `seat` more."""
     return [
         episode_row(episode_key(block, attempt, 1), 10 + difference + seat, 10.0),
         episode_row(episode_key(block, attempt, 2), 10.0 + seat, 10 + difference),

@@ -1,6 +1,6 @@
 """A small Coworld for tests of certification, in this process: correct except for the faults that a test asks for.
 
-The game and its players are coroutines on real sockets (``FakeBackend``). A test asks for a fault by name; the names
+The game and its players are coroutines on real sockets (`FakeBackend`). A test asks for a fault by name; the names
 are the quoted words below.
 """
 
@@ -312,7 +312,7 @@ def _listener(context: FakeContext) -> sockets.socket:
 
 
 def player(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
-    """Players with the named faults, each written as ``<player>:<fault>``, such as ``first:dies``."""
+    """Players with the named faults, each written as `<player>:<fault>`, such as `first:dies`."""
 
     async def program(context: FakeContext) -> int:
         who = context.argv[0]
@@ -358,7 +358,7 @@ class World:
 
 
 def fast(*, episode: Mapping[str, Any] | None = None, **changes: Any) -> CertifyOptions:
-    """Options with bounded waits and no network; ``episode`` changes single fields, ``changes`` whole options."""
+    """Options with bounded waits and no network; `episode` changes single fields, `changes` whole options."""
     waits = EpisodeOptions(timeout_seconds=60.0, ready_timeout_seconds=20.0, player_exit_timeout_seconds=5.0)
     options = CertifyOptions(
         episode=replace(waits, **(episode or {})),
@@ -389,7 +389,7 @@ async def world(
 
     Args:
         game_vices: Faults of the game.
-        player_vices: Faults of the players, each written as ``<player>:<fault>``.
+        player_vices: Faults of the players, each written as `<player>:<fault>`.
         change: Changes the manifest in place.
         backend: The backend's class.
         package: Makes a package from the manifest.

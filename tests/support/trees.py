@@ -26,7 +26,7 @@ def dig(top: Path, depth: int, name: str = "deeper") -> None:
 
 @contextmanager
 def dug(top: Path) -> Generator[None]:
-    """Create directories during the block that are nested deeper than ``shutil.rmtree``, and so pytest, can remove."""
+    """Create directories during the block that are nested deeper than `shutil.rmtree`, and so pytest, can remove."""
     dig(top, 2000)
     try:
         yield

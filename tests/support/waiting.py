@@ -1,7 +1,7 @@
 """Waits for what nothing reports: a file or a state of another process or machine, asked for again and again.
 
-What this process does itself can be waited for without asking: with an ``anyio.Event``, ``logs.logged``, or
-``observatory.until_committed``.
+What this process does itself can be waited for without asking: with an `anyio.Event`, `logs.logged`, or
+`observatory.until_committed`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def until(
 async def until(
     condition: Callable[[], object], *, seconds: float = 60.0, what: Words = "", every: float = 0.02
 ) -> object:
-    """Do the same as ``wait_until`` while other tasks run; the condition may be asynchronous."""
+    """Do the same as `wait_until` while other tasks run; the condition may be asynchronous."""
     # Of the real clock: a test may set that of the event loop forward meanwhile.
     deadline = time.monotonic() + seconds
     while True:

@@ -70,7 +70,7 @@ def test_every_game_that_is_listed_can_be_played() -> None:
     failed: dict[str, str] = {}
     for one in listed:
         game = one.source.partition(":")[2]
-        if one.refused or game == "bridge_uncontested_bidding":  # which deals for seconds
+        if one.refused or game == "bridge_uncontested_bidding":  # Which deals for seconds
             continue
         play = Play(rules_of(game), seats=find_game(one.source).default_seats, seed=1)
         rng = random.Random(1)

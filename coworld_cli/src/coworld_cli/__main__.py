@@ -1,4 +1,4 @@
-"""``python -m coworld_cli`` is the same as ``coworld``."""
+"""`python -m coworld_cli` is the same as `coworld`."""
 
 from .main import main
 

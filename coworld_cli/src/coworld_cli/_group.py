@@ -108,14 +108,14 @@ class NounGroup(click.Group):
 class LazyGroup(CommandLine, NounGroup):
     """A group that has the names and short help of its commands in a table.
 
-    Each command is imported from the group ``commands`` of its module.
+    Each command is imported from the group `commands` of its module.
 
     Args:
         table: The commands, by section.
         package: The package of their modules.
         first: The commands of the first hour, which the short help explains.
         aliases: Other names of commands, and theirs in the table.
-        attrs: Arguments of ``click.Group``.
+        attrs: Arguments of `click.Group`.
     """
 
     def __init__(
@@ -164,11 +164,11 @@ class LazyGroup(CommandLine, NounGroup):
         return names
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The parameters, and ``--help-all``."""
+        """The parameters, and `--help-all`."""
         return [*super().get_params(ctx), everything]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help: one screen, or with ``--help-all`` everything."""
+        """Write the help: one screen, or with `--help-all` everything."""
         if shows_all(ctx):
             super().format_help(ctx, formatter)
             return

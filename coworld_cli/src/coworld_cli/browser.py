@@ -14,7 +14,7 @@ __all__ = ["open_page", "wants_browser"]
 def wants_browser(asked: bool | None) -> bool:
     """Whether to open a browser: as asked, else only from a terminal on a desktop.
 
-    Without a desktop ``webbrowser`` would start a text browser right in the terminal.
+    Without a desktop `webbrowser` would start a text browser right in the terminal.
     """
     if asked is not None:
         return asked

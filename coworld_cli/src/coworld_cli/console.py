@@ -1,4 +1,4 @@
-"""What other command lines share with ``coworld``: commands whose errors are reported alike, output, and tables."""
+"""What other command lines share with `coworld`: commands whose errors are reported alike, output, and tables."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _NAMES = {
     **{name: f"Asked to stop ({name})" for name in ("SIGTERM", "SIGQUIT", "SIGUSR1", "SIGUSR2")},
 }
 _UNLESS_IGNORED = ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""Signals that stay ignored if the parent ignored them: ``nohup`` ignores SIGHUP, and shells ignore SIGQUIT for
+"""Signals that stay ignored if the parent ignored them: `nohup` ignores SIGHUP, and shells ignore SIGQUIT for
 background jobs. Batch systems send SIGUSR1 and SIGUSR2 before they kill."""
 
 
@@ -70,18 +70,18 @@ class Running:
         self.scope = scope
         self._signals: list[str] = []
         self._ending: anyio.Event | None = None
-        self._hurry: list[Callable[[], object]] = []
+        self._end_waits: list[Callable[[], object]] = []
         self._restore: list[Callable[[], object]] = []
         self.units: dict[str, str] = {}
-        """The kind of each running unit (game, player, replay, ...), by ``RUN_ID/UNIT``."""
+        """The kind of each running unit (game, player, replay, ...), by `RUN_ID/UNIT`."""
         self.evidence: str | None = None
-        """The directory with the results so far, for ``last_words``."""
+        """The directory with the results so far, for `last_words`."""
         self.context: dict[str, object] = {}
-        """Details for programs, for ``last_words``."""
+        """Details for programs, for `last_words`."""
         self.so_far: str | None = None
-        """A sentence about the results so far, for ``last_words``, in place of ``evidence``."""
+        """A sentence about the results so far, for `last_words`, in place of `evidence`."""
         self.to_go_on: str | None = None
-        """How to resume after an interruption, for ``last_words``."""
+        """How to resume after an interruption, for `last_words`."""
 
     def resumable(self) -> None:
         """Make the message after Ctrl-C say that an interrupted download can be resumed."""
@@ -94,13 +94,13 @@ class Running:
         return bool(self._signals) and self._ending is None
 
     @contextmanager
-    def on_hurry(self, hurry: Callable[[], object]) -> Generator[None]:
+    def on_end_waits(self, end: Callable[[], object]) -> Generator[None]:
         """Call a function at the second signal while the context is open."""
-        self._hurry.append(hurry)
+        self._end_waits.append(end)
         try:
             yield
         finally:
-            self._hurry.remove(hurry)
+            self._end_waits.remove(end)
 
     @contextmanager
     def on_abandon(self, restore: Callable[[], object]) -> Generator[None]:
@@ -150,8 +150,8 @@ class Running:
                 self.scope.cancel()
         elif count == 2:
             self.out.note(f"Killing {self._what()}. Again: exit at once.")
-            for hurry in self._hurry:
-                hurry()
+            for end in self._end_waits:
+                end()
         else:
             for restore in self._restore:
                 restore()
@@ -159,7 +159,7 @@ class Running:
             os._exit(exitcodes.INTERRUPTED)
 
     def _what(self) -> str:
-        """The running units in words: ``the game and 2 players``."""
+        """The running units in words: `the game and 2 players`."""
         parts = [
             f"the {kind}" if count == 1 else f"{count} {kind}s" for kind, count in Counter(self.units.values()).items()
         ]
@@ -278,7 +278,7 @@ async def opened_client(connection: Connection, *, anonymous: bool = False) -> A
     try:
         client = CoworldClient.from_login(connection.server, identity=connection.identity, elevated=connection.elevated)
     except NotLoggedIn as error:
-        # an expired session must not silently become an anonymous one
+        # An expired session must not silently become an anonymous one
         if not anonymous or named or isinstance(error, SessionExpired):
             raise
         client = CoworldClient.anonymous(connection.server)

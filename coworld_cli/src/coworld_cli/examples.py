@@ -209,6 +209,6 @@ def examples_of(path: Sequence[str]) -> list[str]:
     """The examples of a command.
 
     Args:
-        path: Its words, ``coworld`` first.
+        path: Its words, `coworld` first.
     """
     return [line for line in _EXAMPLES.split("\n") if line and line.split()[: len(path)] == list(path)]

@@ -22,5 +22,5 @@ _BY_KIND = {"answer": ANSWER_IS_NO, "usage": USAGE, "environment": ENVIRONMENT, 
 
 
 def for_kind(kind: str) -> int:
-    """The exit status for ``CoworldError.kind``."""
+    """The exit status for `CoworldError.kind`."""
     return _BY_KIND.get(kind, INTERNAL)

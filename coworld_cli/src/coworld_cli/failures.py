@@ -26,7 +26,7 @@ __all__ = ["report"]
 def report(error: BaseException, *, json: bool, lines: bool = False) -> int:
     """Report an error and return the exit status.
 
-    With ``COWORLD_DEBUG=1`` the traceback goes to standard error as well.
+    With `COWORLD_DEBUG=1` the traceback goes to standard error as well.
 
     Args:
         error: The exception that ended the command.

@@ -30,10 +30,10 @@ _STDIN = Path("-")
 
 
 def read_bytes(path: Path, *, limit: int = _LIMIT) -> bytes:
-    """The content of a file, or of standard input for ``-``.
+    """The content of a file, or of standard input for `-`.
 
     Raises:
-        UsageError: It cannot be read, or has more than ``limit`` bytes.
+        UsageError: It cannot be read, or has more than `limit` bytes.
     """
     name = "standard input" if path == _STDIN else shown_path(path)
     try:
@@ -127,7 +127,7 @@ def json_values(pairs: Mapping[str, str]) -> dict[str, Any]:
 
 
 def secret_files(files: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The files of ``--secret-env-file``; ``-`` is standard input.
+    """The files of `--secret-env-file`; `-` is standard input.
 
     Raises:
         UsageError: Standard input is named twice.

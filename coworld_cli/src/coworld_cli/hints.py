@@ -132,7 +132,7 @@ WORDS: Mapping[str, str] = {
     "use_player": "Sign in as yourself, then `coworld player use`; or set COWORLD_TOKEN to act with it directly.",
     "wait_again": "It continues; wait again, or follow it with `coworld xp-request watch {id}`.",
 }
-"""The words by code; ``{name}`` stands for a value, and ``{name!q}`` for one that a shell reads.
+"""The words by code; `{name}` stands for a value, and `{name!q}` for one that a shell reads.
 
 Hints with other codes are shown in words of the library."""
 

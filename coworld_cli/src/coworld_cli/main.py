@@ -1,7 +1,7 @@
 """The entry point: the group of commands, and the handling of errors.
 
-Only click is imported here, and a command is imported only when it is called, so that ``coworld --help`` is about as
-quick as ``python -c "import click"``.
+Only click is imported here, and a command is imported only when it is called, so that `coworld --help` is about as
+quick as `python -c "import click"`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ cli = click.version_option(package_name="coworld-cli", prog_name="coworld")(
         context_settings={
             "help_option_names": ["-h", "--help"],
             "auto_envvar_prefix": "COWORLD",
-            # longer lines are hard to read
+            # Longer lines are hard to read
             "max_content_width": 140,
         },
     )

@@ -20,7 +20,7 @@ __all__ = ["fix_manifest", "yes_option"]
 
 
 def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--yes`` to a command that has ``--fix``."""
+    """Add `--yes` to a command that has `--fix`."""
     return click.option("--yes", "-y", is_flag=True, help="With --fix: write without asking.")(function)
 
 

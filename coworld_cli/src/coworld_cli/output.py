@@ -19,14 +19,14 @@ __all__ = ["Output", "output_options", "to_json", "to_line"]
 
 
 def to_json(value: object) -> str:
-    """A value as JSON for ``--json``: indented by two spaces, with a newline at the end."""
+    """A value as JSON for `--json`: indented by two spaces, with a newline at the end."""
     import json
 
     return json.dumps(value, indent=2, ensure_ascii=not _speaks_utf8(), default=str) + "\n"
 
 
 def to_line(value: object) -> str:
-    """A value as one line of JSON, for ``--jsonl``."""
+    """A value as one line of JSON, for `--jsonl`."""
     import json
 
     return json.dumps(value, ensure_ascii=not _speaks_utf8(), separators=(",", ":"), default=str)
@@ -74,7 +74,7 @@ class Output:
             self.warn(f"COWORLD_TOKEN {what}")
 
     def say(self, text: str = "") -> None:
-        """Write a part of the result as text; nothing under ``--json``."""
+        """Write a part of the result as text; nothing under `--json`."""
         if not self.json:
             echo(text)
 
@@ -87,7 +87,7 @@ class Output:
             sys.stdout.flush()
 
     def answer(self, value: Mapping[str, Any] | Sequence[Any] | BaseModel) -> None:
-        """Write the result as JSON; nothing without ``--json``."""
+        """Write the result as JSON; nothing without `--json`."""
         if self.json:
             from .hints import in_our_words
 
@@ -103,7 +103,7 @@ class Output:
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--json`` and ``--quiet``, and pass it an ``Output`` as ``out``."""
+    """Give a command `--json` and `--quiet`, and pass it an `Output` as `out`."""
 
     @click.option("--json", is_flag=True, help="Write the result as one JSON object to standard output.")
     @click.option("--quiet", "-q", is_flag=True, help="Write no narration to standard error.")

@@ -19,7 +19,7 @@ class CommandLine(click.Group):
     """The group of all commands of a program; its name is the program's."""
 
     one_line: ClassVar[str] = "--jsonl"
-    """The flag with which an error is one line of JSON. With ``--json``, unless that is this flag, it is indented."""
+    """The flag with which an error is one line of JSON. With `--json`, unless that is this flag, it is indented."""
 
     def main(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -29,8 +29,8 @@ class CommandLine(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run a command line and exit with its status (``click.testing`` calls this)."""
-        del prog_name, complete_var, standalone_mode, extra  # there is one way to run, whoever calls
+        """Run a command line and exit with its status (`click.testing` calls this)."""
+        del prog_name, complete_var, standalone_mode, extra  # There is one way to run, whoever calls
         sys.exit(self.run(args))
 
     def run(self, args: Sequence[str] | None = None) -> int:
@@ -63,21 +63,21 @@ def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
 
 
 def _reader_gone() -> int:
-    """Silence standard output when its reader has gone (``coworld schema manifest | head``); the exit status."""
-    # the interpreter flushes once more at exit, and would complain
+    """Silence standard output when its reader has gone (`coworld schema manifest | head`); the exit status."""
+    # The interpreter flushes once more at exit, and would complain
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exitcodes.ANSWER_IS_NO
 
 
 def _open_closed_streams() -> None:
-    """Replace standard streams that the parent process has closed (``coworld version >&-``).
+    """Replace standard streams that the parent process has closed (`coworld version >&-`).
 
     Otherwise the next file or socket that is opened would get a stream's descriptor, and its output.
     """
     if sys.stdin is None:
         sys.stdin = os.fdopen(_at(0, os.open(os.devnull, os.O_RDONLY)), encoding="utf-8")
     if sys.stdout is None:
-        # a pipe whose reader has gone, so that both cases end in the same way
+        # A pipe whose reader has gone, so that both cases end in the same way
         reader, writer = os.pipe()
         os.close(reader)
         sys.stdout = os.fdopen(_at(1, writer), "w", encoding="utf-8")

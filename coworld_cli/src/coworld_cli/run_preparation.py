@@ -51,7 +51,7 @@ def _manifest(coworld: str) -> anyio.Path:
 
 
 async def find_package(options: PackageOptions, running: Running) -> Package:
-    """Resolve the package of a command, build it with ``--build``, and report the issues of its manifest.
+    """Resolve the package of a command, build it with `--build`, and report the issues of its manifest.
 
     A Coworld that is named by its id is downloaded, unless it was downloaded before.
     """
@@ -87,7 +87,7 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
         update = (worded(choice.hint) or "").removesuffix(".")
         why = "; ".join(filter(None, (choice.reason, update)))
         running.out.note(f"Backend: {backend.name} ({clean(why, one_line=True)})")
-        with running.on_hurry(backend.hurry):
+        with running.on_end_waits(backend.end_waits):
             yield backend
 
 

@@ -1,6 +1,6 @@
 """A client for Coworld platforms: one async client, with an attribute per resource, and its errors.
 
-``SyncClient`` is the same for code that is not async.
+`SyncClient` is the same for code that is not async.
 
 ::
 

@@ -33,7 +33,7 @@ class Checkpoint:
         self.episodes: dict[str, EpisodeProgress] = {}
         """The last known state of each episode, by id."""
         self.cursor: str | None = None
-        """Pass this to ``CoworldClient.watch`` to resume."""
+        """Pass this to `CoworldClient.watch` to resume."""
         self._of = {"server": server, "ids": sorted(ids)}
         self._file = file
 

@@ -41,12 +41,12 @@ __all__ = ["CoworldClient"]
 
 
 class CoworldClient:
-    """A client of one platform; use it in ``async with``.
+    """A client of one platform; use it in `async with`.
 
     Args:
         server: Address of the platform.
         token: The token to send; anonymous when None.
-        timeout: Seconds for one attempt of an ordinary call. Each call has its own ``timeout=``.
+        timeout: Seconds for one attempt of an ordinary call. Each call has its own `timeout=`.
         max_retries: How often to retry a call that may be repeated: reads always, writes with an idempotency key, which
             is created once per call. 409 is never retried.
         transport: Carries the requests; the network by default.
@@ -81,20 +81,20 @@ class CoworldClient:
             backoff=backoff,
         )
         self.acting_as: str = "anonymous" if token is None else "token"
-        """``user``, ``environment``, ``anonymous``, ``token`` when one was given here, or the player's id."""
+        """`user`, `environment`, `anonymous`, `token` when one was given here, or the player's id."""
 
     @classmethod
     def from_login(cls, server: str | None = None, *, identity: str = "active", **options: Any) -> Self:
         """A client with the credentials stored on this machine.
 
         Args:
-            server: The platform; when None, ``COWORLD_SERVER`` or the default one.
-            identity: ``active``: the player in use if there is one, else the user; ``user``: the user; or a player's
-                ``ply_`` id. ``COWORLD_TOKEN`` overrides all of them.
+            server: The platform; when None, `COWORLD_SERVER` or the default one.
+            identity: `active`: the player in use if there is one, else the user; `user`: the user; or a player's
+                `ply_` id. `COWORLD_TOKEN` overrides all of them.
             options: Passed to the constructor.
 
         Raises:
-            NotLoggedIn: There is no token; ``SessionExpired`` when the player's session has ended.
+            NotLoggedIn: There is no token; `SessionExpired` when the player's session has ended.
             UsageError: The server is not an address, or the identity is invalid.
             EnvironmentFault: The credentials cannot be read.
         """
@@ -108,7 +108,7 @@ class CoworldClient:
         """A client without a token, which can read public data.
 
         Args:
-            server: The platform; when None, ``COWORLD_SERVER`` or the default one.
+            server: The platform; when None, `COWORLD_SERVER` or the default one.
             options: Passed to the constructor.
         """
         return cls(resolve_server(server), **options)
@@ -131,7 +131,7 @@ class CoworldClient:
         return self.connection.server
 
     async def whoami(self, *, timeout: float | None = None) -> Whoami:
-        """The account of the token. An unknown token gives ``anonymous``, not an error.
+        """The account of the token. An unknown token gives `anonymous`, not an error.
 
         Raises:
             ApiError: The server refused, or cannot be reached.
@@ -148,7 +148,7 @@ class CoworldClient:
         cursor: str | None = None,
         until_done: bool = True,
         wait_seconds: float = 20,
-        patience: float = 300,
+        retry_timeout: float = 300,
     ) -> AbstractAsyncContextManager[Changes]:
         """Follow episodes, or the episodes of experience requests, as they change.
 
@@ -163,11 +163,11 @@ class CoworldClient:
 
         Args:
             ids: 1 to 50 ids, all of experience requests or all of episode requests.
-            view: ``results`` to get scores, participants and replay as well.
-            cursor: ``change.cursor`` of the last change seen, to resume from there.
+            view: `results` to get scores, participants and replay as well.
+            cursor: `change.cursor` of the last change seen, to resume from there.
             until_done: Whether to stop once all episodes have ended; otherwise watching never stops.
             wait_seconds: Seconds that the server may hold a call until something changes, up to 25.
-            patience: Seconds to keep retrying while the server is unavailable.
+            retry_timeout: Seconds to keep retrying while the server is unavailable.
 
         Raises:
             UsageError: There are no ids, too many, or ids of different kinds, or the cursor is invalid.
@@ -181,7 +181,7 @@ class CoworldClient:
             cursor=cursor,
             until_done=until_done,
             wait_seconds=wait_seconds,
-            patience=patience,
+            retry_timeout=retry_timeout,
         )
 
     def web_url(self, path: str) -> str:
@@ -191,7 +191,7 @@ class CoworldClient:
             path: The path of the page, beginning with a slash.
 
         Returns:
-            The path appended to the server's address, without the API's own suffix (``/api``, ``/observatory``).
+            The path appended to the server's address, without the API's own suffix (`/api`, `/observatory`).
         """
         for ending in ("/api/observatory", "/api", "/observatory"):
             if self.server.endswith(ending):

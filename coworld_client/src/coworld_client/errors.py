@@ -5,7 +5,7 @@
     RemoteError
     └── ApiError               whatever goes wrong between this machine and a platform
         ├── ApiConnectionError     the server cannot be reached (name, TLS, refused, cut off); there is no answer
-        │   └── ApiTimeoutError        ... in time (also a ``TimeoutError``)
+        │   └── ApiTimeoutError        ... in time (also a `TimeoutError`)
         ├── ApiShapeError          the answer is invalid
         ├── ApiStatusError         the server refused; one class per common status
         │   ├── LinkExpired            storage refuses a link, and there is no fresh one that works
@@ -21,7 +21,7 @@
         │   └── ServerError            5xx
         └── NotLoggedIn            there is no token for the server
 
-A mistake of the caller's is a ``UsageError``, and a file that cannot be read or written here an ``EnvironmentFault``.
+A mistake of the caller's is a `UsageError`, and a file that cannot be read or written here an `EnvironmentFault`.
 
 Messages contain the server's own words, but never a token or the query of a presigned URL.
 """
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _MAX_DETAIL = 2000
-"""Most characters of a server's text in a message; ``detail`` has all of it."""
+"""Most characters of a server's text in a message; `detail` has all of it."""
 
 
 class ApiError(RemoteError):
@@ -204,7 +204,7 @@ class Gone(ApiStatusError):
 
 
 class Unprocessable(ApiStatusError):
-    """422: fields of the request are wrong; ``detail`` says which."""
+    """422: fields of the request are wrong; `detail` says which."""
 
     default_code = "unprocessable"
 
@@ -248,10 +248,10 @@ def error_for_status(status: int) -> type[ApiStatusError]:
 
 
 def detail_text(detail: Any) -> str:
-    """A server's detail as one line: its text, its ``message``, or each invalid field with its error.
+    """A server's detail as one line: its text, its `message`, or each invalid field with its error.
 
     Args:
-        detail: Text, an object, or a list of validation errors (``loc``, ``msg``).
+        detail: Text, an object, or a list of validation errors (`loc`, `msg`).
     """
     text = " ".join(_words(detail).split())
     return text if len(text) <= _MAX_DETAIL else f"{text[: _MAX_DETAIL - 1]}…"

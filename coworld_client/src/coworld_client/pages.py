@@ -1,7 +1,7 @@
 """Paged lists: await one for a list of its items, or iterate over it to stream them.
 
-Servers page in several ways: an envelope with ``total_count`` or with ``next_cursor``, a bare list with the header
-``X-Next-Cursor``, a bare list selected by ``limit`` and ``offset``, and a list that is always complete. Callers need
+Servers page in several ways: an envelope with `total_count` or with `next_cursor`, a bare list with the header
+`X-Next-Cursor`, a bare list selected by `limit` and `offset`, and a list that is always complete. Callers need
 not know which.
 """
 
@@ -42,7 +42,7 @@ class Page(Generic[_T]):
     has_more: bool = False
     """Whether the server had more rows when this page was made."""
     odd: tuple[Issue, ...] = ()
-    """Rows left out because they are not objects, with a pointer into the server's page; also a ``list_cut`` issue if
+    """Rows left out because they are not objects, with a pointer into the server's page; also a `list_cut` issue if
     the server may have rows that it gives no access to."""
 
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -63,7 +63,7 @@ class Fetch(Protocol):
 class AsyncPager(Generic[_T]):
     """A list on a server.
 
-    ``await pager`` gives its rows as a list, ``async for row in pager`` streams them, and ``pager.pages()`` gives its
+    `await pager` gives its rows as a list, `async for row in pager` streams them, and `pager.pages()` gives its
     pages. Nothing is requested before that, and each use starts from the beginning.
 
     Args:
@@ -71,14 +71,14 @@ class AsyncPager(Generic[_T]):
         model: The type of the rows.
         limit: The most rows to return, after filters; all by default.
         offset: How many rows of the server's list to skip.
-        cursor: Where to begin: the ``next_cursor`` of a page.
+        cursor: Where to begin: the `next_cursor` of a page.
         page_size: Rows to request at a time.
         keep: Prepares the filter, which returns whether to keep a row; awaited once per use, before the first page.
         whole: Whether the server returns the complete list at once and takes no limit.
         max_pages: Pages to read before the list counts as endless.
 
     Raises:
-        UsageError: Code ``bad_limit``, for an invalid limit, offset or page size.
+        UsageError: Code `bad_limit`, for an invalid limit, offset or page size.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class AsyncPager(Generic[_T]):
             rows, issues = await reader.read(ask)
             odd += issues
             waiting += rows if keep is None else filter(keep, rows)
-            # with a filter, the client cuts the pages, so that only the last can be short
+            # With a filter, the client cuts the pages, so that only the last can be short
             size = len(waiting) if keep is None else self._page_size
             while waiting and (len(waiting) >= size or reader.ended or (left is not None and len(waiting) >= left)):
                 items = waiting[:size][:left]
@@ -206,12 +206,12 @@ class _Reader(Generic[_T]):
         elif total is not None:
             self.ended = self.offset >= total
         else:
-            # a bare list ends with a page shorter than requested, or one that ignores the limit
+            # A bare list ends with a page shorter than requested, or one that ignores the limit
             self.ended = len(entries) != limit
         self.cursor = cursor
         if cursor is None and not self.ended:
             self._stale = 0 if fresh or odd else self._stale + 1
-            # a bare list that repeats: its server ignores the offset
+            # A bare list that repeats: its server ignores the offset
             if self._stale and total is None:
                 self.ended = True
                 odd = (*odd, _cut(reply.what, len(entries)))

@@ -1,4 +1,4 @@
-"""The client for code that is not async: ``CoworldClient``, called from a thread of its own.
+"""The client for code that is not async: `CoworldClient`, called from a thread of its own.
 
 ::
 
@@ -7,8 +7,8 @@
             print(policy.name, policy.version)
 
 Nothing is written twice: a proxy stands for the client and for each of its resources, and turns coroutines into calls,
-async iterators into iterators, and async context managers into context managers. Its types are in ``sync.pyi``, which
-``tests/client/sync_stub.py`` writes.
+async iterators into iterators, and async context managers into context managers. Its types are in `sync.pyi`, which
+`tests/client/sync_stub.py` writes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Bridge:
         """The way into the other thread.
 
         Raises:
-            UsageError: The client is closed (``client_closed``).
+            UsageError: The client is closed (`client_closed`).
         """
         if self.portal is None:
             raise UsageError(
@@ -114,18 +114,18 @@ class _Rows(_Proxy):
 
 
 class SyncClient(_Proxy):
-    """``CoworldClient`` for code that is not async; use it in ``with``.
+    """`CoworldClient` for code that is not async; use it in `with`.
 
-    It has the same attributes and methods, which return when they are done. Lists are iterated over with ``for``.
+    It has the same attributes and methods, which return when they are done. Lists are iterated over with `for`.
     It works in scripts, in several threads at a time, and inside a running event loop (a notebook's), which waits
     meanwhile. Callbacks are called in the client's own thread and must not call the client.
 
     Args:
         server: Address of the platform.
-        options: As for ``CoworldClient``.
+        options: As for `CoworldClient`.
 
     Raises:
-        UsageError: As for ``CoworldClient``; also for calls before and after ``with`` (``client_closed``).
+        UsageError: As for `CoworldClient`; also for calls before and after `with` (`client_closed`).
     """
 
     _target: CoworldClient
@@ -141,12 +141,12 @@ class SyncClient(_Proxy):
 
     @classmethod
     def from_login(cls, server: str | None = None, **options: Any) -> Self:
-        """A client with the credentials stored on this machine; see ``CoworldClient.from_login``."""
+        """A client with the credentials stored on this machine; see `CoworldClient.from_login`."""
         return cls._of(CoworldClient.from_login(server, **options))
 
     @classmethod
     def anonymous(cls, server: str | None = None, **options: Any) -> Self:
-        """A client without a token, which can read public data; see ``CoworldClient.anonymous``."""
+        """A client without a token, which can read public data; see `CoworldClient.anonymous`."""
         return cls._of(CoworldClient.anonymous(server, **options))
 
     def __enter__(self) -> Self:
@@ -164,7 +164,7 @@ class SyncClient(_Proxy):
         self._stack.__exit__(kind, error, trace)
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call an async function that takes a client, such as those of ``coworld_client.transfers``.
+        """Call an async function that takes a client, such as those of `coworld_client.transfers`.
 
         ::
 

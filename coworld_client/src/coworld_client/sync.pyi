@@ -1,4 +1,4 @@
-"""Types of ``coworld_client.sync``, made from the async client by ``tests/client/sync_stub.py``: do not edit."""
+"""Types of `coworld_client.sync`, made from the async client by `tests/client/sync_stub.py`: do not edit."""
 
 from __future__ import annotations
 
@@ -541,7 +541,7 @@ class SyncClient:
         cursor: str | None = None,
         until_done: bool = True,
         wait_seconds: float = 20,
-        patience: float = 300,
+        retry_timeout: float = 300,
     ) -> AbstractContextManager[_Changes]: ...
     def web_url(self, path: str) -> str: ...
     @property

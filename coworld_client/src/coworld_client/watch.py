@@ -55,7 +55,7 @@ class Change:
     """An episode that was added, changed or removed."""
 
     id: str
-    """``ereq_…``."""
+    """`ereq_…`."""
     experience_request_id: str | None
     """The experience request it belongs to, if any."""
     episode: EpisodeProgress | None
@@ -63,7 +63,7 @@ class Change:
     removed: bool = False
     """Whether it was removed."""
     cursor: str | None = field(repr=False)
-    """Pass this to ``watch`` to resume after this change; changes of the same batch may be repeated."""
+    """Pass this to `watch` to resume after this change; changes of the same batch may be repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Changes:
     """Changes of episodes as they happen; iterate over it once.
 
     Attributes:
-        cursor: The position after the changes yielded so far; pass it to ``watch`` to resume.
+        cursor: The position after the changes yielded so far; pass it to `watch` to resume.
     """
 
     def __init__(self, feed: _Feed | None, asking: _Asking, *, cursor: str | None) -> None:
@@ -109,7 +109,7 @@ class Changes:
         fresh: list[ChangeEntry] = []
         for entry in batch.entries:
             mark = f"r{entry.revision}" if entry.revision else _digest(entry.episode)
-            # a feed that restarts reports everything again
+            # A feed that restarts reports everything again
             if self._last.get(entry.id) != f"{entry.removed}{mark}":
                 self._last[entry.id] = f"{entry.removed}{mark}"
                 fresh.append(entry)
@@ -122,7 +122,7 @@ class Changes:
                     experience_request_id=entry.experience_request_id,
                     episode=None if entry.removed else entry.episode,
                     removed=entry.removed,
-                    # the batch is complete only with its last change
+                    # The batch is complete only with its last change
                     cursor=batch.cursor if entry is fresh[-1] else self.cursor,
                 )
             )
@@ -137,12 +137,12 @@ async def watch(
     cursor: str | None,
     until_done: bool,
     wait_seconds: float,
-    patience: float,
+    retry_timeout: float,
 ) -> AsyncGenerator[Changes]:
-    """Follow episodes; see ``CoworldClient.watch``."""
+    """Follow episodes; see `CoworldClient.watch`."""
     unique = many_ids(ids)
     asked = cursor is not None and cursor.startswith(_OWN_CURSOR)
-    outage = _Outage(patience)
+    outage = _Outage(retry_timeout)
     asking = _Asking(client, unique, _seen(cursor) if asked else {}, outage, until_done=until_done)
     wait = min(max(wait_seconds, 0.0), _LONGEST_WAIT)
     feed = None if asked else _Feed(client, unique, view, cursor, outage, wait, until_done=until_done)
@@ -152,13 +152,13 @@ async def watch(
 class _Outage:
     """Retries while a server is unavailable, for a limited time."""
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
+    def __init__(self, retry_timeout: float) -> None:
+        self._retry_timeout = retry_timeout
 
     async def survive(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Return the answer of the call. Raises its error if that is permanent or lasts too long."""
-        backoff = Backoff(base=2 * _FIRST_PAUSE, cap=_LONGEST_PAUSE, longest_wait=self._patience)
-        tries = Tries(backoff, patience=self._patience, clock=anyio.current_time)
+        backoff = Backoff(base=2 * _FIRST_PAUSE, cap=_LONGEST_PAUSE, longest_wait=self._retry_timeout)
+        tries = Tries(backoff, retry_timeout=self._retry_timeout, clock=anyio.current_time)
         while True:
             try:
                 return await call()
@@ -225,13 +225,13 @@ class _Feed:
         took = anyio.current_time() - began
         self._idle = 0.0
         if not page.entries and not page.has_more:
-            # pause between calls to a server that does not hold them open
+            # Pause between calls to a server that does not hold them open
             least = _FIRST_PAUSE if took < _FIRST_PAUSE else 0.0
             self._idle = min(max(page.poll_after_seconds or 0.0, least), _LONGEST_PAUSE)
         return _Batch(entries=page.entries, cursor=self._cursor)
 
     async def _page(self) -> ChangePage:
-        # the first page reports the current state: do not wait for episodes that are already over
+        # The first page reports the current state: do not wait for episodes that are already over
         wait = 0 if self._first or self._cursor is None else math.ceil(self._wait)
         params = {"ids": self._ids, "view": self._view, "cursor": self._cursor, "wait_seconds": wait or None}
         connection = self._client.connection

@@ -75,11 +75,11 @@ class Address:
     """Where the engine listens, and the setting that names the address."""
 
     url: str
-    """``unix:///path``, ``http://host:port`` or ``https://host:port``."""
+    """`unix:///path`, `http://host:port` or `https://host:port`."""
     source: str = ""
-    """The setting that named it, for messages: ``DOCKER_HOST``, ``the docker context 'x'``; empty by default."""
+    """The setting that named it, for messages: `DOCKER_HOST`, `the docker context 'x'`; empty by default."""
     certificates: Path | None = None
-    """For https: the directory with ``ca.pem``, ``cert.pem`` and ``key.pem``, each optional."""
+    """For https: the directory with `ca.pem`, `cert.pem` and `key.pem`, each optional."""
     verified: bool = True
     """For https: whether to verify the engine's certificate."""
 
@@ -93,7 +93,7 @@ class Address:
 
 
 def docker_config(environ: Mapping[str, str] | None = None) -> tuple[Path, dict[str, Any]]:
-    """The docker command's configuration directory, and the content of its ``config.json`` (empty if there is none)."""
+    """The docker command's configuration directory, and the content of its `config.json` (empty if there is none)."""
     environ = os.environ if environ is None else environ
     directory = Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
     return directory, _document(directory / "config.json")
@@ -110,16 +110,16 @@ def _document(path: Path) -> dict[str, Any]:
 def resolve_address(
     host: str | None = None, environ: Mapping[str, str] | None = None, *, shares_files: bool = False
 ) -> Address:
-    """Find the engine the way the ``docker`` command does: from ``host``, ``DOCKER_HOST`` or the current context.
+    """Find the engine the way the `docker` command does: from `host`, `DOCKER_HOST` or the current context.
 
     Args:
-        host: An explicit address, such as ``unix:///run/user/1000/docker.sock``.
+        host: An explicit address, such as `unix:///run/user/1000/docker.sock`.
         environ: The environment; the process's own by default.
         shares_files: Whether its containers share directories and ports with this machine, so that the engine must run
             here.
 
     Raises:
-        BackendUnavailable: The address is invalid, or ``shares_files`` is set and the engine is on another machine.
+        BackendUnavailable: The address is invalid, or `shares_files` is set and the engine is on another machine.
     """
     environ = os.environ if environ is None else environ
     if host:
@@ -230,7 +230,7 @@ def agreed_version(address: Address, offered: str) -> str:
 
 
 def bad_certificates(address: Address, error: Exception) -> BackendUnavailable:
-    """The error for files of ``certificates`` that cannot be read."""
+    """The error for files of `certificates` that cannot be read."""
     return BackendUnavailable(
         f"The certificates for the Docker engine in {address.certificates} cannot be used: {error}.",
         code="docker_tls",
@@ -304,7 +304,7 @@ def not_docker(address: Address, error: Exception | None = None) -> BackendUnava
         address: The server's address.
         error: What the HTTP library raised, if it did.
     """
-    # a server reports that it does not trust us only when a request is made
+    # A server reports that it does not trust us only when a request is made
     if error is not None and (distrust := _untrusted(address, error)) is not None:
         return distrust
     return BackendUnavailable(
@@ -316,12 +316,12 @@ def not_docker(address: Address, error: Exception | None = None) -> BackendUnava
 
 
 def _is_tls(error: BaseException) -> bool:
-    # by its module's name, since importing it would load the library for TLS
+    # By its module's name, since importing it would load the library for TLS
     return type(error).__module__ == "ssl"
 
 
 def caused_by(error: BaseException | None, matches: Callable[[BaseException], bool]) -> BaseException | None:
-    """The first error that matches in a chain of causes; some are raised ``from None``, so contexts count too."""
+    """The first error that matches in a chain of causes; some are raised `from None`, so contexts count too."""
     while error is not None and not matches(error):
         error = error.__cause__ or error.__context__
     return error

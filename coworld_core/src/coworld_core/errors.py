@@ -15,13 +15,13 @@
     │       ├── ImageError           absent, wrong platform, unpublished id
     │       ├── StartError           a unit could not be created or started
     │       └── TransferError        a file could not be copied into or out of a unit
-    ├── NotReadyError         a unit did not become ready (also a ``TimeoutError``)
-    ├── EpisodeError          an episode ended with a fault (``EpisodeRecord.raise_for_fault``)
+    ├── NotReadyError         a unit did not become ready (also a `TimeoutError`)
+    ├── EpisodeError          an episode ended with a fault (`EpisodeRecord.raise_for_fault`)
     ├── CertificationError    a certification step could not be carried out
     ├── CommissionerError     a commissioner failed, or gave an invalid answer
     └── RemoteError           a server cannot be reached, refused, or gave an invalid answer
 
-Failures of players and games are data (``Fault``); exceptions are for failures that stop coworld itself.
+Failures of players and games are data (`Fault`); exceptions are for failures that stop coworld itself.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CoworldError(Exception):
     Args:
         message: What happened and where, one or two plain sentences without markup.
         code: Stable snake_case identifier; defaults to the class's own.
-        hint: What to do next, or None when the message says it; a ``Hint`` if it names arguments or functions.
+        hint: What to do next, or None when the message says it; a `Hint` if it names arguments or functions.
         context: Identifiers a program may want (paths, slots, ids). Never secrets.
 
     Attributes:
@@ -99,7 +99,7 @@ class CoworldError(Exception):
         self.context: dict[str, object] = dict(context or {})
 
     def __str__(self) -> str:
-        """The message followed by the hint; programs use ``message`` and ``hint``."""
+        """The message followed by the hint; programs use `message` and `hint`."""
         return f"{self.message} {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -107,9 +107,9 @@ class CoworldError(Exception):
         return _restored, (type(self), self.args, self.__dict__)
 
     def to_dict(self) -> dict[str, object]:
-        """The error as JSON-ready data: ``code``, ``message``, ``hint``, ``context``.
+        """The error as JSON-ready data: `code`, `message`, `hint`, `context`.
 
-        A ``Hint`` has its code and its values in ``hint_code`` and ``hint_values``, too.
+        A `Hint` has its code and its values in `hint_code` and `hint_values`, too.
         """
         return {"code": self.code, "message": self.message, **hint_fields(self.hint), "context": self.context}
 
@@ -128,7 +128,7 @@ class UsageError(CoworldError):
 
 
 class DocumentError(CoworldError):
-    """A document has errors; ``report`` lists all of them."""
+    """A document has errors; `report` lists all of them."""
 
     kind = "answer"
     default_code = "document_invalid"
@@ -138,7 +138,7 @@ class DocumentError(CoworldError):
         self.report = report
 
     def to_dict(self) -> dict[str, object]:
-        """The error as data, with the whole report under ``report``."""
+        """The error as data, with the whole report under `report`."""
         return {**super().to_dict(), "report": self.report.model_dump(mode="json")}
 
 
@@ -211,34 +211,34 @@ TransferCode = Literal[
     "upload_failed",
     "upload_refused",
 ]
-"""Why a file could not be transferred; see ``TRANSFER_CODES``."""
+"""Why a file could not be transferred; see `TRANSFER_CODES`."""
 
 TransferParty = Literal["writer", "caller", "platform"]
 """Who caused a failed transfer: the program that wrote the file, the caller, or the platform that carries it."""
 
 TRANSFER_CODES: Mapping[TransferCode, TransferParty] = {
-    # unreadable, or changed during every attempt
+    # Unreadable, or changed during every attempt
     "transfer_failed": "writer",
-    # a link, a pipe or a directory
+    # A link, a pipe or a directory
     "not_regular": "writer",
-    # larger than the limit
+    # Larger than the limit
     "file_too_large": "writer",
-    # the requested name is not a plain file name
+    # The requested name is not a plain file name
     "file_name": "caller",
-    # the target is full
+    # The target is full
     "disk_full": "platform",
-    # no permission to write, or no such directory
+    # No permission to write, or no such directory
     "not_writable": "platform",
-    # the source went away: the engine, the cluster, the pod's collector
+    # The source went away: the engine, the cluster, the pod's collector
     "transfer_lost": "platform",
-    # did not appear in time
+    # Did not appear in time
     "too_slow": "platform",
-    # no server or disk accepted it in time
+    # No server or disk accepted it in time
     "upload_failed": "platform",
-    # the server rejected it
+    # The server rejected it
     "upload_refused": "platform",
 }
-"""Every code of a ``TransferError``, and the party that caused it."""
+"""Every code of a `TransferError`, and the party that caused it."""
 
 
 class TransferError(BackendError):
@@ -260,19 +260,19 @@ class TransferError(BackendError):
     @property
     def party(self) -> TransferParty:
         """The party that caused the failure."""
-        # a third-party backend may have codes of its own
+        # A third-party backend may have codes of its own
         return TRANSFER_CODES.get(self.code, "writer")
 
 
 class NotReadyError(CoworldError, TimeoutError):
-    """A unit did not become ready in time, or ended first; the log tail is in ``context['log_tail']``."""
+    """A unit did not become ready in time, or ended first; the log tail is in `context['log_tail']`."""
 
     kind = "answer"
     default_code = "not_ready"
 
 
 class EpisodeError(CoworldError):
-    """An episode ended with a fault. Raised only on request, by ``EpisodeRecord.raise_for_fault``."""
+    """An episode ended with a fault. Raised only on request, by `EpisodeRecord.raise_for_fault`."""
 
     kind = "answer"
     default_code = "episode_failed"
@@ -310,7 +310,7 @@ def leaves(error: BaseException) -> list[BaseException]:
 def unwrapped() -> Generator[None]:
     """Raise a single error as itself, without the group that a task group wrapped it in.
 
-    A group whose leaves are all ``CoworldError`` is replaced by its first leaf, with the others added as notes. A group
+    A group whose leaves are all `CoworldError` is replaced by its first leaf, with the others added as notes. A group
     with a single leaf is replaced by that leaf. Any other group is raised unchanged.
     """
     try:
@@ -325,7 +325,7 @@ def unwrapped() -> Generator[None]:
 
 
 class _Mistakes(Protocol):
-    """The parts of ``pydantic.ValidationError`` that are needed here; pydantic takes long to import."""
+    """The parts of `pydantic.ValidationError` that are needed here; pydantic takes long to import."""
 
     def error_count(self) -> int: ...
 

@@ -19,7 +19,7 @@ class Hint(str):
 
     Args:
         code: Stable snake_case identifier. Hints with one code have the same words and the same names of values.
-        words: What to do, for users of the library; ``{name}`` stands for a value.
+        words: What to do, for users of the library; `{name}` stands for a value.
         values: The values, ready for JSON.
 
     Attributes:
@@ -55,7 +55,7 @@ class Hint(str):
 
 
 def hint_fields(hint: str | None) -> dict[str, object]:
-    """A hint as JSON-ready data: its text as ``hint``, and, if it has them, ``hint_code`` and ``hint_values``."""
+    """A hint as JSON-ready data: its text as `hint`, and, if it has them, `hint_code` and `hint_values`."""
     if not isinstance(hint, Hint):
         return {"hint": hint}
     values = {"hint_values": dict(hint.values)} if hint.values else {}
@@ -63,7 +63,7 @@ def hint_fields(hint: str | None) -> dict[str, object]:
 
 
 def hint_from(fields: Mapping[str, Any]) -> str | None:
-    """The hint of data that ``hint_fields`` has made, or that has been read from JSON; None if there is none."""
+    """The hint of data that `hint_fields` has made, or that has been read from JSON; None if there is none."""
     text, code, values = (fields.get(name) for name in ("hint", "hint_code", "hint_values"))
     if not isinstance(text, str) or not isinstance(code, str):
         return text

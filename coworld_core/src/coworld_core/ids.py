@@ -10,7 +10,7 @@ MAX_ID_LENGTH = 128
 """Longest id in characters."""
 
 SAFE_ID_PATTERN = r"^[^\x00-\x20\x7f/\\:.\-]([^\x00-\x1f\x7f/\\:]*[^\x00-\x20\x7f/\\:.])?$"
-"""The rule of ``is_safe_id`` as a regular expression for JSON Schema (length apart)."""
+"""The rule of `is_safe_id` as a regular expression for JSON Schema (length apart)."""
 
 _MAX_FILE_NAME_BYTES = 200
 """Longest id in bytes of UTF-8; leaves room for a suffix within the 255 bytes that file systems allow."""
@@ -19,7 +19,7 @@ _MAX_FILE_NAME_BYTES = 200
 def id_problem(text: str) -> str | None:
     """Say why a text cannot be an id, or None when it can.
 
-    Ids become directory names (``reports/<id>``), labels and parts of container names, so a safe id is one path
+    Ids become directory names (`reports/<id>`), labels and parts of container names, so a safe id is one path
     component that reads the same everywhere: 1 to 128 printable characters, no slash, backslash or colon, not beginning
     with a dot or a hyphen, not ending with a dot, and no white space at either end.
 
@@ -48,7 +48,7 @@ def id_problem(text: str) -> str | None:
 
 
 def is_safe_id(text: str) -> bool:
-    """Whether a text may be used as one path component, label or name (see ``id_problem``)."""
+    """Whether a text may be used as one path component, label or name (see `id_problem`)."""
     return id_problem(text) is None
 
 
@@ -64,7 +64,7 @@ def generate_tokens(count: int) -> tuple[str, ...]:
         count: Number of slots, 0 or more.
 
     Raises:
-        ValueError: When ``count`` is negative.
+        ValueError: When `count` is negative.
     """
     if count < 0:
         raise ValueError(f"count must not be negative, got {count}")

@@ -31,9 +31,9 @@ BUILD_FIRST = Hint(
 ImageKind = Literal["digest", "content", "registry", "local", "unpublished", "template", "file"]
 """What a reference refers to.
 
-``digest`` pinned by ``@sha256:``; ``content`` a tag ``coworld-...`` made by ``coworld build``; ``registry`` a tag in a
-registry, which may change; ``local`` any other tag; ``unpublished`` an ``img_<uuid>`` id of the platform;
-``template`` a placeholder ``{{SERVICE_IMAGE}}``; ``file`` a player that is a file instead of an image.
+`digest` pinned by `@sha256:`; `content` a tag `coworld-...` made by `coworld build`; `registry` a tag in a
+registry, which may change; `local` any other tag; `unpublished` an `img_<uuid>` id of the platform;
+`template` a placeholder `{{SERVICE_IMAGE}}`; `file` a player that is a file instead of an image.
 """
 
 FILE_PLAYER_SCHEME = "file://"
@@ -71,17 +71,17 @@ class ImageRef:
     """The tag, or empty."""
 
     digest: str = ""
-    """``sha256:...``, or empty."""
+    """`sha256:...`, or empty."""
 
     @classmethod
     def parse(cls, text: str) -> ImageRef:
         """Parse a reference.
 
         Args:
-            text: A Docker reference, an ``img_`` id, a placeholder, or a file player with its prefix.
+            text: A Docker reference, an `img_` id, a placeholder, or a file player with its prefix.
 
         Raises:
-            ImageError: Code ``bad_image`` if the text is none of these.
+            ImageError: Code `bad_image` if the text is none of these.
         """
         if _IMAGE_ID.fullmatch(text):
             return cls(text, "unpublished")
@@ -113,8 +113,8 @@ class ImageRef:
     def short(self) -> str:
         """A short name to show people: the last part, with the tag or digest that tells versions apart.
 
-        ``ghcr.io/me/player:1.2`` is ``player:1.2``, and ``player:latest`` is ``player``; without a tag, a digest is
-        shortened to 12 digits: ``player@0123456789ab``. Anything other than a Docker reference is returned unchanged.
+        `ghcr.io/me/player:1.2` is `player:1.2`, and `player:latest` is `player`; without a tag, a digest is
+        shortened to 12 digits: `player@0123456789ab`. Anything other than a Docker reference is returned unchanged.
         """
         if not self.name:
             return self.text
@@ -135,7 +135,7 @@ class ImageRef:
             what: Whose image it is, for the message ("game.runnable.image", "players[1].image").
 
         Raises:
-            ImageError: Codes ``image_unpublished``, ``image_placeholder`` or ``player_file_unsupported``.
+            ImageError: Codes `image_unpublished`, `image_placeholder` or `player_file_unsupported`.
         """
         if self.kind == "unpublished":
             raise ImageError(
@@ -190,11 +190,11 @@ def image_problem(text: str) -> str | None:
 
 
 def content_tag(name: str, image_id: str) -> str:
-    """The tag that names an image by its content: ``NAME:coworld-<first 12 hex digits of the image id>``.
+    """The tag that names an image by its content: `NAME:coworld-<first 12 hex digits of the image id>`.
 
     Args:
         name: A reference; its tag is replaced.
-        image_id: The engine's image id, ``sha256:<64 hex>`` (the prefix may be missing).
+        image_id: The engine's image id, `sha256:<64 hex>` (the prefix may be missing).
 
     Raises:
         ImageError: If the name is not a reference.
@@ -223,14 +223,14 @@ class Platform:
     """Operating system and architecture, named as in image registries."""
 
     os: str
-    """E.g. ``linux``."""
+    """E.g. `linux`."""
 
     architecture: str
-    """E.g. ``amd64`` or ``arm64``."""
+    """E.g. `amd64` or `arm64`."""
 
     @classmethod
     def parse(cls, text: str) -> Platform:
-        """Parse ``os/architecture[/variant]``. Machine names such as x86_64 are translated, and the variant is dropped.
+        """Parse `os/architecture[/variant]`. Machine names such as x86_64 are translated, and the variant is dropped.
 
         Raises:
             ValueError: If the text does not have that form.

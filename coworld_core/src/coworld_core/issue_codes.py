@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["ISSUE_CODES"]
 
 ISSUE_CODES: dict[str, str] = {
-    # the document as JSON
+    # The document as JSON
     "bad_text": "text that cannot be written as UTF-8: half of a surrogate pair",
     "duplicate_key": "a key occurs twice in one object",
     "empty_document": "the file is empty",
@@ -17,7 +17,7 @@ ISSUE_CODES: dict[str, str] = {
     "too_deep": "nested too deeply",
     "too_large": "too many bytes",
     "too_many_issues": "the list of issues was cut",
-    # fields
+    # Fields
     "empty_value": "something required is empty",
     "misspelt_field": "an unknown key that is probably a misspelt required key",
     "missing_field": "a required key is missing",
@@ -26,7 +26,7 @@ ISSUE_CODES: dict[str, str] = {
     "unknown_field": "an unknown key; ignored unless read strictly",
     "wrong_section_type": "the type of a runnable does not fit its place",
     "wrong_type": "a value of the wrong type for its field",
-    # values
+    # Values
     "bad_env_name": "not a name for an environment variable",
     "bad_env_value": "a value that no process can be given",
     "bad_extra_ports": "COWORLD_LOCAL_EXTRA_PORTS cannot be read",
@@ -49,7 +49,7 @@ ISSUE_CODES: dict[str, str] = {
     "unknown_player_id": "certification names a player that does not exist",
     "unsafe_id": "an id that cannot be a directory name",
     "unwise_page_id": "a page id that cannot be a file name",
-    # schemas
+    # Schemas
     "bad_pattern": "a pattern that cannot be matched in linear time",
     "bad_tokens_schema": "config_schema does not define tokens in the form that runners need",
     "player_names_in_schema": "config_schema defines player_names",
@@ -64,17 +64,17 @@ ISSUE_CODES: dict[str, str] = {
     "tokens_not_required": "config_schema does not require tokens",
     "unknown_schema_keyword": "a misspelt JSON Schema keyword, which has no effect",
     "unresolved_reference": "a $ref that leads nowhere",
-    # game configs
+    # Game configs
     "bad_game_config": "a config that breaks config_schema",
     "player_names_in_config": "a config with player_names",
     "players_mismatch": "different numbers of players in two places",
     "runner_managed_tokens": "a config with tokens",
     "slots_out_of_bounds": "more or fewer players than the bounds of tokens allow",
-    # templates
+    # Templates
     "template_not_built": "a template where a manifest is needed",
     "unknown_placeholder": "a placeholder without a Compose service",
     "version_in_template": "a template with a version",
-    # other generations
+    # Other generations
     "api_version": "an apiVersion that is better left out",
     "lifted_docs": "older: no docs; the description is used instead",
     "lifted_game_type": "older: no type of the game's program",
@@ -94,7 +94,7 @@ ISSUE_CODES: dict[str, str] = {
     "tags_missing": "no tags, which the requested published version needs for certification",
     "unclear_form": "an older form that is ambiguous or contradicts other fields",
     "unknown_api_version": "an unknown apiVersion",
-    # requests and results
+    # Requests and results
     "manifest_mismatch": "a request for another manifest",
     "results_break_schema": "results that break results_schema",
     "results_missing": "no results",

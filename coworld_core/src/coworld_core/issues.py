@@ -21,18 +21,18 @@ def _absent(value: object) -> bool:
 HintCode = Annotated[
     str | None, Field(exclude_if=_absent, description="Stable snake_case identifier of the hint, if it has one.")
 ]
-"""Type of the field ``hint_code`` of a ``Hinted``."""
+"""Type of the field `hint_code` of a `Hinted`."""
 
 HintValues = Annotated[
     dict[str, HintValue] | None, Field(exclude_if=_absent, description="The values that the hint tells, by name.")
 ]
-"""Type of the field ``hint_values`` of a ``Hinted``."""
+"""Type of the field `hint_values` of a `Hinted`."""
 
 
 class Hinted(BaseModel):
     """A value with a hint, whose code and values it keeps in fields of their own, so that they outlast a file.
 
-    Each model has its three fields ``hint``, ``hint_code`` and ``hint_values`` at the place where it wants them.
+    Each model has its three fields `hint`, `hint_code` and `hint_values` at the place where it wants them.
     """
 
     if TYPE_CHECKING:

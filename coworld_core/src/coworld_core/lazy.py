@@ -13,7 +13,7 @@ __all__ = ["lazy_names", "load_library"]
 def lazy_names(
     package: str, homes: Mapping[str, tuple[str, ...]]
 ) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
-    """Return a package's ``__all__``, ``__getattr__`` and ``__dir__`` (PEP 562).
+    """Return a package's `__all__`, `__getattr__` and `__dir__` (PEP 562).
 
     ::
 
@@ -24,7 +24,7 @@ def lazy_names(
             __all__, __getattr__, __dir__ = lazy_names(__name__, {".events": ("EventBus", "EventLog")})
 
     Args:
-        package: The package's ``__name__``.
+        package: The package's `__name__`.
         homes: The package's public names, by the module that defines them. Type checkers read the imports above
             instead, which must be the same.
     """
@@ -51,7 +51,7 @@ def load_library(name: str, hint: str) -> Any:
         hint: What to do if it is not installed.
 
     Raises:
-        EnvironmentFault: The library is not installed (``not_installed``).
+        EnvironmentFault: The library is not installed (`not_installed`).
     """
     try:
         return import_module(name)

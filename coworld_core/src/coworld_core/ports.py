@@ -1,4 +1,4 @@
-"""Extra local ports that a game requests with ``COWORLD_LOCAL_EXTRA_PORTS`` (runtime contract, local runner)."""
+"""Extra local ports that a game requests with `COWORLD_LOCAL_EXTRA_PORTS` (runtime contract, local runner)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .errors import UsageError
 __all__ = ["EXTRA_PORTS_ENV", "GAME_PORT", "ExtraPort", "extra_ports_problems", "parse_extra_ports"]
 
 EXTRA_PORTS_ENV = "COWORLD_LOCAL_EXTRA_PORTS"
-"""Name of the variable in ``game.runnable.env``; a hint for local runners, ignored by hosted ones."""
+"""Name of the variable in `game.runnable.env`; a hint for local runners, ignored by hosted ones."""
 
 GAME_PORT = 8080
 """The port every game listens on inside its container."""
@@ -29,16 +29,16 @@ class ExtraPort:
 
 
 def parse_extra_ports(text: str) -> tuple[ExtraPort, ...]:
-    """Read the value of ``COWORLD_LOCAL_EXTRA_PORTS``.
+    """Read the value of `COWORLD_LOCAL_EXTRA_PORTS`.
 
     Args:
-        text: Comma-separated ``container_port[:host_port][/tcp]``; a host port left out or ``0`` is chosen later.
+        text: Comma-separated `container_port[:host_port][/tcp]`; a host port left out or `0` is chosen later.
 
     Returns:
         The ports in the order given.
 
     Raises:
-        UsageError: Code ``bad_extra_ports``, with every problem in the message.
+        UsageError: Code `bad_extra_ports`, with every problem in the message.
     """
     ports, problems = _parse(text)
     if problems:
@@ -47,7 +47,7 @@ def parse_extra_ports(text: str) -> tuple[ExtraPort, ...]:
 
 
 def extra_ports_problems(text: str) -> tuple[str, ...]:
-    """Every problem with a value of ``COWORLD_LOCAL_EXTRA_PORTS``; empty if it is valid."""
+    """Every problem with a value of `COWORLD_LOCAL_EXTRA_PORTS`; empty if it is valid."""
     return _parse(text)[1]
 
 

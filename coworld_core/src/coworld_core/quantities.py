@@ -1,4 +1,4 @@
-"""Kubernetes resource quantities: ``250m``, ``1.5``, ``512Mi``, ``2e3``."""
+"""Kubernetes resource quantities: `250m`, `1.5`, `512Mi`, `2e3`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def quantity_problem(resource: str, text: str) -> tuple[str, str] | None:
     """Say why a quantity is not valid for a resource, or return None if it is.
 
     Args:
-        resource: ``cpu``, ``memory`` or ``ephemeral-storage``.
+        resource: `cpu`, `memory` or `ephemeral-storage`.
         text: The quantity as written.
 
     Returns:

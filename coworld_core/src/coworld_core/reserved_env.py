@@ -10,7 +10,7 @@ __all__ = ["AUTHOR_ENV", "RESERVED_ENV", "RESERVED_ENV_PREFIXES", "is_reserved_e
 
 RESERVED_ENV = frozenset(
     {
-        # runtime contract: game, both modes, all generations
+        # Runtime contract: game, both modes, all generations
         "COGAME_HOST",
         "COGAME_PORT",
         "COGAME_CONFIG_URI",
@@ -24,12 +24,12 @@ RESERVED_ENV = frozenset(
         "COGAME_REPLAY_SERVER",
         "COGAMES_POLICY_NAMES",
         "COWORLD_LOCAL_PORTS_JSON",
-        # runtime contract: player
+        # Runtime contract: player
         "COWORLD_PLAYER_WS_URL",
         "COGAMES_ENGINE_WS_URL",
         "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL",
         "BEDROCK_REQUEST_METADATA",
-        # roles and artifacts: reporter, grader, diagnoser, optimizer
+        # Roles and artifacts: reporter, grader, diagnoser, optimizer
         "COGAME_REPORT_REQUEST",
         "COGAME_EPISODE_BUNDLE_URI",
         "COGAME_GRADE_URI",
@@ -60,7 +60,7 @@ def is_reserved_env(name: str, *, game: bool = False) -> bool:
 
     Args:
         name: The variable.
-        game: Whether it is set for the game, whose author may set ``AUTHOR_ENV``.
+        game: Whether it is set for the game, whose author may set `AUTHOR_ENV`.
     """
     if name in AUTHOR_ENV:
         return not game

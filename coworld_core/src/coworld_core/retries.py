@@ -1,6 +1,6 @@
 """When to retry, how long to wait first, and when to give up. Nothing here sleeps: callers do.
 
-Callers decide which failures are temporary, call ``Tries.again`` after each one, and sleep as long as it returns::
+Callers decide which failures are temporary, call `Tries.again` after each one, and sleep as long as it returns::
 
     tries = Tries(Backoff(), most=5)
     while True:
@@ -44,7 +44,7 @@ def says_later(status: int, *, repeatable: bool = True) -> bool:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that a ``Retry-After`` header asks to wait, from 0 to a year; None without a valid header.
+    """Seconds that a `Retry-After` header asks to wait, from 0 to a year; None without a valid header.
 
     Args:
         headers: The answer's headers, with lower-case names or in a case-insensitive mapping.
@@ -60,9 +60,9 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         when = _date(value)
         if when is None:
             return None
-        # prefer the server's own clock, if it sends the time
+        # Prefer the server's own clock, if it sends the time
         seconds = (when - (_date(headers.get("date", "")) or now or datetime.now(UTC))).total_seconds()
-    if seconds != seconds:  # not a number
+    if seconds != seconds:  # Not a number
         return None
     return min(max(0.0, seconds), _YEAR)
 
@@ -86,7 +86,7 @@ class Backoff:
     cap: float = 8.0
     """Largest bound in seconds."""
     longest_wait: float = 60.0
-    """Longest ``Retry-After`` to wait for, in seconds; with a longer one, ``pause`` gives up."""
+    """Longest `Retry-After` to wait for, in seconds; with a longer one, `pause` gives up."""
     draw: Callable[[], float] = field(default=random.random, repr=False, compare=False)
     """Returns random numbers from 0 to 1."""
 
@@ -109,7 +109,7 @@ class Backoff:
             attempt += 1
 
     def _own(self, attempt: int) -> float:
-        # never below half the bound: a server that is down gains nothing from an immediate retry
+        # Never below half the bound: a server that is down gains nothing from an immediate retry
         return self._bound(attempt) * (1 + self.draw()) / 2
 
     def _bound(self, attempt: int) -> float:
@@ -122,9 +122,9 @@ class Tries:
     Args:
         backoff: The pauses between tries.
         most: Maximum number of tries; None: any number.
-        patience: Seconds from now, or from the last progress, during which to retry; None: no limit. The last try is
-            made when they end.
-        clock: Returns the time in seconds, by the clock that the caller sleeps by (``anyio.current_time``).
+        retry_timeout: Seconds from now, or from the last progress, during which to retry; None: no limit. The last try
+            is made when they end.
+        clock: Returns the time in seconds, by the clock that the caller sleeps by (`anyio.current_time`).
 
     Attributes:
         failures: Number of failures since the beginning, or since the last progress.
@@ -135,7 +135,7 @@ class Tries:
 
     @overload
     def __init__(
-        self, backoff: Backoff, *, most: int | None = None, patience: float | None, clock: Callable[[], float]
+        self, backoff: Backoff, *, most: int | None = None, retry_timeout: float | None, clock: Callable[[], float]
     ) -> None: ...
 
     def __init__(
@@ -143,14 +143,14 @@ class Tries:
         backoff: Backoff,
         *,
         most: int | None = None,
-        patience: float | None = None,
-        # without patience, the time does not matter
+        retry_timeout: float | None = None,
+        # Without a limit, the time does not matter
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.failures = 0
         self._backoff = backoff
         self._most = most
-        self._patience = patience
+        self._retry_timeout = retry_timeout
         self._clock = clock
         self._begun = clock()
 
@@ -158,20 +158,20 @@ class Tries:
         """Count a failure; return the seconds to wait before the next try, or None to give up.
 
         Args:
-            asked: Seconds the server asked to wait. If that is more than is left of ``patience``, give up.
+            asked: Seconds the server asked to wait. If that is more than is left of `retry_timeout`, give up.
         """
         self.failures += 1
         if self._most is not None and self.failures >= self._most:
             return None
         pause = self._backoff.pause(self.failures - 1, asked)
-        if pause is None or self._patience is None:
+        if pause is None or self._retry_timeout is None:
             return pause
-        left = self._begun + self._patience - self._clock()
+        left = self._begun + self._retry_timeout - self._clock()
         if left <= 0 or (asked is not None and asked > left):
             return None
         return min(pause, left)
 
     def got_further(self) -> None:
-        """Reset the count of failures and the patience, because the failed try made progress."""
+        """Reset the count of failures and the time, because the failed try made progress."""
         self.failures = 0
         self._begun = self._clock()

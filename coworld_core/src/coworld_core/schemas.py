@@ -1,6 +1,6 @@
 """The published JSON Schemas: generated from the models, shipped as files beside this module.
 
-Editors and platforms read them. ``python -m coworld_core.schemas`` regenerates them; a test checks that they match the
+Editors and platforms read them. `python -m coworld_core.schemas` regenerates them; a test checks that they match the
 models.
 """
 
@@ -46,13 +46,13 @@ _PUBLISHED_NAMES = {
     "Variant": "CoworldVariant",
     "WasmReporter": "CoworldWasmReporter",
 }
-"""Names of ``$defs`` as published, by the names of the models."""
+"""Names of `$defs` as published, by the names of the models."""
 
 _FUTURE_REQUIRED = ("diagnoser", "optimizer")
 
 
 def manifest_schema() -> dict[str, Any]:
-    """The JSON Schema of ``coworld_manifest.json``."""
+    """The JSON Schema of `coworld_manifest.json`."""
     schema = model_schema(Manifest, title="Coworld Manifest", names=_PUBLISHED_NAMES)
     _annotate_manifest(schema, cast("dict[str, Any]", schema["$defs"]))
     return schema
@@ -92,7 +92,7 @@ def schema_path(name: str) -> Path:
     """The shipped file of a schema.
 
     Args:
-        name: A key of ``SCHEMA_FILES``.
+        name: A key of `SCHEMA_FILES`.
 
     Raises:
         KeyError: There is no such schema.

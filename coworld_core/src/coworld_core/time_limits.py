@@ -24,7 +24,7 @@ CONNECT = 180.0
 EPISODE = 3600.0
 """For a whole episode, from beginning to end."""
 READY = 180.0
-"""For a game to answer ``/healthz`` with 200."""
+"""For a game to answer `/healthz` with 200."""
 PLAYER_EXIT = 30.0
 """For the players to save their files and end, once the game is over."""
 LINGER = 5.0

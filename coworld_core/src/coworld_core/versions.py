@@ -15,7 +15,7 @@ Generation = Literal["0.1.7", Published]
 
 
 def next_version(version: str) -> str:
-    """The next version: the release with its last number increased by one (``1.2.3`` gives ``1.2.4``).
+    """The next version: the release with its last number increased by one (`1.2.3` gives `1.2.4`).
 
     Args:
         version: A PEP 440 version.

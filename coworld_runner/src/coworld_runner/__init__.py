@@ -1,6 +1,6 @@
 """Runs Coworlds: backends behind one contract, and everything that runs on them.
 
-Names are imported when they are first used, so ``import coworld_runner`` costs almost nothing.
+Names are imported when they are first used, so `import coworld_runner` costs almost nothing.
 """
 
 from __future__ import annotations

@@ -3,17 +3,17 @@
 A **backend** is a connection to a place that runs things. A **unit** is one running process, container or pod.
 An **endpoint** is the address of a named port, as seen from this process and as seen from another unit.
 
-Every backend obeys these rules (``coworld_runner.testing.BackendConformance`` checks them):
+Every backend obeys these rules (`coworld_runner.testing.BackendConformance` checks them):
 
-* ``async with Backend(...)`` opens connections and nothing else.
-* A backend refuses what it cannot enforce: a spec that asks for more than ``capabilities`` raises ``CapabilityError``
-  from ``units`` before anything is created.
-* ``units`` creates all units concurrently; when one fails, everything already made is removed before it raises.
+* `async with Backend(...)` opens connections and nothing else.
+* A backend refuses what it cannot enforce: a spec that asks for more than `capabilities` raises `CapabilityError`
+  from `units` before anything is created.
+* `units` creates all units concurrently; when one fails, everything already made is removed before it raises.
   On leaving, all units are stopped concurrently, shielded from cancellation and within a deadline; what could not
-  be removed is published as ``LeakFound``, never raised over the body's own error.
-* Everything carries the run's label from its creation on, so ``find`` sees it after the runner was killed.
-* A unit's end is noticed at once. ``wait`` returns a value and never raises for what the unit did.
-* Logs are written to their files while the unit runs, up to the limit, and are complete when ``wait`` has returned.
+  be removed is published as `LeakFound`, never raised over the body's own error.
+* Everything carries the run's label from its creation on, so `find` sees it after the runner was killed.
+* A unit's end is noticed at once. `wait` returns a value and never raises for what the unit did.
+* Logs are written to their files while the unit runs, up to the limit, and are complete when `wait` has returned.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ Component = Literal["game", "player", "replay", "reporter", "commissioner", "gra
 """The role a unit plays."""
 
 INPUTS_MOUNT = "/coworld-inputs"
-"""Where a container sees its ``inputs``."""
+"""Where a container sees its `inputs`."""
 
 Network = Literal["open", "game-only", "none"]
-"""``open``: the machine's network; ``game-only``: only the units named by ``connects_to`` and ``proxy``; ``none``: no
+"""`open`: the machine's network; `game-only`: only the units named by `connects_to` and `proxy`; `none`: no
 network."""
 
 
@@ -78,28 +78,28 @@ class Capabilities:
     images: bool
     """Runs container images; False runs the command in the image's build context."""
     network_isolation: bool
-    """Can keep a unit from the internet, the host and other units (``network`` other than ``open``)."""
+    """Can keep a unit from the internet, the host and other units (`network` other than `open`)."""
     file_isolation: bool
     """A unit sees no file of the host or of another unit, except its own directory and its inputs, which are
     read-only."""
     memory_limit: bool
-    """Can hold a unit below ``Limits.memory_bytes``."""
+    """Can hold a unit below `Limits.memory_bytes`."""
     cpu_limit: bool
-    """Can hold a unit below ``Limits.cpus``."""
+    """Can hold a unit below `Limits.cpus`."""
     pids_limit: bool
-    """Can hold a unit below ``Limits.pids``."""
+    """Can hold a unit below `Limits.pids`."""
     disk_limit: bool
-    """Can stop a unit that writes more than ``Limits.disk_bytes``, or more files than ``Limits.disk_entries``."""
+    """Can stop a unit that writes more than `Limits.disk_bytes`, or more files than `Limits.disk_entries`."""
     remote: bool
     """Units run on another machine: no shared directories, endpoints are forwarded."""
     gpu: bool = False
     """Can give a unit a graphics processor."""
     builds: bool = False
-    """Builds images from a Dockerfile (``Backend.build_image``)."""
+    """Builds images from a Dockerfile (`Backend.build_image`)."""
     separate_streams: bool = True
     """Keeps standard output and standard error apart; False writes both to the log of standard output."""
     proxies: bool = False
-    """Can let a unit reach a second one, its ``proxy``, and has a ``helper_image`` to run that in."""
+    """Can let a unit reach a second one, its `proxy`, and has a `helper_image` to run that in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class Limits:
     disk_entries: int | None = None
     """Files and directories a unit may leave on the machine, mainly in its own directory."""
     log_bytes: int = 32 * 1024 * 1024
-    """Size limit of each log file, in bytes; the rest is dropped and ``LogTruncated`` is published once."""
+    """Size limit of each log file, in bytes; the rest is dropped and `LogTruncated` is published once."""
 
     @property
     def of_disk(self) -> bool:
@@ -132,7 +132,7 @@ class Port:
     host_port: int = 0
     """The port on this machine's loopback; 0 lets the backend choose."""
     fixed: bool = False
-    """The unit always listens on ``number`` (extra ports); a backend without containers must use that number."""
+    """The unit always listens on `number` (extra ports); a backend without containers must use that number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,9 +140,9 @@ class Endpoint:
     """How to reach a port."""
 
     here: str
-    """``host:port`` from this process; the host is always a loopback address."""
+    """`host:port` from this process; the host is always a loopback address."""
     there: str
-    """``host:port`` from a unit that ``connects_to`` this one."""
+    """`host:port` from a unit that `connects_to` this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,17 +156,17 @@ class Placement:
     listen: Mapping[str, int]
     """Port number to bind, by port name."""
     endpoints: Mapping[str, Endpoint]
-    """How to reach those ports. ``here`` is final for ports with a ``host_port`` and for ``fixed`` ones; for others it
-    is final once the unit has started (``Unit.endpoint``)."""
+    """How to reach those ports. `here` is final for ports with a `host_port` and for `fixed` ones; for others it
+    is final once the unit has started (`Unit.endpoint`)."""
     inputs: str = ""
     """Absolute path of the unit's inputs as the unit sees them (no trailing slash); empty without any."""
 
     def uri(self, name: str) -> str:
-        """The ``file://`` URI of a file in the unit's directory, percent-encoded."""
+        """The `file://` URI of a file in the unit's directory, percent-encoded."""
         return _file_uri(self.directory, name)
 
     def input_uri(self, name: str) -> str:
-        """The ``file://`` URI of one of the unit's inputs, percent-encoded."""
+        """The `file://` URI of one of the unit's inputs, percent-encoded."""
         return _file_uri(self.inputs, name)
 
 
@@ -183,7 +183,7 @@ def no_environment(_: Placement) -> Mapping[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitSpec:
-    """What to run, and under which rules. A plain value; nothing happens until ``Backend.units``."""
+    """What to run, and under which rules. A plain value; nothing happens until `Backend.units`."""
 
     run_id: str
     """The run's label."""
@@ -195,7 +195,7 @@ class UnitSpec:
     """The program and its arguments; empty: the image's own command."""
     environment: Callable[[Placement], Mapping[str, str]] = no_environment
     """Returns the unit's whole environment, except secrets and the backend's own variables. Called before the unit
-    starts; files that it writes to ``directory`` or ``inputs`` reach the unit like the files that were already
+    starts; files that it writes to `directory` or `inputs` reach the unit like the files that were already
     there."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secret variables; they never appear in an argument list, a log, a repr or a label."""
@@ -204,10 +204,10 @@ class UnitSpec:
     """A directory on this machine that belongs to this unit alone. The unit finds the directory's files when it starts,
     and files that it writes appear there. The runner creates and removes the directory; the backend mounts it."""
     mount: str = "/coworld"
-    """The path of ``directory`` inside a container."""
+    """The path of `directory` inside a container."""
     inputs: Path | None = None
-    """A directory on this machine with input files, separate from ``directory``. The unit finds all regular files in
-    it, at any depth; they are read-only if the backend claims ``file_isolation``. The runner creates and removes the
+    """A directory on this machine with input files, separate from `directory`. The unit finds all regular files in
+    it, at any depth; they are read-only if the backend claims `file_isolation`. The runner creates and removes the
     directory and does not change it after the unit has started. Every user must be able to read it."""
     ports: tuple[Port, ...] = ()
     clients: tuple[str, ...] = ()
@@ -215,7 +215,7 @@ class UnitSpec:
     connects_to: str | None = None
     """Name of the unit this one connects to, if any."""
     proxy: str | None = None
-    """Name of the unit through which this one may call out, if any; that unit's own network is ``open``."""
+    """Name of the unit through which this one may call out, if any; that unit's own network is `open`."""
     network: Network = "open"
     drops_privileges: bool = False
     """Whether a start script of its image may prepare directories as root and then become another user, as those of
@@ -224,7 +224,7 @@ class UnitSpec:
     """Whether it gets one graphics processor."""
     limits: Limits = field(default_factory=Limits)
     stdout: Path | None = None
-    """Log file for standard output, and for standard error if ``stderr`` is None. None keeps no log."""
+    """Log file for standard output, and for standard error if `stderr` is None. None keeps no log."""
     stderr: Path | None = None
     platform: str | None = None
     """os/architecture to run, e.g. linux/amd64; None: the engine's default."""
@@ -252,7 +252,7 @@ class ImageInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpProbe:
-    """The unit is ready when ``GET path`` on the named port answers 200."""
+    """The unit is ready when `GET path` on the named port answers 200."""
 
     port: str = "http"
     path: str = "/healthz"
@@ -272,7 +272,7 @@ class Found:
     name: str
     run_id: str
     alive: bool
-    """Whether the runner that created it is still running; ``reap`` skips such objects unless forced."""
+    """Whether the runner that created it is still running; `reap` skips such objects unless forced."""
     age_seconds: float | None = None
 
 
@@ -287,7 +287,7 @@ class Reaped:
 
 
 class Unit(abc.ABC):
-    """One running (or prepared) process, container or pod. Created by ``Backend.units`` only."""
+    """One running (or prepared) process, container or pod. Created by `Backend.units` only."""
 
     def __init__(self, spec: UnitSpec) -> None:
         self.spec = spec
@@ -326,7 +326,7 @@ class Unit(abc.ABC):
 
     @abc.abstractmethod
     async def start(self) -> None:
-        """Start a unit created with ``start=False``; does nothing if it has been started.
+        """Start a unit created with `start=False`; does nothing if it has been started.
 
         Raises:
             StartError: It could not be started, with the platform's own reason.
@@ -343,8 +343,8 @@ class Unit(abc.ABC):
         The answer must come from the unit itself, not from a stranger on the same port.
 
         Raises:
-            NotReadyError: The unit ended first (``context['exit']`` is the ``Exit`` as data) or the time ran out
-                (``context['exit']`` is None; ``context['last']`` is the last observation: refused, status 503, ...).
+            NotReadyError: The unit ended first (`context['exit']` is the `Exit` as data) or the time ran out
+                (`context['exit']` is None; `context['last']` is the last observation: refused, status 503, ...).
         """
 
     async def reach(self) -> None:  # noqa: B027 - a local unit needs no connection
@@ -360,9 +360,9 @@ class Unit(abc.ABC):
 
     @abc.abstractmethod
     async def stop(self, grace: float = 5.0) -> Exit:
-        """Send TERM to the process tree, then KILL after ``grace`` seconds. Idempotent. Returns how the unit ended.
+        """Send TERM to the process tree, then KILL after `grace` seconds. Idempotent. Returns how the unit ended.
 
-        A unit that was still running ends with reason ``stopped``; one that had already ended keeps its own exit.
+        A unit that was still running ends with reason `stopped`; one that had already ended keeps its own exit.
         """
 
     @abc.abstractmethod
@@ -381,13 +381,13 @@ class Unit(abc.ABC):
 
         Raises:
             FileNotFoundError: There is no such file.
-            TransferError: It is not a regular file, is larger than ``limit`` bytes, or could not be copied.
+            TransferError: It is not a regular file, is larger than `limit` bytes, or could not be copied.
         """
 
     async def left(self) -> tuple[str, ...]:
-        """Return the names of the files that an ended unit has left, sorted, in the form that ``fetch`` takes.
+        """Return the names of the files that an ended unit has left, sorted, in the form that `fetch` takes.
 
-        Besides files in its directory, names may be ``logs/NAME``. If there are very many files, only the first few
+        Besides files in its directory, names may be `logs/NAME`. If there are very many files, only the first few
         thousand are listed.
         """
         async with self.written() as names:
@@ -402,7 +402,7 @@ class Unit(abc.ABC):
 
 
 class Backend(abc.ABC):
-    """A connection to a place that runs things. Configure by keyword, enter with ``async with``."""
+    """A connection to a place that runs things. Configure by keyword, enter with `async with`."""
 
     name: str = ""
 
@@ -411,20 +411,20 @@ class Backend(abc.ABC):
 
     @property
     def _patient(self) -> set[anyio.CancelScope]:
-        """The waits that ``hurry`` ends; created on demand, so implementers need not call an ``__init__``."""
+        """The waits that `end_waits` ends; created on demand, so implementers need not call an `__init__`."""
         if self._scopes is None:
             self._scopes = set()
         return self._scopes
 
-    def hurry(self) -> None:
+    def end_waits(self) -> None:
         """End all grace periods: every current and future stop goes from TERM to KILL at once."""
         self._hurried = True
         for scope in tuple(self._patient):
             scope.cancel()
 
     @contextmanager
-    def patience(self, seconds: float) -> Generator[anyio.CancelScope]:
-        """Limit a wait for a unit to end by itself: to ``seconds``, or until ``hurry`` is called."""
+    def grace_period(self, seconds: float) -> Generator[anyio.CancelScope]:
+        """Limit a wait for a unit to end by itself: to `seconds`, or until `end_waits` is called."""
         with anyio.move_on_after(0 if self._hurried else seconds) as scope:
             self._patient.add(scope)
             try:
@@ -460,13 +460,13 @@ class Backend(abc.ABC):
         """Pull an image unless it exists locally. Concurrent calls for one image share the work.
 
         Raises:
-            ImageError: The image is absent and cannot be pulled, is for another platform, or is an unpublished ``img_``
+            ImageError: The image is absent and cannot be pulled, is for another platform, or is an unpublished `img_`
                 id.
         """
 
     @property
     def helper_image(self) -> str:
-        """An image with Python 3.9 or later, for programs of ours that run beside units; empty without ``proxies``."""
+        """An image with Python 3.9 or later, for programs of ours that run beside units; empty without `proxies`."""
         return ""
 
     async def has_image(self, image: str) -> bool:
@@ -486,13 +486,13 @@ class Backend(abc.ABC):
 
         Args:
             image: Its name, which must identify its content for good.
-            context: The directory, with its ``Dockerfile``; nothing else of this machine is sent.
+            context: The directory, with its `Dockerfile`; nothing else of this machine is sent.
             labels: The labels to set on it.
             platform: os/architecture; None: the engine's default.
             publish: Receives progress events.
 
         Raises:
-            CapabilityError: This backend does not claim ``builds``.
+            CapabilityError: This backend does not claim `builds`.
             BuildError: A step of the Dockerfile failed.
             ImageError: The base image is not available.
         """
@@ -511,7 +511,7 @@ class Backend(abc.ABC):
         Args:
             specs: What to run.
             publish: Receives the units' events.
-            start: Whether to start them too; otherwise each is created and waits for ``Unit.start``.
+            start: Whether to start them too; otherwise each is created and waits for `Unit.start`.
             grace: Seconds between TERM and KILL on leaving.
 
         Raises:
@@ -525,7 +525,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-        """Remove what ``find`` found, concurrently. Objects of a running runner are removed only with ``force``."""
+        """Remove what `find` found, concurrently. Objects of a running runner are removed only with `force`."""
 
     def engine_version(self) -> str:
         """Name and version of the engine, for the record; empty if there is none."""
@@ -536,7 +536,7 @@ class Backend(abc.ABC):
         return ""
 
     def refuse_unenforceable(self, specs: Sequence[UnitSpec]) -> None:
-        """Raise for the first spec that asks for more than ``capabilities`` offers.
+        """Raise for the first spec that asks for more than `capabilities` offers.
 
         Raises:
             CapabilityError: Names the unit, the requirement and the backend.

@@ -133,12 +133,12 @@ def _made(
         try:
             backend = make_backend(name, cluster=cluster)
             remote = backend.capabilities.remote
-        except Exception as error:  # backends may be third-party, and the others must still be checked
+        except Exception as error:  # Backends may be third-party, and the others must still be checked
             if names and isinstance(error, UsageError):
                 raise
             broken[name] = error
             continue
-        # backends on other machines are checked only when they are named
+        # Backends on other machines are checked only when they are named
         if names or not remote:
             made[name] = backend
     return made, broken
@@ -170,11 +170,11 @@ async def leftovers(
     force: bool = False,
     cluster: ClusterOptions | None = None,
 ) -> Sweep:
-    """Look for the leftovers of killed runs on all given backends (see ``reaper.sweep``).
+    """Look for the leftovers of killed runs on all given backends (see `reaper.sweep`).
 
     Args:
         backends: Names of backends; None: those of this machine. One that cannot be reached or used is reported in
-            ``unavailable``.
+            `unavailable`.
         run_id: Only this run.
         apply: Whether to remove the leftovers.
         force: Whether to remove what a living runner owns, too.
@@ -293,8 +293,8 @@ async def _check_backend(name: str, backend: Backend) -> tuple[Check, ...]:
     """Check one backend: a remote one gives a result for each of its requirements, a local one a single result."""
     try:
         remote = backend.capabilities.remote
-        patience = _REMOTE_PATIENCE if remote else _PATIENCE
-        with anyio.move_on_after(patience):
+        time_limit = _REMOTE_PATIENCE if remote else _PATIENCE
+        with anyio.move_on_after(time_limit):
             issues = await backend.check()
             if remote:
                 return tuple(_told(name, issue) for issue in issues)
@@ -312,7 +312,7 @@ async def _check_backend(name: str, backend: Backend) -> tuple[Check, ...]:
         Check(
             name=name,
             status="fail",
-            message=f"does not answer within {patience:g} s",
+            message=f"does not answer within {time_limit:g} s",
             hint="Check whether it can be reached." if remote else "Look at the engine's own log, or restart it.",
         ),
     )

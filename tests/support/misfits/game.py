@@ -1,7 +1,7 @@
 """A game server that misbehaves on request, and otherwise behaves well.
 
-The config key ``behaviour`` selects one of ``BEHAVIOURS`` in this file. The game itself is trivial: it waits for its
-players, sends each a few states, and gives every slot its number plus the seed as a score. ``GET /go`` makes it stop
+The config key `behaviour` selects one of `BEHAVIOURS` in this file. The game itself is trivial: it waits for its
+players, sends each a few states, and gives every slot its number plus the seed as a score. `GET /go` makes it stop
 waiting for players.
 
 It uses only the standard library and starts quickly, because tests start hundreds of games, as local processes and in
@@ -35,13 +35,13 @@ NOTHING_MORE = "and now nothing more"
 
 BEHAVIOURS = {
     "well": "plays to the end",
-    # faults before it is ready
+    # Faults before it is ready
     "never-listens": "opens no port",
     "unhealthy": "answers /healthz with 503 for ever",
     "healthy-late": "answers /healthz with 503 for `delay` seconds",
     "exits-7-before-healthy": "ends with status 7 at once",
     "exits-0-before-healthy": "ends with status 0 at once",
-    # faults during the game
+    # Faults during the game
     "hangs": "is never over",
     "ignores-term": "is never over and ignores TERM",
     "exits-5": "ends with status 5 in the middle, its connections with it",
@@ -61,7 +61,7 @@ BEHAVIOURS = {
     "loses-directory": "removes the directory of its results, and ends with status 0 in the middle",
     "floods-log": "writes `size` bytes to standard output, then plays on",
     "daemonises": "leaves a grandchild in a session of its own, then plays on",
-    # faults in its results
+    # Faults in its results
     "half-results-exits": "writes half a JSON object and ends with status 0",
     "half-results-hangs": "writes half a JSON object and never ends",
     "nan-results": "has NaN for a score",
@@ -75,7 +75,7 @@ BEHAVIOURS = {
     "late-results": "ends with status 0, and has a child write its results afterwards",
     "swaps-results": "has its results be a file, and a link to /etc/passwd, by turns",
     "results-then-exits-5": "writes good results and ends with status 5",
-    # faults after its results, and in its replay
+    # Faults after its results, and in its replay
     "lingers": "goes on for `delay` seconds after results and replay are complete",
     "no-replay": "writes no replay and ends",
     "no-replay-lingers": "writes no replay and goes on for `delay` seconds",
@@ -86,7 +86,7 @@ BEHAVIOURS = {
     "rewrites-results": "has written results and replay, and writes valid results again and again for ever",
     "rewrites-replay": "has written results and replay, and writes its replay again and again for ever",
     "current-results": "has results and a whole replay from the beginning, and is never over",
-    # violations of the contract
+    # Violations of the contract
     "accepts-any-token": "lets anyone in",
     "announces": "lets anyone in, and announces messages longer than anything",
     "fails-on-bad-token": "answers a bad token with status 500",
@@ -122,7 +122,7 @@ def place_of(uri: str) -> str:
 
 
 def file_of(uri: str) -> Path:
-    """The path of a file URI as a ``Path``."""
+    """The path of a file URI as a `Path`."""
     from pathlib import Path
 
     return Path(place_of(uri))
@@ -434,7 +434,7 @@ class Game:
             time.sleep(0.27)
 
     def break_off(self, connection: Connection) -> None:
-        """Cut a connection off; for ``dies-when-watched``, also end the game."""
+        """Cut a connection off; for `dies-when-watched`, also end the game."""
         if self.is_("dies-when-watched"):
             self.stop_listening()
         connection.cut_off()
@@ -602,7 +602,7 @@ class Game:
         if self.is_("not-utf8"):
             data = data[:-1] + b', "name": "\xff\xfe"}'
         if self.is_("rewrites-results"):
-            # whole at any moment, since it is killed in the middle of all this
+            # Whole at any moment, since it is killed in the middle of all this
             beside = file_of(place).with_name("rewritten")
             beside.write_bytes(data)
             beside.replace(file_of(place))
@@ -684,7 +684,7 @@ def fill(path: str | Path, size: int) -> None:
 
 
 def flood(size: int) -> None:
-    """Write at least ``size`` bytes to standard output, in lines."""
+    """Write at least `size` bytes to standard output, in lines."""
     lines = ("all work and no play makes a dull log\n" * 1000).encode()
     for _ in range(size // len(lines) + 1):
         os.write(1, lines)

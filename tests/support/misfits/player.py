@@ -1,7 +1,7 @@
 """A player that misbehaves as its first argument says, and behaves well without one.
 
-``BEHAVIOURS`` in this file lists the behaviours. The well-behaved player is as simple as most: it ends with status 0
-when the game sends ``final`` or closes the connection cleanly, and with a traceback when the connection breaks.
+`BEHAVIOURS` in this file lists the behaviours. The well-behaved player is as simple as most: it ends with status 0
+when the game sends `final` or closes the connection cleanly, and with a traceback when the connection breaks.
 
 It uses only the standard library and starts quickly, because tests start hundreds of players, as local processes and
 in containers.
@@ -95,7 +95,7 @@ def connected(place: str) -> socket.socket:
 
 
 def play(until: int | None = None, *, patience: float = 10.0) -> None:
-    """Play to the end, or until ``until`` messages have been received."""
+    """Play to the end, or until `until` messages have been received."""
     place, target = game_url()
     with connected(place) as game, game.makefile("rb") as stream:
         game.settimeout(patience)
@@ -142,7 +142,7 @@ def receive(stream: BinaryIO) -> tuple[int, bytes]:
 
 
 def exactly(stream: BinaryIO, count: int) -> bytes:
-    """Read exactly ``count`` bytes."""
+    """Read exactly `count` bytes."""
     data = stream.read(count)
     if len(data) < count:
         raise ConnectionError("the connection broke")
@@ -346,7 +346,7 @@ def kill_keepers() -> None:
 
 
 def zipped(size: int) -> bytes:
-    """A valid zip with one file of ``size`` bytes."""
+    """A valid zip with one file of `size` bytes."""
     import io
     import zipfile
 

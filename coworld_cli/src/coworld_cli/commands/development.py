@@ -72,7 +72,7 @@ def dev(
             out.note("Anyone who has this link can do all of this. Ctrl-C ends it.")
             if wants_browser(open_browser):
                 running.tasks.start_soon(open_page, session.link, out)
-            with running.on_hurry(session.hurry):
+            with running.on_end_waits(session.end_waits):
                 await running.until_interrupted(sleep_forever)
         return exitcodes.OK
 

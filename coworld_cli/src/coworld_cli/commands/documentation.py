@@ -61,7 +61,7 @@ def _page(name: str) -> _Page:
 
 
 def _asked(name: str) -> _Page:
-    """The page with this name, which may be written as in a link: ``evaluation.md#headings``.
+    """The page with this name, which may be written as in a link: `evaluation.md#headings`.
 
     Raises:
         click.UsageError: There is none.

@@ -196,7 +196,7 @@ def episode_logs(
         kind: EvidenceKind = "artifact" if artifact else "log"
         if download_dir is not None or agent is None:
             seats = await api.episodes.agent_logs(row, mine=mine)
-            # if the server does not say whether a file exists, try to fetch it
+            # If the server does not say whether a file exists, try to fetch it
             there = [seat for seat in seats if (seat.has_artifact if artifact else seat.has_log) is not False]
             there = [seat for seat in there if agent in (None, seat.position)]
             if download_dir is None:
@@ -271,7 +271,7 @@ async def _one_file(
 
     running.resumable()
     if kind == "artifact":
-        # overwrite a file only if the user named it
+        # Overwrite a file only if the user named it
         target = target_file(output, f"{row.id}-policy_agent_{agent}.zip", overwrite=output is not None)
         done = await api.episodes.download_artifact(row, agent, target)
     else:

@@ -31,7 +31,7 @@ _PEOPLE = ("human", "admin")
 _MANY = ("resume", "episodes", "parallel")
 _LIVE = ("watch",)
 MEASURING = ("--metric", "--forfeit", "--count-starved", "--markdown")
-"""Options of ``coworld mix`` that an episode has no use for."""
+"""Options of `coworld mix` that an episode has no use for."""
 _COUNTDOWN = 3.0
 """Seconds for people to look at the board before the game starts."""
 
@@ -100,7 +100,7 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
 async def _prepared(options: PlayOptions, running: Running, *, watched: bool = False) -> tuple[Package, EpisodePlan]:
     """Resolve the package and plan the episode, without starting anything.
 
-    With ``watched``, the default is the first variant: a certification fixture ends too soon to be watched.
+    With `watched`, the default is the first variant: a certification fixture ends too soon to be watched.
     """
     from coworld_core.episode.request import load_request
     from coworld_core.errors import UsageError
@@ -134,7 +134,7 @@ async def _prepared(options: PlayOptions, running: Running, *, watched: bool = F
 
 
 def _request_path(players: tuple[str, ...]) -> Path | None:
-    """The first positional argument, if it is an episode request: named ``*.json``, or beginning with ``{``."""
+    """The first positional argument, if it is an episode request: named `*.json`, or beginning with `{`."""
     from pathlib import Path
 
     if not players:
@@ -313,7 +313,7 @@ async def _show_again(package: Package, workspace: Path, backend: Backend, out: 
         try:
             page = await replay_page(package, replay, backend=backend)
         except EpisodeError:
-            # the result shows the command for the replay
+            # The result shows the command for the replay
             return
         await open_page(write_whole(workspace / "replay.html", page.html.encode()).as_uri(), out)
 

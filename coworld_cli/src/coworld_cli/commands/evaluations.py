@@ -509,7 +509,7 @@ async def _play(
 
     out = running.out
     package = await find_package(options, running)
-    # report a wrong player before opening a backend
+    # Report a wrong player before opening a backend
     own = [player.own for player in read_players(players, package)]
     rules = EvaluationRules(
         variant=options.variant,

@@ -213,7 +213,7 @@ async def _watch(
 
 
 def _counts(seen: Checkpoint) -> str:
-    """The number of episodes by status: ``7 completed, 1 failed``."""
+    """The number of episodes by status: `7 completed, 1 failed`."""
     counts = [f"{count} {clean(status, one_line=True)}" for status, count in seen.counts().most_common()]
     return ", ".join(counts) or "no episodes"
 

@@ -27,7 +27,7 @@ __all__ = ["commands"]
 commands = NounGroup()
 
 _ELSEWHERE = ("backend", "platform")
-"""Options of ``WhereOptions`` that these commands do not have, or declare differently."""
+"""Options of `WhereOptions` that these commands do not have, or declare differently."""
 
 
 @commands.command("doctor")
@@ -105,7 +105,7 @@ def clean_up(
         )
 
     swept = run_async(out, sweep)
-    # a backend named by the user must answer; any other may be missing
+    # A backend named by the user must answer; any other may be missing
     ok = swept.ok and not (backend and swept.unavailable)
     became = {id(item.found): item for item in swept.reaped}
     out.answer(

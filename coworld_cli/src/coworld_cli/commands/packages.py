@@ -370,8 +370,8 @@ async def certify_here(
         timeout: Seconds for the smoke episode.
         offline: Whether to skip the check of sources.
         published: Published version by whose rules to certify; None: the current rules.
-        output_dir: Directory for the evidence; None: a fresh one under ``certification`` in the package's results.
-        overwrite: Whether to empty ``output_dir`` first.
+        output_dir: Directory for the evidence; None: a fresh one under `certification` in the package's results.
+        overwrite: Whether to empty `output_dir` first.
     """
     from coworld_core.errors import ManifestError
     from coworld_core.ids import new_run_id
@@ -437,7 +437,7 @@ def schema(out: Output, name: DocumentName, output: Path | None) -> int:
 
     document = document_schema(name)
     if output is None:
-        # a schema is JSON whether --json was given or not
+        # A schema is JSON whether --json was given or not
         echo(to_json(document), nl=False)
         return exitcodes.OK
     from coworld_core.errors import UsageError

@@ -131,7 +131,7 @@ async def submit_version(
     open_browser: bool | None = False,
     also: Mapping[str, Any] | None = None,
 ) -> int:
-    """Submit a policy version to a league and report the outcome; ``also`` is added to the answer under ``--json``."""
+    """Submit a policy version to a league and report the outcome; `also` is added to the answer under `--json`."""
     from coworld_core.api import PolicyRef
 
     from ..browser import open_page, wants_browser

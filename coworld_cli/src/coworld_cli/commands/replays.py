@@ -392,7 +392,7 @@ async def _hosted(
     session = await api.hosted.replay_session(coworld, row.episode_id or "", row.replay_url or "", timeout=timeout)
     out.answer({"episode_request_id": row.id, "viewer_url": session.viewer_url, "ready": session.ready})
     out.say(f"Watch:  {click.style(clean(session.viewer_url, one_line=True), bold=True)}")
-    # a browser would also open files, and start programs for other schemes
+    # A browser would also open files, and start programs for other schemes
     if wants_browser(open_browser) and session.viewer_url.startswith(("https://", "http://")):
         await open_page(session.viewer_url, out)
     return exitcodes.OK

@@ -46,7 +46,7 @@ _LEFT_OUT = (
     "output_dir",
     "overwrite",
 )
-"""Options for playing that ``tournament.toml`` sets, or that have no meaning here."""
+"""Options for playing that `tournament.toml` sets, or that have no meaning here."""
 
 
 @commands.group("tournament", cls=NounGroup)

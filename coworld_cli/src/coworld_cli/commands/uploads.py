@@ -295,7 +295,7 @@ def upload_policy(
     environment = {**(bedrock if use_bedrock else {}), **secrets.values} or None
 
     async def body(api: CoworldClient, running: Running) -> int:
-        # look up the league before uploading anything
+        # Look up the league before uploading anything
         where = await api.leagues.id_of(league) if league is not None else None
         if files is not None:
             made = await api.policies.upload_player(files, name=name, secret_env=environment, tags=labels or None)

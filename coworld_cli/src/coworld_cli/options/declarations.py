@@ -1,6 +1,6 @@
 """Classes that declare the options of commands, and a help that groups options under headings.
 
-Each field of such a class names the option that fills it. ``takes`` gives a command these options, and passes it an
+Each field of such a class names the option that fills it. `takes` gives a command these options, and passes it an
 instance.
 """
 
@@ -35,7 +35,7 @@ _SECTIONS = (
 )
 """Headings of a help, in order; an option without one comes under the last."""
 _MORE_SECTIONS = ("Times", "Limits", "Secrets for players", "Kubernetes", "Server and identity")
-"""Headings of rarely needed options: the help only names them, and ``--help-all`` shows their options."""
+"""Headings of rarely needed options: the help only names them, and `--help-all` shows their options."""
 
 
 class SectionOption(click.Option):
@@ -47,10 +47,10 @@ class SectionOption(click.Option):
 
 
 class SectionCommand(click.Command):
-    """A command whose help shows examples, and options under headings; rarely needed ones only with ``--help-all``."""
+    """A command whose help shows examples, and options under headings; rarely needed ones only with `--help-all`."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The parameters, plus ``--help-all`` if that shows more options."""
+        """The parameters, plus `--help-all` if that shows more options."""
         found = super().get_params(ctx)
         whole = [everything] if any(_section(parameter) in _MORE_SECTIONS for parameter in found) else []
         return [*found, *whole]

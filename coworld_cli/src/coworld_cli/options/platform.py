@@ -38,7 +38,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def server_field(help: str, **attrs: Any) -> Any:
-    """A field that ``--server`` fills."""
+    """A field that `--server` fills."""
     return option(
         "--server",
         default=DEFAULT_SERVER,
@@ -86,12 +86,12 @@ class Connection(Options):
 
     @property
     def identity(self) -> str:
-        """The identity in the client's terms: ``active``, ``user`` or the id of a player."""
+        """The identity in the client's terms: `active`, `user` or the id of a player."""
         return self.as_player or ("user" if self.as_user else "active")
 
 
 def platform_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that all platform commands have: a ``Connection`` and an ``Output``."""
+    """Give a command the options that all platform commands have: a `Connection` and an `Output`."""
     return takes("connection", Connection)(output_options(function))
 
 
@@ -106,19 +106,19 @@ class Listing(Options):
     """The maximum number of rows; None: all of them."""
     offset: int = 0
     cursor: str | None = None
-    """Where to start instead of at an offset: the ``next_cursor`` of an earlier answer."""
+    """Where to start instead of at an offset: the `next_cursor` of an earlier answer."""
     jsonl: bool = False
 
 
 def listing_options(
     limit: int | None, *, offset: bool = False, cursor: bool = False, noun: str = "rows"
 ) -> Callable[[_F], _F]:
-    """Add ``--limit``, ``--all`` and ``--jsonl`` to a command that lists, and pass it a ``Listing`` as ``listing``.
+    """Add `--limit`, `--all` and `--jsonl` to a command that lists, and pass it a `Listing` as `listing`.
 
     Args:
         limit: The default maximum number of rows; None: all of them.
-        offset: Whether the list takes ``--offset``.
-        cursor: Whether the list takes ``--cursor``.
+        offset: Whether the list takes `--offset`.
+        cursor: Whether the list takes `--cursor`.
         noun: The name of the rows, in the plural.
     """
     default = f"  [default: {limit}]" if limit is not None else " Default: all."

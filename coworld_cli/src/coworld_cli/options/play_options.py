@@ -41,7 +41,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "disk": ("disk_limit",),
     "images": ("images",),
 }
-"""Value of ``--require`` → names of a backend's capabilities."""
+"""Value of `--require` → names of a backend's capabilities."""
 
 _WHERE = "Where it runs"
 _CLUSTER = "Kubernetes"

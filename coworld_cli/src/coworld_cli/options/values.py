@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     _TextType = click.ParamType[str]
     _TextsType = click.ParamType[tuple[str, ...]]
 else:
-    _FloatType = _TextType = _TextsType = click.ParamType  # generic only since click 8.4
+    _FloatType = _TextType = _TextsType = click.ParamType  # Generic only since click 8.4
 
 __all__ = [
     "DIRECTORY",
@@ -32,10 +32,10 @@ __all__ = [
 
 
 class PathType(click.Path):
-    """A ``pathlib`` path; ``pathlib`` is imported only when one is given, so that help stays quick."""
+    """A `pathlib` path; `pathlib` is imported only when one is given, so that help stays quick."""
 
     def coerce_path_result(self, value: Any) -> Any:
-        """Convert a value to a ``pathlib`` path."""
+        """Convert a value to a `pathlib` path."""
         from pathlib import Path
 
         return Path(value)
@@ -44,15 +44,15 @@ class PathType(click.Path):
 FILE = PathType(dir_okay=False)
 """A file that is read or written."""
 GIVEN_FILE = PathType(dir_okay=False, exists=True, allow_dash=True)
-"""A file that exists, or ``-`` for standard input."""
+"""A file that exists, or `-` for standard input."""
 RATINGS = ("bradley-terry", "plackett-luce", "openskill")
-"""How players can be rated (``coworld_core.evaluation.ratings.RatingName``)."""
+"""How players can be rated (`coworld_core.evaluation.ratings.RatingName`)."""
 DIRECTORY = PathType(file_okay=False)
 """A directory, which need not exist."""
 
 
 class Seconds(_FloatType):
-    """A time in seconds, more than zero; with ``zero`` also zero."""
+    """A time in seconds, more than zero; with `zero` also zero."""
 
     name = "seconds"
 
@@ -73,7 +73,7 @@ class Seconds(_FloatType):
 
 
 class AtATime(click.IntRange):
-    """A level of concurrency: a number, or ``auto``."""
+    """A level of concurrency: a number, or `auto`."""
 
     name = "number"
 
@@ -86,7 +86,7 @@ class AtATime(click.IntRange):
 
 
 class Quantity(_FloatType):
-    """A Kubernetes quantity: bytes (``512Mi``) or processors (``1.5``, ``500m``)."""
+    """A Kubernetes quantity: bytes (`512Mi`) or processors (`1.5`, `500m`)."""
 
     def __init__(self, resource: str) -> None:
         self.name = "bytes" if resource == "memory" else "number"
@@ -105,7 +105,7 @@ class Quantity(_FloatType):
 
 
 class HttpsHosts(_TextsType):
-    """A list of HTTPS hosts: ``api.example.com,*.example.org``."""
+    """A list of HTTPS hosts: `api.example.com,*.example.org`."""
 
     name = "host,…"
 
@@ -123,7 +123,7 @@ class HttpsHosts(_TextsType):
 
 
 class BackendName(_TextType):
-    """The name of an installed backend, including third-party ones; with ``auto``, also ``auto``.
+    """The name of an installed backend, including third-party ones; with `auto`, also `auto`.
 
     Installed backends are looked up only when a name is given or completed, so that help stays quick.
     """
@@ -159,7 +159,7 @@ class BackendName(_TextType):
 
 
 class IdType(_TextType):
-    """An id of one of several kinds (``coworld_core.api.platform_ids``); the error for another kind names that kind.
+    """An id of one of several kinds (`coworld_core.api.platform_ids`); the error for another kind names that kind.
 
     Args:
         kinds: The kinds of ids to accept.
@@ -183,7 +183,7 @@ class IdType(_TextType):
 
 
 class PolicyType(_TextType):
-    """A reference to a policy: ``NAME``, ``NAME:N``, ``NAME:vN``, or the id of a version."""
+    """A reference to a policy: `NAME`, `NAME:N`, `NAME:vN`, or the id of a version."""
 
     name = "policy"
 
@@ -197,10 +197,10 @@ class PolicyType(_TextType):
 
 
 def key_values(option: str, items: tuple[str, ...], *, form: str = "KEY=VALUE") -> dict[str, str]:
-    """``KEY=VALUE`` items as a mapping, split at the first ``=``.
+    """`KEY=VALUE` items as a mapping, split at the first `=`.
 
     Raises:
-        click.UsageError: An item has no key or no ``=``.
+        click.UsageError: An item has no key or no `=`.
     """
     pairs: dict[str, str] = {}
     for item in items:
@@ -212,7 +212,7 @@ def key_values(option: str, items: tuple[str, ...], *, form: str = "KEY=VALUE") 
 
 
 def check_run(run: tuple[str, ...]) -> None:
-    """Check the tokens of ``--run``.
+    """Check the tokens of `--run`.
 
     Raises:
         UsageError: The first token contains white space; the hint shows the options that were probably meant.

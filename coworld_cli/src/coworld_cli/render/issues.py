@@ -15,7 +15,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def render_issue(source: str, issue: Issue) -> str:
-    """``file:line:column: severity[code] message (pointer)``, and the hint on a line of its own below."""
+    """`file:line:column: severity[code] message (pointer)`, and the hint on a line of its own below."""
     place = "".join(f":{part}" for part in (issue.line, issue.column) if part is not None)
     severity = click.style(issue.severity, fg=_COLOURS[issue.severity], bold=True)
     pointer = click.style(f" ({clean(issue.pointer, one_line=True)})", dim=True) if issue.pointer else ""
@@ -24,7 +24,7 @@ def render_issue(source: str, issue: Issue) -> str:
 
 
 def verdict(report: Report) -> str:
-    """The number of errors and warnings: ``2 errors, 1 warning``."""
+    """The number of errors and warnings: `2 errors, 1 warning`."""
     counts = [
         plural(len(report.errors), "error") if report.errors else "",
         plural(len(report.warnings), "warning") if report.warnings else "",

@@ -175,7 +175,7 @@ class Progress:
                 self._episode = _Episode(_seats(event))
             else:
                 self._fetching.seats = _seats(event)
-            # a build writes its files only at its end
+            # A build writes its files only at its end
             if event.workspace and event.what != "build" and self._running.evidence is None:
                 self._running.evidence = event.workspace
                 self._running.context.update(workspace=event.workspace, run_id=event.run_id)
@@ -222,7 +222,7 @@ class Progress:
                 episode.phase = phase
                 if phase == "play":
                     for seat in episode.seats:
-                        # a seat that has no unit by now is played by a person
+                        # A seat that has no unit by now is played by a person
                         seat.state = "a person" if seat.state == "waiting" else seat.state
             case ImageProgressed(image=image, status=status, done=done, total=total):
                 if not _is_chatter(status):
@@ -254,7 +254,7 @@ class Progress:
     def _note_batch(self, event: BatchProgressed) -> None:
         self._done, self._total = event.done, event.total or self._total
         self._good += event.ok
-        # without a total, the episodes belong to several plans, whose seats must not be added up
+        # Without a total, the episodes belong to several plans, whose seats must not be added up
         if event.scores and event.total is not None:
             self._scored += 1
             self._sums = [a + b for a, b in zip(self._sums or [0.0] * len(event.scores), event.scores, strict=False)]
@@ -272,7 +272,7 @@ class Progress:
             self._out.note(f"[{time.monotonic() - self._begun:6.1f} s] {prefix}{line}")
 
     def _line(self, event: BaseEvent, episode: _Episode, *, brief: bool) -> str:
-        """The line for an event, or an empty string; with ``brief``, only events that are always shown have one."""
+        """The line for an event, or an empty string; with `brief`, only events that are always shown have one."""
         line = self._always(event)
         if line or brief:
             return line

@@ -76,7 +76,7 @@ def episode_result(record: EpisodeRecord, layout: EpisodeLayout, *, follow_up: s
     files += [("Logs", layout.logs), ("Record", layout.record)]
     rows = [(label, shown_path(path)) for label, path in files]
     if record.scores and not sys.stdout.isatty():
-        # a line that scripts can parse
+        # A line that scripts can parse
         rows.insert(1, ("Scores", ", ".join(f"{slot}={number(score)}" for slot, score in enumerate(record.scores))))
     parts.append(labelled(rows, indent=""))
     if follow_up:

@@ -87,7 +87,7 @@ class Styled(str):
 
 
 def cell(value: object) -> str:
-    """A value as one line; ``-`` if it is missing."""
+    """A value as one line; `-` if it is missing."""
     if isinstance(value, Styled):
         return value
     if value is None or value == "":
@@ -102,7 +102,7 @@ def cell(value: object) -> str:
 
 
 def when(value: datetime | str | None) -> str:
-    """A time in the local time zone, to the minute; ``-`` for None."""
+    """A time in the local time zone, to the minute; `-` for None."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -151,7 +151,7 @@ def dump(row: Wire) -> dict[str, Any]:
 
 
 async def show_one(out: Output, asked: Awaitable[_M], details: Callable[[_M], str]) -> int:
-    """Write one row: as an object under ``--json``, else as text."""
+    """Write one row: as an object under `--json`, else as text."""
     row = await asked
     out.answer(dump(row))
     out.say(details(row))
@@ -159,7 +159,7 @@ async def show_one(out: Output, asked: Awaitable[_M], details: Callable[[_M], st
 
 
 async def show_rows(out: Output, asked: Awaitable[Sequence[_M]], columns: Sequence[Column[_M]], *, none: str) -> int:
-    """Write a list that is not paged: a JSON list under ``--json``, else a table.
+    """Write a list that is not paged: a JSON list under `--json`, else a table.
 
     Args:
         out: Where to write.
@@ -182,15 +182,15 @@ async def show_list(
     noun: str,
     envelope: bool = False,
 ) -> int:
-    """Write a list: rows as they come under ``--jsonl``, a JSON list or envelope under ``--json``, else a table.
+    """Write a list: rows as they come under `--jsonl`, a JSON list or envelope under `--json`, else a table.
 
     Args:
         out: Where to write.
-        pager: The rows, limited as ``listing`` says.
+        pager: The rows, limited as `listing` says.
         columns: The columns of the table.
         listing: Which part of the list to show.
         noun: The name of a row, for messages.
-        envelope: Whether programs get ``{entries, total_count, limit, offset, next_cursor}`` rather than the bare list.
+        envelope: Whether programs get `{entries, total_count, limit, offset, next_cursor}` rather than the bare list.
     """
     rows: list[_M] = []
     tally = _Tally()

@@ -295,7 +295,7 @@ _VERDICTS = {"passed": "green", "failed": "red", "pending": "cyan", "none": "yel
 
 
 def smoke_answer(status: CoworldStatus) -> dict[str, Any]:
-    """The state of a Coworld's first hosted episodes, for ``--json``."""
+    """The state of a Coworld's first hosted episodes, for `--json`."""
     return {
         "hosted_smoke": status.verdict,
         "hosted_smoke_episodes": [
@@ -338,7 +338,7 @@ def _label(seat: Participant) -> str:
 
 
 def scores_of(row: EpisodeRequest) -> str:
-    """``label=score`` of each participant.
+    """`label=score` of each participant.
 
     The platform gives scores by policy version; those of a version with several seats are in the order of its seats.
     """
@@ -348,7 +348,7 @@ def scores_of(row: EpisodeRequest) -> str:
         found = next((item for item in left if item.policy_version_id == seat.policy_version_id), None)
         if found is not None and found.score is not None:
             parts.append(f"{_label(seat)}={number(found.score)}")
-            # a single score may apply to all seats of a version
+            # A single score may apply to all seats of a version
             if sum(item.policy_version_id == found.policy_version_id for item in left) > 1:
                 left.remove(found)
     return ", ".join(parts) or "-"
@@ -389,7 +389,7 @@ EXPERIENCE: tuple[Column[ExperienceRequest], ...] = (
 
 
 def counts_of(row: ExperienceRequest) -> str:
-    """The number of episodes by status: ``7 completed, 1 failed, 2 running``."""
+    """The number of episodes by status: `7 completed, 1 failed, 2 running`."""
     counts = (
         (row.completed_count, "completed"),
         (row.failed_count, "failed"),

@@ -80,7 +80,7 @@ def number(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration: ``0.42 s``, ``12.3 s``, ``3 min 05 s``, ``2 h 07 min``."""
+    """A duration: `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 07 min`."""
     if value < 1:
         return f"{value:.2f} s"
     if value < 59.95:
@@ -96,14 +96,14 @@ def shown_path(path: str | Path) -> str:
     text = str(path)
     try:
         relative = os.path.relpath(text)
-    except (ValueError, OSError):  # the path is on another drive; the current directory has been removed
+    except (ValueError, OSError):  # The path is on another drive; the current directory has been removed
         return clean(text, one_line=True)
     inside = not relative.startswith("..") and Path(text).is_absolute()
     return clean(relative if inside else text, one_line=True)
 
 
 def command_line(*words: str | Path) -> str:
-    """A ``coworld`` command for the user to copy, quoted for a shell and started the way this one was.
+    """A `coworld` command for the user to copy, quoted for a shell and started the way this one was.
 
     Args:
         words: The command and its arguments.
@@ -118,5 +118,5 @@ def command_line(*words: str | Path) -> str:
 
 
 def again(command: str, server: str) -> str:
-    """A ``coworld`` command for the user to copy, with ``--server`` unless the server is the default one."""
+    """A `coworld` command for the user to copy, with `--server` unless the server is the default one."""
     return command_line(*command.split(), *(["--server", server] if server != DEFAULT_SERVER else []))

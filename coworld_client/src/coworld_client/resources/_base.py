@@ -93,7 +93,7 @@ class Resource:
         cursor: str | None,
         timeout: float | None,
     ) -> AsyncPager[_T]:
-        """List rows of leagues that belong to policies, filtered by ``policy`` if it is not None."""
+        """List rows of leagues that belong to policies, filtered by `policy` if it is not None."""
         version, ref = policy_filter(policy)
         return self._list(
             model,
@@ -101,7 +101,7 @@ class Resource:
             {**params, "policy_version_id": version},
             limit=limit,
             cursor=cursor,
-            # some servers take no offset here, so the first page is as long as they allow
+            # Some servers take no offset here, so the first page is as long as they allow
             page_size=1000,
             keep=version_is(ref),
             timeout=timeout,
@@ -117,13 +117,13 @@ def policy_filter(policy: str | PolicyRef | None) -> tuple[str | None, PolicyRef
     """Split a filter by policy into the server's part and ours, because servers filter only by a version's id.
 
     Args:
-        policy: ``NAME``, ``NAME:v3``, a version's UUID, or None.
+        policy: `NAME`, `NAME:v3`, a version's UUID, or None.
 
     Returns:
         The id for the query, or the reference to filter rows by; both None without a policy.
 
     Raises:
-        UsageError: Code ``bad_policy``.
+        UsageError: Code `bad_policy`.
     """
     if policy is None:
         return None, None
@@ -132,7 +132,7 @@ def policy_filter(policy: str | PolicyRef | None) -> tuple[str | None, PolicyRef
 
 
 def version_is(ref: PolicyRef | None) -> Keep[Any] | None:
-    """A filter of rows that have a ``policy_version``; None without a reference."""
+    """A filter of rows that have a `policy_version`; None without a reference."""
     if ref is None:
         return None
 

@@ -38,7 +38,7 @@ class EpisodeSource:
                 params = {**self._params, **place}
                 return await self._connection.call("GET", "/v2/episode-requests", params=params, timeout=self._timeout)
             except ApiStatusError as error:
-                # newer servers take only ids here, and have separate lists for rounds, versions and Coworlds
+                # Newer servers take only ids here, and have separate lists for rounds, versions and Coworlds
                 if error.status not in (400, 422) or self._elsewhere is None:
                     raise
                 self._moved = True

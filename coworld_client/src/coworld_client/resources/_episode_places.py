@@ -24,7 +24,7 @@ NOT_HERE = (NotFound, Unprocessable)
 """Errors with which servers answer for a route or a kind of artifact that they do not know."""
 
 Episode = str | EpisodeRequest
-"""An ``ereq_`` id, or the episode request itself, which saves a request."""
+"""An `ereq_` id, or the episode request itself, which saves a request."""
 
 
 def id_of(episode: Episode) -> str:
@@ -33,7 +33,7 @@ def id_of(episode: Episode) -> str:
 
 
 def route_of_slot(episode: EpisodeRequest, position: int, what: str) -> str:
-    """The route to what the policy in a slot has left: ``policy-logs`` or ``policy-artifact``.
+    """The route to what the policy in a slot has left: `policy-logs` or `policy-artifact`.
 
     Raises:
         NotFound: There is no such slot, or no policy plays in it.
@@ -135,7 +135,7 @@ async def evidence_of_job(
 
 
 def _numbers(names: Any) -> set[int]:
-    """The slots in names such as ``policy_agent_3.log``."""
+    """The slots in names such as `policy_agent_3.log`."""
     if not isinstance(names, list):
         return set()
     found = (re.search(r"_([0-9]{1,6})\.[a-z]+$", str(name)) for name in cast("list[Any]", names))

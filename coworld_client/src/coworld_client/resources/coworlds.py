@@ -90,7 +90,7 @@ class Coworlds(Resource):
         async def prepare() -> Callable[[Coworld], bool]:
             return lambda row: same_coworld(row.name, name or row.name)
 
-        # manifests are long, so a page has fewer of them; not every server filters by name
+        # Manifests are long, so a page has fewer of them; not every server filters by name
         return self._list(
             Coworld,
             "/v2/coworlds",
@@ -104,7 +104,7 @@ class Coworlds(Resource):
         )
 
     async def get(self, coworld_id: str, *, timeout: float | None = None) -> Coworld:
-        """One version, by its ``cow_`` id. Public ones need no sign-in.
+        """One version, by its `cow_` id. Public ones need no sign-in.
 
         Raises:
             NotFound: If it does not exist, or you may not see it.
@@ -116,7 +116,7 @@ class Coworlds(Resource):
         """Find a version by its id, or by a name: then the canonical version, or the given one.
 
         Args:
-            name_or_id: ``cow_…``, or a name; hyphens and underscores are equal.
+            name_or_id: `cow_…`, or a name; hyphens and underscores are equal.
             version: A version other than the canonical one; ignored with an id.
             timeout: Seconds for each attempt.
 
@@ -163,13 +163,13 @@ class Coworlds(Resource):
         timeout: float | None = None,
         on_pull: OnPull | None = None,
     ) -> DownloadedCoworld:
-        """Download a Coworld into ``<directory>/<cow_id>/``, unless it was downloaded there before.
+        """Download a Coworld into `<directory>/<cow_id>/`, unless it was downloaded there before.
 
-        Without ``pull`` the manifest names the public images, which are pulled when it is run. With ``pull`` they are
-        pulled now, and the manifest names them as ``coworld/<cow_id>/<name>-<version>-<n>:downloaded``.
+        Without `pull` the manifest names the public images, which are pulled when it is run. With `pull` they are
+        pulled now, and the manifest names them as `coworld/<cow_id>/<name>-<version>-<n>:downloaded`.
 
         Args:
-            name_or_id: ``cow_…``, or a name for its canonical version.
+            name_or_id: `cow_…`, or a name for its canonical version.
             directory: The directory for all downloads.
             refresh: Whether to download it again even if it was downloaded before.
             pull: Whether to pull its images with the Docker engine now, not only when it is run.
@@ -239,7 +239,7 @@ class Coworlds(Resource):
         Args:
             manifest: The manifest: a path, its content, or as loaded. It is checked strictly.
             certification: The certification that it passed, or the reason to upload it without.
-            visibility: ``public`` or ``private``; the platform's default when None.
+            visibility: `public` or `private`; the platform's default when None.
             timeout: Seconds for each attempt of a call to the API.
             idempotency_key: The key of an earlier call, to repeat it.
             on_progress: Called with the progress of each image's upload.
@@ -273,17 +273,17 @@ class Coworlds(Resource):
         """Add a version of a Coworld that is a change to one on the platform.
 
         Args:
-            name_or_id: ``cow_…``, or a name for its canonical version.
+            name_or_id: `cow_…`, or a name for its canonical version.
             certification: The certification that the result passed, or the reason to upload it without.
             version: The new version; by default the patch's, else the next one.
             patch: A JSON merge patch of the manifest; null deletes.
-            images: Other images, by target: ``game``, ``player``, ``player.ID``, ``player[N]``, other roles likewise.
+            images: Other images, by target: `game`, `player`, `player.ID`, `player[N]`, other roles likewise.
             timeout: Seconds for each attempt of a call to the API.
             idempotency_key: The key of an earlier call, to repeat it.
             on_progress: Called with the progress of each image's upload.
 
         Raises:
-            UsageError: There is nothing to change, or a target names nothing; otherwise as for ``upload``.
+            UsageError: There is nothing to change, or a target names nothing; otherwise as for `upload`.
             ManifestError: The result has errors.
             NotFound: There is no such Coworld.
         """
@@ -324,7 +324,7 @@ class Coworlds(Resource):
 
         Args:
             name: Name of the Coworld.
-            image: An image of the local Docker engine, which is uploaded first, or an ``img_`` id.
+            image: An image of the local Docker engine, which is uploaded first, or an `img_` id.
             runnable_id: Id of the commissioner to replace, if there are several.
             version: The new version; by default the next one.
             timeout: Seconds for each attempt of a call to the API.
@@ -365,10 +365,10 @@ class Coworlds(Resource):
         on_change: Callable[[CoworldStatus], object] | None = None,
         timeout: float | None = None,
     ) -> CoworldStatus:
-        """Wait until these episodes have ended, or one has failed; check ``verdict`` and ``decided`` of the result.
+        """Wait until these episodes have ended, or one has failed; check `verdict` and `decided` of the result.
 
         Args:
-            coworld_id: ``cow_…``.
+            coworld_id: `cow_…`.
             deadline: Seconds to wait.
             begins_within: Seconds to wait until the platform has created an episode; None: until the deadline.
             on_change: Called with the status, at once and after every change.
@@ -393,7 +393,7 @@ class Coworlds(Resource):
                 except ApiError as error:
                     if not worth_retrying(error, "GET", keyed=False):
                         raise
-                    # a platform that is briefly unavailable is not a failure of the Coworld
+                    # A platform that is briefly unavailable is not a failure of the Coworld
                     pause = _LONGEST_PAUSE
                     continue
                 changed = _standing(now) != _standing(status)
@@ -445,7 +445,7 @@ class Coworlds(Resource):
     async def _present(self, name: str, version: str, timeout: float | None) -> str | None:
         """The id of a version that the platform already has; None if it has none, or refuses to say."""
         with suppress(ApiStatusError):
-            # these are enough: the name's versions if the platform filters by name, else the newest versions of all
+            # These are enough: the name's versions if the platform filters by name, else the newest versions of all
             rows = await self.list(name=name, limit=50, timeout=timeout)
             return next((row.id for row in rows if same_coworld(row.name, name) and row.version == version), None)
         return None
@@ -458,7 +458,7 @@ class Coworlds(Resource):
         except ApiStatusError as error:
             if error.status not in (404, 405, 422):
                 raise
-        # older platforms do not say where an episode comes from; only episodes of leagues have a round
+        # Older platforms do not say where an episode comes from; only episodes of leagues have a round
         rows = await self._client.episodes.list(coworld=coworld_id, limit=1000, timeout=timeout)
         return tuple(row for row in rows if row.round_id is None)
 

@@ -23,7 +23,7 @@ class Divisions(Resource):
         offset: int = 0,
         timeout: float | None = None,
     ) -> AsyncPager[Division]:
-        """All divisions you may see, or those of a league (``league_…``)."""
+        """All divisions you may see, or those of a league (`league_…`)."""
         params = {"league_id": optional_id(league, "league")}
         return self._list(Division, "/v2/divisions", params, limit=limit, offset=offset, whole=True, timeout=timeout)
 
@@ -41,7 +41,7 @@ class Divisions(Resource):
         """A division's standings, best first; empty when nothing has been played.
 
         Args:
-            division_id: ``div_…``.
+            division_id: `div_…`.
             recent_rounds: Number of recent rounds to include for each player, 0 or more.
             timeout: Seconds for each attempt.
         """

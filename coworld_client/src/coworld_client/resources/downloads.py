@@ -34,7 +34,7 @@ class Downloads(Resource):
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> AsyncPager[DownloadEntry]:
-        """List files, with links that need no token for a while; ``page.extra`` has ``unavailable_ids``.
+        """List files, with links that need no token for a while; `page.extra` has `unavailable_ids`.
 
         Args:
             ids: 1 to 50 ids, all of experience requests or all of episode requests.
@@ -56,7 +56,7 @@ class Downloads(Resource):
             "include": tuple(include) if include is not None else None,
             "agent": tuple(map(str, positions)) if positions is not None else None,
         }
-        # one episode may have many files, and servers page by episode
+        # One episode may have many files, and servers page by episode
         return self._list(
             DownloadEntry,
             "/v2/episode-requests/download-manifest",

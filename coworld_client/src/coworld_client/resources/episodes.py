@@ -69,20 +69,20 @@ class Episodes(Resource):
     ) -> AsyncPager[EpisodeRequest]:
         """List episodes, newest first; each argument is a filter.
 
-        Filters that a server lacks are applied here while its pages are read, so ``limit`` counts matching rows.
+        Filters that a server lacks are applied here while its pages are read, so `limit` counts matching rows.
 
         Args:
-            division: ``div_…``.
-            round: ``round_…``.
-            player: ``ply_…``.
-            coworld: ``cow_…``.
-            policy: ``NAME``, ``NAME:v3`` or the UUID of a version; of any owner.
+            division: `div_…`.
+            round: `round_…`.
+            player: `ply_…`.
+            coworld: `cow_…`.
+            policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
             mine: Only those in which one of your policies plays.
             with_replay: Only those with a replay.
             status: Only those with this status, or one of these.
             limit: Maximum number of rows.
             offset: Number of the server's rows to skip.
-            cursor: Where to begin: the ``next_cursor`` of a page.
+            cursor: Where to begin: the `next_cursor` of a page.
             timeout: Seconds for each attempt.
         """
         params = {
@@ -120,14 +120,14 @@ class Episodes(Resource):
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> AsyncPager[EpisodeProgress]:
-        """List a short form of episodes, on servers that have it; ``page.extra`` has ``unavailable_ids``.
+        """List a short form of episodes, on servers that have it; `page.extra` has `unavailable_ids`.
 
         Args:
             ids: 1 to 50 ids, all of experience requests or all of episode requests.
-            view: ``results`` includes scores, participants and replay as well.
+            view: `results` includes scores, participants and replay as well.
             status: Only those with this status, or one of these.
             limit: Maximum number of rows.
-            cursor: Where to begin: the ``next_cursor`` of a page.
+            cursor: Where to begin: the `next_cursor` of a page.
             timeout: Seconds for each attempt.
         """
         wanted = (status,) if isinstance(status, str) else tuple(status or ())
@@ -169,7 +169,7 @@ class Episodes(Resource):
         return read(EpisodeStats, reply)
 
     async def results(self, episode: Episode, *, timeout: float | None = None) -> Any:
-        """The game's results: a JSON object with ``scores``, one for each slot, and any other fields.
+        """The game's results: a JSON object with `scores`, one for each slot, and any other fields.
 
         Raises:
             NotFound: It has none, or none yet.
@@ -180,11 +180,11 @@ class Episodes(Resource):
         return reply.json()
 
     async def artifact(self, episode: Episode, kind: ArtifactType, *, timeout: float | None = None) -> bytes:
-        """One of an episode's artifacts as the server keeps it, up to 64 MiB; see ``download_artifact`` for more.
+        """One of an episode's artifacts as the server keeps it, up to 64 MiB; see `download_artifact` for more.
 
         Args:
             episode: The episode.
-            kind: ``spec``, ``game-config``, ``logs`` (the game's), ``error-info``, ``results`` or ``replay``.
+            kind: `spec`, `game-config`, `logs` (the game's), `error-info`, `results` or `replay`.
             timeout: Seconds for each attempt.
 
         Raises:
@@ -201,7 +201,7 @@ class Episodes(Resource):
         try:
             return (await self._connection.call("GET", target, timeout=timeout, elsewhere=True)).content
         except NOT_HERE as error:
-            # everyone who may see the episode may get a bundle of its results; only the team may ask the job
+            # Everyone who may see the episode may get a bundle of its results; only the team may ask the job
             content = await results_of_bundle(self._connection, id_of(episode), timeout)
             if content is not None:
                 return content
@@ -324,7 +324,7 @@ class Episodes(Resource):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Downloaded:
-        """Download a log: the game's, or that of the player in a slot; see ``download_artifact``."""
+        """Download a log: the game's, or that of the player in a slot; see `download_artifact`."""
         full = await self._whole(episode, timeout) if position is not None else episode
         job = full.job_id if isinstance(full, EpisodeRequest) else None
         if position is None:
@@ -390,7 +390,7 @@ class Episodes(Resource):
         except (*NOT_HERE, LinkExpired) as error:
             refused = error
         try:
-            # the episode's own route has the replay, or reports the actual problem
+            # The episode's own route has the replay, or reports the actual problem
             return await fetch(*sources)
         except NOT_HERE:
             if isinstance(refused, LinkExpired):
@@ -407,7 +407,7 @@ class Episodes(Resource):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Downloaded:
-        """Download everything about an episode that you may see, as one zip; its ``manifest.json`` lists the contents.
+        """Download everything about an episode that you may see, as one zip; its `manifest.json` lists the contents.
 
         Args:
             episode: The episode.

@@ -30,13 +30,13 @@ class Events(Resource):
         """Events, newest first, filtered by each argument.
 
         Args:
-            league: ``league_…``.
-            division: ``div_…``.
-            round: ``round_…``.
+            league: `league_…`.
+            division: `div_…`.
+            round: `round_…`.
             event_type: Kind of event.
             audience: The audience that events are for.
-            player: ``ply_…``.
-            policy: ``NAME``, ``NAME:v3`` or the UUID of a version; of any owner.
+            player: `ply_…`.
+            policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
             limit: Maximum number of rows.
             cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.

@@ -44,7 +44,7 @@ class Experience(Resource):
 
         Raises:
             BadRequest: The request makes no sense.
-            Unprocessable: Fields of the request are wrong; ``detail`` says which.
+            Unprocessable: Fields of the request are wrong; `detail` says which.
             TooManyRequests: A budget is used up.
         """
         return await self._post(
@@ -109,7 +109,7 @@ class Experience(Resource):
         """Wait until all episodes of an experience request have ended.
 
         Args:
-            request_id: ``xreq_…``.
+            request_id: `xreq_…`.
             timeout: Seconds to wait in total; None: no limit.
             on_change: Called with every change of an episode.
 

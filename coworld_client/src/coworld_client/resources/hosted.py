@@ -33,7 +33,7 @@ class Hosted(Resource):
         """Start a game. Anyone who has one of its links can enter.
 
         Args:
-            coworld_id: ``cow_…``.
+            coworld_id: `cow_…`.
             variant: The variant to play.
             spectators: Whether anyone with the link may watch.
             timeout: Seconds for each attempt.
@@ -72,9 +72,9 @@ class Hosted(Resource):
         """Start a viewer of a replay. A server may answer 503 while it starts; the call is then retried.
 
         Args:
-            coworld_id: ``cow_…``.
+            coworld_id: `cow_…`.
             episode_id: UUID of the episode.
-            replay_uri: The episode request's ``replay_url``.
+            replay_uri: The episode request's `replay_url`.
             timeout: Seconds for each attempt.
         """
         body = ReplaySessionBody.of(

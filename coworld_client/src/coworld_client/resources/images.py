@@ -42,7 +42,7 @@ class Images(Resource):
         )
 
     async def get(self, image_id: str, *, timeout: float | None = None) -> Image:
-        """One image, by its ``img_`` id.
+        """One image, by its `img_` id.
 
         Raises:
             NotFound: If it does not exist, or is not yours.
@@ -102,7 +102,7 @@ class Images(Resource):
                 "/v2/container_images/upload",
                 body,
                 timeout=timeout or _ASK_SECONDS,
-                # a key must not be used again for other content
+                # A key must not be used again for other content
                 idempotency_key=f"{key}-{known[-16:]}",
             )
 
@@ -116,7 +116,7 @@ class Images(Resource):
             if answer is not None and answer.pre_signed_info is None:
                 return UploadedImage(reference=reference, image=answer.image, already=True)
             directory = await stack.enter_async_context(spool_directory())
-            # by its id, because the name may be moved to another image meanwhile
+            # By its id, because the name may be moved to another image meanwhile
             exported = await export_image(engine, found.id, directory, on_progress=told("reading", found.size or None))
             if answer is None or exported.client_hash != known:
                 answer = await ask(exported.client_hash)

@@ -28,7 +28,7 @@ class Leagues(Resource):
         offset: int = 0,
         timeout: float | None = None,
     ) -> AsyncPager[League]:
-        """All leagues you may see, or those of a game (``game_…``)."""
+        """All leagues you may see, or those of a game (`game_…`)."""
         params = {"game_id": optional_id(game, "game")}
         return self._list(League, "/v2/leagues", params, limit=limit, offset=offset, whole=True, timeout=timeout)
 
@@ -45,7 +45,7 @@ class Leagues(Resource):
 
         Raises:
             NotFound: There is no league of that name that you may see.
-            UsageError: Several leagues have that name (code ``ambiguous``).
+            UsageError: Several leagues have that name (code `ambiguous`).
         """
         if id_kind(league) is not None:
             return check_id(league, "league")

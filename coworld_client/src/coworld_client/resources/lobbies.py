@@ -40,7 +40,7 @@ class Lobbies(Resource):
         """Draft a lobby; it can be started for an hour. You are its host.
 
         Args:
-            league_id: ``league_…``.
+            league_id: `league_…`.
             variant: The variant to play; by default the league's.
             players: The number of seats that are not closed; by default the variant's.
             seats: Seats that differ from the default, in which you have seat 0 and the newest champion seat 1.
@@ -83,10 +83,10 @@ class Lobbies(Resource):
         """Decide who sits in a seat of your draft that no person has.
 
         Args:
-            lobby_id: ``lby_…``.
+            lobby_id: `lby_…`.
             position: The seat, from 0.
             kind: Who is to sit there.
-            player: For ``league_player``, the player.
+            player: For `league_player`, the player.
             revision: The revision of the lobby that you have seen; None: the present one.
             timeout: Seconds for each attempt.
 
@@ -132,10 +132,10 @@ class Lobbies(Resource):
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> Lobby:
-        """Start the game of your draft. Its ``session_id`` is a play session: ``api.hosted.join`` has your seat's link.
+        """Start the game of your draft. Its `session_id` is a play session: `api.hosted.join` has your seat's link.
 
         Args:
-            lobby_id: ``lby_…``.
+            lobby_id: `lby_…`.
             revision: The revision of the lobby that you have seen; None: the present one.
             timeout: Seconds for each attempt.
             idempotency_key: The key of an earlier call, to get its answer instead of a refusal.

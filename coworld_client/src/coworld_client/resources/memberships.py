@@ -31,10 +31,10 @@ class Memberships(Resource):
         """Memberships, filtered by each argument.
 
         Args:
-            league: ``league_…``.
-            division: ``div_…``.
-            policy: ``NAME``, ``NAME:v3`` or the UUID of a version; of any owner.
-            player: ``ply_…``.
+            league: `league_…`.
+            division: `div_…`.
+            policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
+            player: `ply_…`.
             mine: Only your own.
             active_only: Only those that have not ended.
             champions_only: Only those that their owner nominates.

@@ -63,7 +63,7 @@ class Policies(Resource):
         """Find a version of one of your policies by name: the given version, or the newest.
 
         Args:
-            policy: ``NAME``, ``NAME:3`` or ``NAME:v3``.
+            policy: `NAME`, `NAME:3` or `NAME:v3`.
             timeout: Seconds for each attempt.
 
         Raises:
@@ -74,7 +74,7 @@ class Policies(Resource):
         if ref.name is None:
             raise UsageError("A lookup takes a name.", code="bad_policy", hint="A version's UUID needs no lookup.")
         rows = await self.list(name=ref.name, version=ref.version, limit=100, timeout=timeout)
-        # a server that ignores a parameter must not make us return another policy
+        # A server that ignores a parameter must not make us return another policy
         found = [row for row in rows if row.name == ref.name and ref.version in (None, row.version)]
         if not found:
             raise NotFound(
@@ -100,14 +100,14 @@ class Policies(Resource):
         """Create the next version of a policy from an image.
 
         Args:
-            image: An image of the local Docker engine, which is uploaded first, or an ``img_`` id.
+            image: An image of the local Docker engine, which is uploaded first, or an `img_` id.
             name: Name of the policy.
             run: Command that replaces the image's own, program first.
             secret_env: Environment variables that only this version's player gets.
             tags: Free labels.
             timeout: Seconds for each attempt of a call to the API.
             idempotency_key: The key of an earlier call, to repeat it without creating a second version. Errors after
-                which that makes sense have the key in ``context["idempotency_key"]``.
+                which that makes sense have the key in `context["idempotency_key"]`.
             on_progress: Called with the progress of the image's upload.
 
         Raises:
@@ -152,15 +152,15 @@ class Policies(Resource):
         They run in the game's own player image.
 
         Args:
-            player: The files, and how they are run (from ``coworld_runner.package.own_players.player_wire.to_wire``).
+            player: The files, and how they are run (from `coworld_runner.package.own_players.player_wire.to_wire`).
             name: Name of the policy.
             secret_env: Environment variables that only this version's player gets.
             tags: Free labels.
             timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: As for ``upload``.
+            idempotency_key: As for `upload`.
 
         Raises:
-            UsageError: The name, a variable or a tag is invalid, or the platform takes only images (``images_only``).
+            UsageError: The name, a variable or a tag is invalid, or the platform takes only images (`images_only`).
         """
         _check_policy(name, (), secret_env or {}, tags or {})
 
@@ -213,7 +213,7 @@ class Policies(Resource):
             reply = await connection.call("POST", target, json=whole, timeout=timeout or MAKE_SECONDS, key=key)
         except CoworldError as error:
             if secret_id is not None and not repeated and isinstance(error, ApiStatusError):
-                # the call was refused: no version has the secrets, and no repeated call will use them
+                # The call was refused: no version has the secrets, and no repeated call will use them
                 await _drop_secret_env(connection, secret_id)
             else:
                 error.context["idempotency_key"] = key

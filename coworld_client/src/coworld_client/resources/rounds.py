@@ -28,8 +28,8 @@ class Rounds(Resource):
         """Rounds, newest first.
 
         Args:
-            league: Only those of this league (``league_…``).
-            division: Only those of this division (``div_…``).
+            league: Only those of this league (`league_…`).
+            division: Only those of this division (`div_…`).
             status: Only those with this status.
             limit: Maximum number of rows.
             offset: Number of rows to skip.

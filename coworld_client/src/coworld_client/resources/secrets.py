@@ -13,7 +13,7 @@ __all__ = ["Secrets"]
 
 
 class Secrets(Resource):
-    """Secrets of Coworlds, to which manifests refer as ``secret://coworld/<coworld>/<secret>``."""
+    """Secrets of Coworlds, to which manifests refer as `secret://coworld/<coworld>/<secret>`."""
 
     async def put(self, coworld: str, name: str, value: bytes, *, timeout: float | None = None) -> Secret:
         """Store a secret, replacing its old value.

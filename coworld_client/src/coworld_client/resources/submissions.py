@@ -37,9 +37,9 @@ class Submissions(Resource):
         """Submissions, newest first, filtered by each argument.
 
         Args:
-            league: ``league_…``.
-            policy: ``NAME``, ``NAME:v3`` or the UUID of a version; of any owner.
-            player: ``ply_…``.
+            league: `league_…`.
+            policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
+            player: `ply_…`.
             mine: Only your own.
             limit: Maximum number of rows.
             cursor: Where to start, from an earlier page.
@@ -65,14 +65,14 @@ class Submissions(Resource):
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> SubmissionCreated:
-        """Submit one of your policies to a league. Placement may take a while; check ``status`` of the result.
+        """Submit one of your policies to a league. Placement may take a while; check `status` of the result.
 
         Args:
-            league_id: ``league_…``.
-            policy: ``NAME``, ``NAME:v3``, or the UUID of a version.
+            league_id: `league_…`.
+            policy: `NAME`, `NAME:v3`, or the UUID of a version.
             auto_champion: Whether it becomes your champion: always, never, or if it descends from the current one.
             preferences: Preferences that the league's commissioner understands.
-            player: The player to submit as (``ply_…``), on servers that let you choose.
+            player: The player to submit as (`ply_…`), on servers that let you choose.
             timeout: Seconds for each attempt.
             idempotency_key: The key of an earlier call, to get the same submission instead of another one.
 

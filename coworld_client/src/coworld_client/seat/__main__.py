@@ -31,7 +31,7 @@ def main() -> int:
     from .seat_session import SeatError, play_seat, seat_url
 
     async def play(player: Any, url: str) -> dict[str, Any] | None:
-        # once the loop waits for the game, everything is imported
+        # Once the loop waits for the game, everything is imported
         asyncio.get_running_loop().call_soon(_settled)
         return await play_seat(player, url)
 

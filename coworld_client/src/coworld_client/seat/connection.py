@@ -28,7 +28,7 @@ class SeatError(CoworldError):
 
 
 async def connected(url: str) -> ClientConnection:
-    """Connect to the game at an address, trying for ``CONNECT_SECONDS``.
+    """Connect to the game at an address, trying for `CONNECT_SECONDS`.
 
     Raises:
         SeatError: The game cannot be reached, or refuses this player.
@@ -66,7 +66,7 @@ async def received(socket: ClientConnection, url: str) -> str | bytes:
 
     Raises:
         ConnectionClosed: The connection is closed without one.
-        SeatError: The message is longer than ``MAX_MESSAGE`` (``message_too_long``).
+        SeatError: The message is longer than `MAX_MESSAGE` (`message_too_long`).
     """
     from websockets.exceptions import ConnectionClosedError
     from websockets.frames import CloseCode

@@ -54,10 +54,10 @@ class CredentialStore:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> CredentialStore:
-        """The user's own store: in ``SOFTMAX_CONFIG_DIR`` if set, else in ``~/.softmax``.
+        """The user's own store: in `SOFTMAX_CONFIG_DIR` if set, else in `~/.softmax`.
 
         Raises:
-            EnvironmentFault: ``SOFTMAX_CONFIG_DIR`` is not set, and there is no home directory.
+            EnvironmentFault: `SOFTMAX_CONFIG_DIR` is not set, and there is no home directory.
         """
         environ = os.environ if environ is None else environ
         if named := environ.get("SOFTMAX_CONFIG_DIR"):
@@ -76,7 +76,7 @@ class CredentialStore:
         """Return the credentials for a server.
 
         Raises:
-            EnvironmentFault: The file cannot be read or is invalid (``credentials_unreadable``).
+            EnvironmentFault: The file cannot be read or is invalid (`credentials_unreadable`).
             UsageError: The server is not a valid address.
         """
         document = self._load()
@@ -100,7 +100,7 @@ class CredentialStore:
             Whether player sessions were removed.
 
         Raises:
-            UsageError: The token is a player's session (``player_token``), or the server is not a valid address.
+            UsageError: The token is a player's session (`player_token`), or the server is not a valid address.
             EnvironmentFault: The file cannot be read or written.
         """
         if token.is_player:
@@ -219,7 +219,7 @@ class CredentialStore:
         try:
             value: object = yaml.safe_load(data.decode("utf-8-sig"))
         except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-            # omit the parser's message: it may quote the file, which holds secrets
+            # Omit the parser's message: it may quote the file, which holds secrets
             line = getattr(getattr(error, "problem_mark", None), "line", None)
             raise self._unreadable(f"it is not YAML{f' (line {line + 1})' if line is not None else ''}") from None
         if value is None:
@@ -267,7 +267,7 @@ class CredentialStore:
         import yaml
 
         text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=False)
-        # the user may keep the file elsewhere through a symbolic link: replace the file it points to
+        # The user may keep the file elsewhere through a symbolic link: replace the file it points to
         target = Path(os.path.realpath(self.path))
         write_whole(target, text.encode(), mode=0o600, sync=True)
         _sync_directory(target.parent)

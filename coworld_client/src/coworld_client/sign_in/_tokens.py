@@ -20,13 +20,13 @@ _PLAYER = "ply_"
 
 
 class Token:
-    """An access token. Printing or formatting it does not show the secret; ``reveal`` returns it.
+    """An access token. Printing or formatting it does not show the secret; `reveal` returns it.
 
     Args:
         value: The token: printable ASCII without white space. Surrounding white space is removed.
 
     Raises:
-        UsageError: The value is malformed (``bad_token``). The message does not repeat it.
+        UsageError: The value is malformed (`bad_token`). The message does not repeat it.
     """
 
     __slots__ = ("_value",)
@@ -70,7 +70,7 @@ class PlayerSession:
     """A session for acting as one of your players for a limited time."""
 
     player_id: str
-    """``ply_<uuid>``."""
+    """`ply_<uuid>`."""
     token: Token
     """The session's token."""
     expires_at: datetime
@@ -85,10 +85,10 @@ def normalise_server(address: str) -> str:
     """Normalise a server's address: lower-case scheme and host, no default port, no trailing slash.
 
     Args:
-        address: ``http(s)://host[:port][/path]``; a path such as ``/api`` is part of the address.
+        address: `http(s)://host[:port][/path]`; a path such as `/api` is part of the address.
 
     Raises:
-        UsageError: The address is malformed, or contains a user, a query or a fragment (``bad_server``).
+        UsageError: The address is malformed, or contains a user, a query or a fragment (`bad_server`).
     """
     text = address.strip()
     try:
@@ -121,5 +121,5 @@ def _bad_server(text: str, why: str) -> UsageError:
 
 
 def is_player_id(text: str) -> bool:
-    """Whether a string is a player's id, such as ``ply_1f0c…``."""
+    """Whether a string is a player's id, such as `ply_1f0c…`."""
     return re.fullmatch(r"(?:ply|player)_[A-Za-z0-9-]{1,100}", text) is not None

@@ -1,6 +1,6 @@
 """Tokens for each server, stored in the file that the published tools share.
 
-The file is ``~/.softmax/credentials.yaml`` (``SOFTMAX_CONFIG_DIR`` names another directory)::
+The file is `~/.softmax/credentials.yaml` (`SOFTMAX_CONFIG_DIR` names another directory)::
 
     tokens:
       https://softmax.com/api: <user token>
@@ -56,7 +56,7 @@ class Login:
     token: Token | None
     """None for anonymous access."""
     identity: str
-    """``user``, ``environment`` (``COWORLD_TOKEN``), ``anonymous``, or the player's ``ply_`` id."""
+    """`user`, `environment` (`COWORLD_TOKEN`), `anonymous`, or the player's `ply_` id."""
     expires_at: datetime | None = field(default=None)
     """When a player's session ends."""
 
@@ -65,10 +65,10 @@ class Login:
 
 
 def resolve_server(server: str | None = None, *, environ: Mapping[str, str] | None = None) -> str:
-    """Return the normalised server: the argument, else ``COWORLD_SERVER``, else ``DEFAULT_SERVER``.
+    """Return the normalised server: the argument, else `COWORLD_SERVER`, else `DEFAULT_SERVER`.
 
     Raises:
-        UsageError: It is not the address of a server. The message says if it came from ``COWORLD_SERVER``.
+        UsageError: It is not the address of a server. The message says if it came from `COWORLD_SERVER`.
     """
     environ = os.environ if environ is None else environ
     if server:
@@ -92,12 +92,12 @@ def resolve_login(
 ) -> Login:
     """Find the server and the identity to use there.
 
-    ``COWORLD_TOKEN`` takes precedence over the file. If the player's session has ended, an error is raised and no other
+    `COWORLD_TOKEN` takes precedence over the file. If the player's session has ended, an error is raised and no other
     identity is used.
 
     Args:
-        server: The server; see ``resolve_server``.
-        identity: ``active``: the active player if there is one, else the user; ``user``: the user; or a ``ply_`` id.
+        server: The server; see `resolve_server`.
+        identity: `active`: the active player if there is one, else the user; `user`: the user; or a `ply_` id.
         environ: The environment; the process's own by default.
         store: The token store; the user's file by default.
         now: The current time; read from the clock by default.
@@ -105,7 +105,7 @@ def resolve_login(
     Raises:
         NotLoggedIn: There is no token for that server.
         SessionExpired: The player's session has ended, or there is none.
-        UsageError: The server or the identity is invalid, or the identity contradicts ``COWORLD_TOKEN``.
+        UsageError: The server or the identity is invalid, or the identity contradicts `COWORLD_TOKEN`.
         EnvironmentFault: The file cannot be read.
     """
     environ = os.environ if environ is None else environ

@@ -59,14 +59,14 @@ class SignInTimeout(NotLoggedIn):
 
 
 def web_origin(server: str) -> str:
-    """The base URL of a server's web pages: its address without a trailing ``/api`` or ``/api/observatory``."""
+    """The base URL of a server's web pages: its address without a trailing `/api` or `/api/observatory`."""
     return re.sub(r"/api(/observatory)?$", "", normalise_server(server))
 
 
 def sign_in_url(server: str, callback: str | None = None, *, state: str | None = None) -> str:
     """The URL of the page where a person signs in.
 
-    The page then shows a code, or redirects the browser to ``callback`` with the code.
+    The page then shows a code, or redirects the browser to `callback` with the code.
 
     Args:
         server: The server.
@@ -98,7 +98,7 @@ async def exchange_code(
         transport: Carries the request; the network by default.
 
     Raises:
-        UsageError: The code is malformed, or the server is not trusted with codes (``code_host``).
+        UsageError: The code is malformed, or the server is not trusted with codes (`code_host`).
         ApiError: The server refused, cannot be reached, or gave an invalid answer; the message says what to do.
     """
     from coworld_core.api import SignInCodeBody
@@ -119,7 +119,7 @@ async def exchange_code(
     try:
         return Token(reply.json()["token"])
     except (LookupError, TypeError, UsageError, ApiShapeError):
-        # omit the cause: what came in place of a token may still be a secret
+        # Omit the cause: what came in place of a token may still be a secret
         raise ApiShapeError(
             f"{host} answered the code with something that contains no token.",
             code="sign_in_shape",
@@ -184,12 +184,12 @@ async def sign_in(
         paste: Waits for a code that the person pastes instead, and returns None if there will be none. The first code
             wins, whether pasted or from the browser.
         deadline: Seconds that the person has.
-        trusted_hosts: As for ``exchange_code``.
-        transport: As for ``exchange_code``.
+        trusted_hosts: As for `exchange_code`.
+        transport: As for `exchange_code`.
 
     Raises:
         SignInTimeout: No code arrived in time.
-        UsageError, ApiError: As for ``exchange_code``.
+        UsageError, ApiError: As for `exchange_code`.
     """
     _code_host(normalise_server(server), trusted_hosts)
     code: str | None = None
@@ -231,7 +231,7 @@ class Callback:
         """The state that each request must carry."""
         self.host = f"127.0.0.1:{port}"
         self.url = f"http://{self.host}/callback?state={self.state}"
-        """The callback URL to give to ``sign_in_url``."""
+        """The callback URL to give to `sign_in_url`."""
         self._given: str | None = None
         self._arrived = anyio.Event()
 
@@ -252,7 +252,7 @@ class Callback:
             return 404, "Not found."
         if method != "GET":
             return 405, "This is not a browser returning from signing in."
-        # some servers add their parameters after a second question mark
+        # Some servers add their parameters after a second question mark
         fields = parse_qsl(query.replace("?", "&"), max_num_fields=20)
         states = {value for name, value in fields if name == "state"}
         codes = {value for name, value in fields if name == "code"}
@@ -275,7 +275,7 @@ async def callback_server() -> AsyncGenerator[Callback]:
     callback = Callback(port)
 
     async def handle(stream: SocketStream) -> None:
-        # drop clients that send nothing, or that do not speak HTTP
+        # Drop clients that send nothing, or that do not speak HTTP
         async with stream:
             with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.EndOfStream), anyio.move_on_after(10):
                 await _answer(stream, callback)
@@ -309,7 +309,7 @@ async def _answer(stream: SocketStream, callback: Callback) -> None:
         ("Content-Length", str(len(page))),
         ("Connection", "close"),
         ("Cache-Control", "no-store"),
-        # the URL holds the code, so do not send it on as a referrer
+        # The URL holds the code, so do not send it on as a referrer
         ("Referrer-Policy", "no-referrer"),
         ("Content-Security-Policy", "default-src 'none'"),
         ("X-Content-Type-Options", "nosniff"),
@@ -357,7 +357,7 @@ async def adopt_token(api: CoworldClient, store: CredentialStore) -> Whoami:
         The account.
 
     Raises:
-        NotLoggedIn: The client has no token, or the server does not know it (``token_unknown``).
+        NotLoggedIn: The client has no token, or the server does not know it (`token_unknown`).
         UsageError: The token is a player's session.
         ApiError: The server refused or cannot be reached; nothing is stored.
     """
@@ -389,12 +389,12 @@ async def use_player(
 
     Args:
         api: A client with the user's own token.
-        player_id: ``ply_<uuid>``.
+        player_id: `ply_<uuid>`.
         store: The store for sessions.
         now: The current time; read from the clock by default.
 
     Raises:
-        UsageError: It is not one of your players (``player_unknown``), or it is disabled (``player_disabled``).
+        UsageError: It is not one of your players (`player_unknown`), or it is disabled (`player_disabled`).
         ApiError: The server refused or cannot be reached.
         EnvironmentFault: The session cannot be stored.
     """

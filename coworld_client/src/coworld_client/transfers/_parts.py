@@ -39,7 +39,7 @@ class Part:
     """Whether a later call can find the file: its name is not random."""
     size: int = 0
     validator: str = ""
-    """The server's ``ETag`` or ``Last-Modified``, to check that the content is still the same."""
+    """The server's `ETag` or `Last-Modified`, to check that the content is still the same."""
     total: int | None = None
     """Size of the whole content in bytes, if the server reported it."""
     finished: bool = False
@@ -109,7 +109,7 @@ def open_part(target: Path, key: str) -> Generator[Part]:
                     part.restart()
             yield part
         finally:
-            # while still locked: the next call must not find a part that is about to be removed
+            # While still locked: the next call must not find a part that is about to be removed
             _leave(part)
 
 
@@ -124,7 +124,7 @@ def _leave(part: Part) -> None:
 
 def _open(target: Path, name: str) -> tuple[Path, FileIO, bool]:
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-    # a hidden name, with room left for the suffix
+    # A hidden name, with room left for the suffix
     stem = target.name.encode()[: _MAX_NAME - 40].decode("utf-8", "ignore")
     path = target.with_name(f".{stem}.part-{name}")
     descriptor = os.open(path, flags, 0o600)
@@ -150,7 +150,7 @@ def _remembered(path: Path) -> tuple[str, int | None]:
 
 @contextmanager
 def storage(target: Path) -> Generator[None]:
-    """Turn an ``OSError`` into an ``EnvironmentFault`` with a hint."""
+    """Turn an `OSError` into an `EnvironmentFault` with a hint."""
     try:
         yield
     except OSError as error:
@@ -168,7 +168,7 @@ def check_file_name(name: str) -> str:
     """Return the name if it is a plain file name, without any directory.
 
     Raises:
-        UsageError: It is not (``file_name``).
+        UsageError: It is not (`file_name`).
     """
     if (
         name in {"", ".", ".."}
@@ -189,7 +189,7 @@ def inside(directory: Path, *names: str) -> Path:
         *names: The parts of the path.
 
     Raises:
-        UsageError: A part is not a plain file name, or a symbolic link leads out of the directory (``file_name``).
+        UsageError: A part is not a plain file name, or a symbolic link leads out of the directory (`file_name`).
     """
     path = directory
     for name in names:

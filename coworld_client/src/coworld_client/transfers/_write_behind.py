@@ -55,7 +55,7 @@ async def write_behind(store: Callable[[list[bytes]], Awaitable[None]]) -> Async
             try:
                 async for pieces in batches:
                     await store(pieces)
-                    # a cancelled sender cannot tell whether its batch was received; a batch that was is now empty
+                    # A cancelled sender cannot tell whether its batch was received; a batch that was is now empty
                     pieces.clear()
                 if behind.batch:
                     await store(behind.batch)
@@ -71,6 +71,6 @@ async def write_behind(store: Callable[[list[bytes]], Awaitable[None]]) -> Async
                 yield behind
     except BaseExceptionGroup as errors:
         raised = [*failures, *leaves(errors)][0]
-    # raised outside the except block, so that it keeps its own cause and context
+    # Raised outside the except block, so that it keeps its own cause and context
     if raised is not None:
         raise raised

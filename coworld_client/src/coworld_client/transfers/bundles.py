@@ -46,7 +46,7 @@ class BundleFile:
     """A file in a bundle."""
 
     token: str
-    """Its kind: ``results``, ``replay``, ``error_info``, ``game_logs``, ``player_logs``, ``player_artifact``, ..."""
+    """Its kind: `results`, `replay`, `error_info`, `game_logs`, `player_logs`, `player_artifact`, ..."""
     key: str | None
     """Distinguishes files of one kind: a slot, or the kind of log; None if there is only one."""
     entry: str
@@ -63,12 +63,12 @@ class Bundle:
 
     path: Path
     episode_id: str
-    """``ereq_<uuid>``."""
+    """`ereq_<uuid>`."""
     status: str
-    """``success`` or ``failed``."""
+    """`success` or `failed`."""
     files: tuple[BundleFile, ...]
     manifest: Mapping[str, Any] = field(repr=False)
-    """The parsed ``manifest.json``."""
+    """The parsed `manifest.json`."""
 
 
 async def open_bundle(path: Path, *, limit: int = DEFAULT_LIMIT) -> Bundle:
@@ -79,15 +79,15 @@ async def open_bundle(path: Path, *, limit: int = DEFAULT_LIMIT) -> Bundle:
         limit: Maximum unpacked size in bytes.
 
     Raises:
-        UsageError: There is no such file (``path_missing``).
-        TransferRefused: The file is not a valid bundle, or is unsafe to unpack (``bundle_unreadable``,
-            ``bundle_name``, ``bundle_bomb``, ``bundle_too_large``).
+        UsageError: There is no such file (`path_missing`).
+        TransferRefused: The file is not a valid bundle, or is unsafe to unpack (`bundle_unreadable`,
+            `bundle_name`, `bundle_bomb`, `bundle_too_large`).
     """
     return await anyio.to_thread.run_sync(_open, path, limit)
 
 
 async def extract_bundle(path: Path, directory: Path, *, limit: int = DEFAULT_LIMIT) -> Bundle:
-    """Extract a bundle: ``manifest.json``, ``results.json``, ``replay``, ``logs/…``, ``artifacts/…``.
+    """Extract a bundle: `manifest.json`, `results.json`, `replay`, `logs/…`, `artifacts/…`.
 
     Args:
         path: The zip.
@@ -95,8 +95,8 @@ async def extract_bundle(path: Path, directory: Path, *, limit: int = DEFAULT_LI
         limit: Maximum unpacked size in bytes.
 
     Raises:
-        UsageError: There is no such file (``path_missing``), or the directory exists (``path_exists``).
-        TransferRefused: As for ``open_bundle``, or the contents are damaged.
+        UsageError: There is no such file (`path_missing`), or the directory exists (`path_exists`).
+        TransferRefused: As for `open_bundle`, or the contents are damaged.
         EnvironmentFault: The directory cannot be written.
     """
     return await anyio.to_thread.run_sync(_extract, path, directory, limit)
@@ -147,7 +147,7 @@ def _checked(path: Path, archive: zipfile.ZipFile, limit: int) -> Bundle:
 def _trouble(entry: zipfile.ZipInfo) -> str | None:
     name = entry.filename
     parts = name.removesuffix("/").split("/")
-    # zipfile cuts names at a NUL, and replaces backslashes on some systems: check the original name
+    # Zipfile cuts names at a NUL, and replaces backslashes on some systems: check the original name
     raw = getattr(entry, "orig_filename", name)
     if "\\" in raw or "\0" in raw or not name.isprintable() or re.match(r"[A-Za-z]:", name):
         return "has a name that means different things on different machines"

@@ -76,7 +76,7 @@ def new_directory(path: Path) -> Path:
     """Create a directory if it does not exist, and return its absolute path.
 
     Raises:
-        WorkspaceError: It cannot be created, or is not a directory (``path_unwritable``).
+        WorkspaceError: It cannot be created, or is not a directory (`path_unwritable`).
     """
     path = path.expanduser().absolute()
     try:
@@ -99,11 +99,11 @@ async def collect_bundles(
     concurrency: int = 4,
     on_fetched: OnFetched | None = None,
 ) -> tuple[CollectedEpisode, ...]:
-    """Download a bundle, ``EREQ_ID.zip``, for each finished episode of some experience requests.
+    """Download a bundle, `EREQ_ID.zip`, for each finished episode of some experience requests.
 
     Args:
         client: The platform.
-        requests: Experience requests, ``xreq_…``.
+        requests: Experience requests, `xreq_…`.
         directory: The target directory; created if it does not exist.
         include: Parts of the bundle; when empty, all that you may see.
         concurrency: Number of files at a time.
@@ -121,7 +121,7 @@ async def collect_bundles(
     rows: list[EpisodeRequest] = []
     for request in requests:
         rows += await client.experience.episodes(request)
-    # the file name contains the id
+    # The file name contains the id
     rows = [row for row in rows if is_safe_id(row.id)]
 
     async def fetch(row: EpisodeRequest, target: Path) -> None:
@@ -140,7 +140,7 @@ async def collect_replays(
     concurrency: int = 4,
     on_fetched: OnFetched | None = None,
 ) -> tuple[CollectedEpisode, ...]:
-    """Download the replays of episodes as the games wrote them, ``EREQ_ID.replay`` each, and write ``index.json``.
+    """Download the replays of episodes as the games wrote them, `EREQ_ID.replay` each, and write `index.json`.
 
     The index lists the files that exist, even if some downloads failed or the call was cancelled.
 
@@ -199,7 +199,7 @@ async def _collect(
 
 
 def replay_entry(row: EpisodeRequest, path: Path | None = None) -> dict[str, Any]:
-    """Return the entry of a replay in ``index.json``.
+    """Return the entry of a replay in `index.json`.
 
     Args:
         row: The episode.
@@ -242,7 +242,7 @@ async def collect_evidence(
         episode: The episode.
         wanted: The files to download, each as a kind and a player's slot.
         directory: The target directory; created if it does not exist.
-        prefix: Prefix of the file names. With a prefix, artifacts are named like logs, ``policy_agent_N.zip``.
+        prefix: Prefix of the file names. With a prefix, artifacts are named like logs, `policy_agent_N.zip`.
         concurrency: Number of files at a time.
 
     Returns:

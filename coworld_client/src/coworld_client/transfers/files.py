@@ -111,8 +111,8 @@ async def download(
         headers: More headers.
         size: The expected number of bytes, if known.
         sha256: The expected hexadecimal digest, if known.
-        limit: Maximum bytes, both fetched and unpacked; None means ``DEFAULT_LIMIT``.
-        unpack: Decompress zlib or gzip, detected from the first bytes. ``size`` and ``sha256`` apply before that.
+        limit: Maximum bytes, both fetched and unpacked; None means `DEFAULT_LIMIT`.
+        unpack: Decompress zlib or gzip, detected from the first bytes. `size` and `sha256` apply before that.
         what: A noun for messages and codes, such as "replay".
         timeout: Seconds without data before the connection counts as lost; None means the client's timeout.
         on_progress: Called as the download advances.
@@ -124,7 +124,7 @@ async def download(
         ApiStatusError: The server refused.
         ApiConnectionError: The server cannot be reached, or the connection failed repeatedly. If the server supports
             it, the received part is kept and the next call resumes.
-        TransferRefused: The file is too large, damaged, truncated, or does not match ``size`` or ``sha256``.
+        TransferRefused: The file is too large, damaged, truncated, or does not match `size` or `sha256`.
         EnvironmentFault: The file cannot be stored.
     """
     most = DEFAULT_LIMIT if limit is None else limit
@@ -207,11 +207,11 @@ class _Fetch:
                 if part.size - far > _FAR:
                     timeouts, far = 0, part.size
                 timeouts += isinstance(error, ApiTimeoutError)
-                # opening a connection has retries of its own
+                # Opening a connection has retries of its own
                 if pause is None or timeouts >= _TIMEOUTS or not (self.begun or self.received):
                     raise self._broken(error, part) from error
                 if not part.validator:
-                    # without a validator, the rest may belong to other content
+                    # Without a validator, the rest may belong to other content
                     self._restart(part)
                 await anyio.sleep(pause)
         raise self._refused("breaks off again and again", "broken")
@@ -230,7 +230,7 @@ class _Fetch:
         except ApiStatusError as error:
             if error.status != 416 or not part.size:
                 raise
-            # nothing follows the received part: it is complete, or belongs to other content
+            # Nothing follows the received part: it is complete, or belongs to other content
             if part.size in (self.size, part.total):
                 return True
             self._restart(part)
@@ -321,14 +321,14 @@ class _Fetch:
                     name = urlsplit(str(self.url)).path.rpartition("/")[2]
                     final = self._unpacked(final, name, made)
                 size = final.stat().st_size
-                # a partial file is private to its owner; the finished one gets the usual permissions
+                # A partial file is private to its owner; the finished one gets the usual permissions
                 final.chmod(0o666 & ~_umask())
                 final.replace(self.target)
                 part.finished = final == part.path
         finally:
             for path in made:
                 path.unlink(missing_ok=True)
-        # the compressed part is no longer needed
+        # The compressed part is no longer needed
         part.validator = ""
         return size
 
@@ -349,7 +349,7 @@ class _Fetch:
     def _decoded(self, path: Path, made: list[Path]) -> Path:
         if self.encoding not in {"gzip", "x-gzip", "deflate"}:
             raise self._refused(f"has the encoding {self.encoding[:40]!r}, which was not requested", "encoding")
-        # some servers announce an encoding for files stored compressed, and some for files that are not
+        # Some servers announce an encoding for files stored compressed, and some for files that are not
         return self._unpacked(path, ".z", made)
 
     def _unpacked(self, path: Path, name: str, made: list[Path]) -> Path:
@@ -431,7 +431,7 @@ async def each(
         concurrency: Number of items at a time.
 
     Returns:
-        For each item, in order, its result or its ``CoworldError``. Other exceptions are raised.
+        For each item, in order, its result or its `CoworldError`. Other exceptions are raised.
     """
     results: dict[int, _R | CoworldError] = {}
     remaining = enumerate(items)

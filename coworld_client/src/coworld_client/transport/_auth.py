@@ -68,7 +68,7 @@ def check_elsewhere(url: httpx2.URL, *, own: Origin, from_scheme: str) -> None:
     server's own address is there: services at such addresses trust every client that can reach them.
 
     Raises:
-        ApiError: Code ``redirect_refused``.
+        ApiError: Code `redirect_refused`.
     """
     scheme, host, _ = origin_of(url)
     why = None

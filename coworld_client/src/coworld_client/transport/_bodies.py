@@ -45,7 +45,7 @@ async def _pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
         async for piece in pieces:
             yield piece
             if length is not None and stream is not None:
-                # the parser returns all it has buffered with the first piece, so the rest is still on the wire
+                # The parser returns all it has buffered with the first piece, so the rest is still on the wire
                 length -= len(piece)
                 break
         else:
@@ -74,7 +74,7 @@ async def _read(stream: _Stream, most: int, timeout: float | None) -> bytes:
     try:
         piece = await stream.read(most, timeout=timeout)
     except Exception as error:
-        # errors of the layer below have the same names as httpx2's
+        # Errors of the layer below have the same names as httpx2's
         kind = getattr(httpx2, type(error).__name__, None)
         if isinstance(kind, type) and issubclass(kind, httpx2.TransportError):
             raise kind(str(error)) from error

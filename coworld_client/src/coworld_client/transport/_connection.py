@@ -44,7 +44,7 @@ TIMEOUT = 30.0
 _CLOSE_SECONDS = 5.0
 
 Params = Mapping[str, str | int | float | bool | Iterable[str] | None]
-"""Query parameters: None is omitted, a list repeats the parameter, booleans become ``true`` and ``false``."""
+"""Query parameters: None is omitted, a list repeats the parameter, booleans become `true` and `false`."""
 
 Content = bytes | Callable[[], AsyncIterator[bytes]]
 """A request's body: bytes, or a function that returns a new stream for each attempt."""
@@ -53,10 +53,10 @@ logger = logging.getLogger("coworld_client")
 
 
 def path(template: str, *parts: str) -> str:
-    """Fill ids into a path of the API: each ``{}`` takes one part, percent-encoded.
+    """Fill ids into a path of the API: each `{}` takes one part, percent-encoded.
 
     Raises:
-        UsageError: A part is empty, or would change the path: ``.`` or ``..`` (``bad_id``).
+        UsageError: A part is empty, or would change the path: `.` or `..` (`bad_id`).
     """
     for part in parts:
         if not part or part in (".", ".."):
@@ -68,11 +68,11 @@ def http_client(**options: Any) -> httpx2.AsyncClient:
     """Create an HTTP client that follows no redirects, with the proxies and certificate authorities of the environment.
 
     Args:
-        options: Passed to ``httpx2.AsyncClient``.
+        options: Passed to `httpx2.AsyncClient`.
 
     Raises:
-        ApiConnectionError: The authorities cannot be read (``tls_failed``), or the proxy needs a library that is not
-            installed (``proxy_unusable``).
+        ApiConnectionError: The authorities cannot be read (`tls_failed`), or the proxy needs a library that is not
+            installed (`proxy_unusable`).
     """
     try:
         return httpx2.AsyncClient(follow_redirects=False, **options)
@@ -96,7 +96,7 @@ class Connection:
     """A connection to one platform.
 
     Args:
-        server: Address of the server, with or without a trailing ``/observatory``.
+        server: Address of the server, with or without a trailing `/observatory`.
         token: The token to send; anonymous when None.
         timeout: Seconds for one attempt of an ordinary call; for a stream, the longest silence.
         max_retries: How often to retry a call that may be repeated.
@@ -139,7 +139,7 @@ class Connection:
         watch_loggers()
         client = http_client(
             transport=self._transport,
-            # close idle connections before a server does: some do after five seconds, and a request would be lost
+            # Close idle connections before a server does: some do after five seconds, and a request would be lost
             limits=httpx2.Limits(max_connections=64, max_keepalive_connections=32, keepalive_expiry=3),
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         )
@@ -159,7 +159,7 @@ class Connection:
         """The underlying HTTP client, without identity or retries.
 
         Raises:
-            UsageError: The connection is not open (``client_closed``).
+            UsageError: The connection is not open (`client_closed`).
         """
         if self._http is None:
             raise UsageError(
@@ -204,7 +204,7 @@ class Connection:
 
         Raises:
             ApiStatusError: The server refused.
-            ApiConnectionError: The server cannot be reached; ``ApiTimeoutError`` when it takes too long.
+            ApiConnectionError: The server cannot be reached; `ApiTimeoutError` when it takes too long.
             ApiShapeError: The answer is too large.
         """
         seconds = self.timeout if timeout is None else timeout
@@ -212,7 +212,7 @@ class Connection:
         what = self._what(method, target)
 
         async def once() -> Reply:
-            # a slow upload is not the server's delay, so it has no deadline here; reading the answer has one again
+            # A slow upload is not the server's delay, so it has no deadline here; reading the answer has one again
             with anyio.move_on_after(math.inf if callable(content) else seconds) as scope:
                 response = await self._send(method, target, params, json, content, more, seconds, elsewhere=elsewhere)
                 try:
@@ -246,7 +246,7 @@ class Connection:
     ) -> AsyncGenerator[httpx2.Response]:
         """Make a call and yield its answer for streaming. Only opening it is retried.
 
-        Arguments are those of ``call``; ``timeout`` is the longest silence. An answer with status 304 is yielded too.
+        Arguments are those of `call`; `timeout` is the longest silence. An answer with status 304 is yielded too.
 
         Raises:
             ApiStatusError: The server refused.

@@ -49,7 +49,7 @@ class Reply:
     content: bytes = field(repr=False)
     """The body."""
     what: str
-    """The call, for messages: ``GET /v2/leagues``."""
+    """The call, for messages: `GET /v2/leagues`."""
 
     @property
     def text(self) -> str:
@@ -60,7 +60,7 @@ class Reply:
         """The body as JSON.
 
         Raises:
-            ApiShapeError: The body is not JSON (``not_json``).
+            ApiShapeError: The body is not JSON (`not_json`).
         """
         try:
             return from_json(self.content, allow_inf_nan=True)
@@ -84,7 +84,7 @@ async def read_body(response: httpx2.Response, limit: int, what: str, origin: Or
         origin: The server, for messages.
 
     Raises:
-        ApiShapeError: The body exceeds the limit (``too_large``).
+        ApiShapeError: The body exceeds the limit (`too_large`).
         ApiConnectionError: The connection breaks off, or the body does not match its declared encoding.
     """
     parts: list[bytes] = []
@@ -153,7 +153,7 @@ async def _problem(response: httpx2.Response) -> Problem:
     except ValueError:
         kind = response.headers.get("content-type", "")
         text = bytes(body[:2000]).decode("utf-8", "replace").strip()
-        # a proxy's HTML page adds nothing to the status
+        # A proxy's HTML page adds nothing to the status
         return Problem(detail=None if "html" in kind or text.startswith("<") else text or None)
     try:
         problem = Problem.read(value)
@@ -249,10 +249,10 @@ def read(model: type[_T], reply: Reply) -> _T:
 
 
 def read_list(model: type[_T], reply: Reply) -> tuple[_T, ...]:
-    """Parse an answer that is a complete list, an object with ``entries``, or ``null`` for an empty list.
+    """Parse an answer that is a complete list, an object with `entries`, or `null` for an empty list.
 
     Raises:
-        ApiShapeError: It is something else (``not_a_list``).
+        ApiShapeError: It is something else (`not_a_list`).
     """
     value = reply.json()
     if isinstance(value, dict):

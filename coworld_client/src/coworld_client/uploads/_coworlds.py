@@ -32,10 +32,10 @@ class Certified:
         """Read a certification record.
 
         Args:
-            record: The content of ``certification.json``.
+            record: The content of `certification.json`.
 
         Raises:
-            UsageError: Code ``not_certified``, if the record confers no verdict.
+            UsageError: Code `not_certified`, if the record confers no verdict.
         """
         digest, verdict = record.get("manifest_sha256"), record.get("verdict")
         if not isinstance(digest, str) or not digest or not verdict or record.get("status") != "completed":
@@ -87,7 +87,7 @@ def certification_words(certification: Certified | Uncertified, digest: str) -> 
     """The certification as it is sent to the platform.
 
     Raises:
-        UsageError: Code ``certified_other``, if another manifest was certified.
+        UsageError: Code `certified_other`, if another manifest was certified.
     """
     if isinstance(certification, Uncertified):
         return {"status": "skipped", "reason": certification.reason}
@@ -102,11 +102,11 @@ def certification_words(certification: Certified | Uncertified, digest: str) -> 
 
 
 def check_images(document: dict[str, Any], *, kept: frozenset[str] | tuple[()]) -> None:
-    """Check that everything a manifest refers to can be uploaded, except images that the platform has (``kept``).
+    """Check that everything a manifest refers to can be uploaded, except images that the platform has (`kept`).
 
     Raises:
-        UsageError: An image is a mutable tag of a registry (``mutable_image``), or the manifest refers to a file of the
-            package (``file_not_uploaded``).
+        UsageError: An image is a mutable tag of a registry (`mutable_image`), or the manifest refers to a file of the
+            package (`file_not_uploaded`).
     """
     for image in sorted({entry["image"] for entry in image_values(document)} - set(kept)):
         reference = ImageRef.parse(image)

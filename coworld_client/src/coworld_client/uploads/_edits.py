@@ -34,11 +34,11 @@ def apply_images(manifest: JsonObject, images: Mapping[str, str]) -> None:
 
     Args:
         manifest: The manifest as JSON.
-        images: Images by target: ``game``, a role with one entry (``player``), or one of several by its id
-            (``player.baseline``) or its place (``player.0``, ``player[0]``).
+        images: Images by target: `game`, a role with one entry (`player`), or one of several by its id
+            (`player.baseline`) or its place (`player.0`, `player[0]`).
 
     Raises:
-        UsageError: Code ``bad_target``, if a target has none of these forms, or names nothing in this manifest.
+        UsageError: Code `bad_target`, if a target has none of these forms, or names nothing in this manifest.
     """
     for target, image in images.items():
         _entry(manifest, target)["image"] = image

@@ -28,7 +28,7 @@ class HashCache:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> HashCache:
-        """The user's own cache: ``coworld/image_client_hashes.json`` below ``XDG_CACHE_HOME``, else ``~/.cache``."""
+        """The user's own cache: `coworld/image_client_hashes.json` below `XDG_CACHE_HOME`, else `~/.cache`."""
         environ = os.environ if environ is None else environ
         root = environ.get("XDG_CACHE_HOME")
         home = environ.get("HOME") or "~"

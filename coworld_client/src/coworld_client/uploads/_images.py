@@ -27,7 +27,7 @@ class ImageProgress:
     image: str
     """The reference of the image."""
     stage: Literal["reading", "packing", "pushing"]
-    """``reading`` from the engine, ``packing`` layers, ``pushing`` to the registry."""
+    """`reading` from the engine, `packing` layers, `pushing` to the registry."""
     done: int
     """Bytes done in this stage."""
     total: int | None = None
@@ -59,7 +59,7 @@ def image_name(reference: str) -> str:
 async def uploaded_id(
     client: CoworldClient, image: str, on_progress: OnImage | None
 ) -> tuple[str, UploadedImage | None]:
-    """The ``img_`` id of an image, and the result of its upload; None if ``image`` is such an id already."""
+    """The `img_` id of an image, and the result of its upload; None if `image` is such an id already."""
     if is_image_id(image):
         return image, None
     uploaded = await client.images.upload(image, on_progress=on_progress)

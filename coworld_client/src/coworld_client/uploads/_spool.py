@@ -46,7 +46,7 @@ def _make() -> tuple[Path, int]:
         _sweep(Path(tempfile.gettempdir()))
         while True:
             path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            # another process may sweep the directory before we lock it
+            # Another process may sweep the directory before we lock it
             with contextlib.suppress(FileNotFoundError):
                 lock = _open(path)
                 if lock_still(lock, path):

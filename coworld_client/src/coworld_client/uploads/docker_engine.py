@@ -1,4 +1,4 @@
-"""The few calls to the local Docker engine that uploads and downloads need, made with the package ``docker``.
+"""The few calls to the local Docker engine that uploads and downloads need, made with the package `docker`.
 
 The package blocks, so each call runs in a thread, with connections of its own. When the call is cancelled or takes too
 long, its connections are cut, and the thread ends at once: none is left behind.
@@ -43,7 +43,7 @@ __all__ = ["DockerEngine", "EngineImage", "connect_docker"]
 _T = TypeVar("_T")
 
 Client = Any
-"""A ``docker.APIClient``, whose own types leave most answers unknown."""
+"""A `docker.APIClient`, whose own types leave most answers unknown."""
 
 Heard = Callable[..., None]
 """Called in a thread when the engine has said something, with a function and arguments to call in the event loop."""
@@ -65,12 +65,12 @@ class EngineImage:
     reference: str
     """The reference or id that was asked for."""
     id: str
-    """``sha256:<hex>``, which identifies the image's content."""
+    """`sha256:<hex>`, which identifies the image's content."""
     platform: Platform
     size: int
     """Bytes, as the engine counts them."""
     digests: tuple[str, ...] = ()
-    """``name@sha256:...`` references under which registries have it."""
+    """`name@sha256:...` references under which registries have it."""
 
 
 @asynccontextmanager
@@ -78,11 +78,11 @@ async def connect_docker(host: str | None = None) -> AsyncGenerator[DockerEngine
     """Find a Docker engine, and check that it answers.
 
     Args:
-        host: Its address, such as ``tcp://builder:2376``; None: the one that the ``docker`` command would use.
+        host: Its address, such as `tcp://builder:2376`; None: the one that the `docker` command would use.
 
     Raises:
         BackendUnavailable: There is no engine, or it does not answer.
-        EnvironmentFault: The package ``docker`` is not installed (``not_installed``).
+        EnvironmentFault: The package `docker` is not installed (`not_installed`).
     """
     address = resolve_address(host)
     await anyio.to_thread.run_sync(load_library, "docker", "Install it with: pip install 'coworld-client[docker]'.")
@@ -96,7 +96,7 @@ async def connect_docker(host: str | None = None) -> AsyncGenerator[DockerEngine
 
 
 class DockerEngine:
-    """An engine, found by ``connect_docker``.
+    """An engine, found by `connect_docker`.
 
     Args:
         address: The engine's address.
@@ -104,7 +104,7 @@ class DockerEngine:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        # until it is negotiated, only a call without a version is made
+        # Until it is negotiated, only a call without a version is made
         self._api = "1.41"
 
     async def negotiate(self) -> None:
@@ -128,7 +128,7 @@ class DockerEngine:
         """Look up an image by a reference or an id.
 
         Raises:
-            ImageError: The engine has no such image (``image_missing``), or the reference is invalid.
+            ImageError: The engine has no such image (`image_missing`), or the reference is invalid.
             BackendError: The engine refused or stopped answering.
         """
         _checked(reference)
@@ -157,7 +157,7 @@ class DockerEngine:
         *,
         on_progress: Callable[[int], object] | None = None,
     ) -> _T:
-        """Read an image as a tar (see ``docker_images``).
+        """Read an image as a tar (see `docker_images`).
 
         Args:
             reference: A reference or an id of the image.
@@ -165,7 +165,7 @@ class DockerEngine:
             on_progress: Called with the bytes that the engine has sent so far.
 
         Returns:
-            What ``read`` returns.
+            What `read` returns.
 
         Raises:
             ImageError: The engine has no such image.
@@ -203,11 +203,11 @@ class DockerEngine:
             on_progress: Called with the bytes fetched, and the total known so far.
 
         Raises:
-            ImageError: The registry has no such image or refused (``image_unreachable``).
+            ImageError: The registry has no such image or refused (`image_unreachable`).
             BackendError: The engine refused or stopped answering.
         """
         parsed = _checked(reference)
-        # an empty account, and not None, which stands for the stored login
+        # An empty account, and not None, which stands for the stored login
         account = dict(zip(("username", "password"), login, strict=True)) if login else {}
         layers: dict[str, tuple[int, int]] = {}
 
@@ -244,7 +244,7 @@ class DockerEngine:
             await self._call("POST /images/tag", lambda client: client.tag(image, parsed.name, parsed.tag or "latest"))
 
     async def _call(self, call: str, make: Callable[[Client], _T], *, seconds: float = _CALL_SECONDS) -> _T:
-        """Make one call and wait for its answer; raises as ``_run`` does."""
+        """Make one call and wait for its answer; raises as `_run` does."""
 
         def work(client: Client, _: Heard) -> _T:
             with _translated(call):
@@ -283,7 +283,7 @@ class DockerEngine:
                 try:
                     return await anyio.to_thread.run_sync(in_thread)
                 except Exception:
-                    # an error because of the cut is none
+                    # An error because of the cut is none
                     await anyio.lowlevel.checkpoint_if_cancelled()
                     raise
                 finally:
@@ -315,7 +315,7 @@ class DockerEngine:
                 code="docker_config_invalid",
                 hint="Correct config.json in ~/.docker, or where DOCKER_CONFIG says.",
             ) from error
-        # the engine is reached directly, whatever proxies this machine uses
+        # The engine is reached directly, whatever proxies this machine uses
         client.trust_env = False
         return client
 
@@ -351,7 +351,7 @@ class _Connections:
                         connect()
                         self._note(connection.sock)
                     else:
-                        # the package's own leaks a socket that it cannot connect
+                        # The package's own leaks a socket that it cannot connect
                         connection.sock = self._connected(self._path, connection.timeout)
 
                 connection.connect = connected
@@ -393,7 +393,7 @@ class _Connections:
 
 def _shut(opened: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        # unlike closing, it wakes a thread that reads
+        # Unlike closing, it wakes a thread that reads
         opened.shutdown(socket.SHUT_RDWR)
 
 
@@ -408,7 +408,7 @@ def _translated(call: str) -> Generator[None]:
     except APIError as error:
         raise EngineRefused(call, error.status_code or 0, str(error.explanation or "").strip() or str(error)) from error
     except (DockerException, StreamParseError, HTTPError, OSError, KeyError, TypeError, ValueError) as error:
-        # requests raises OSErrors; the package raises KeyErrors and such about answers that no engine gives
+        # Requests raises OSErrors; the package raises KeyErrors and such about answers that no engine gives
         cause: BaseException = error
         while (before := cause.__cause__ or cause.__context__) is not None:
             cause = before

@@ -1,7 +1,7 @@
 """Export of an image from the local Docker engine, as blobs on disk for a registry.
 
-The engine writes an image as one tar, in one of two layouts: ``<id>/layer.tar`` up to version 24, an OCI layout with
-``blobs/sha256/<digest>`` from 25 on. The tar is unpacked as it arrives: each layer is written to its own file, and
+The engine writes an image as one tar, in one of two layouts: `<id>/layer.tar` up to version 24, an OCI layout with
+`blobs/sha256/<digest>` from 25 on. The tar is unpacked as it arrives: each layer is written to its own file, and
 hashed on the way. An image is never held in memory, and never stored twice.
 """
 
@@ -54,7 +54,7 @@ class Blob:
 
     path: Path
     digest: str
-    """``sha256:<hex>`` of the file's bytes."""
+    """`sha256:<hex>` of the file's bytes."""
     size: int
     media_type: str
     kind: BlobKind
@@ -81,7 +81,7 @@ class ExportedImage:
 
     @property
     def client_hash(self) -> str:
-        """The key by which the platform recognises this image (see ``client_hash``)."""
+        """The key by which the platform recognises this image (see `client_hash`)."""
         return client_hash(self.config.digest, [layer.digest for layer in self.layers])
 
 
@@ -93,7 +93,7 @@ def client_hash(config: str, layers: list[str]) -> str:
         layers: Digests of the layer files as the engine writes them, in order.
 
     Returns:
-        ``sha256:`` and the digest of ``{"config": ..., "layers": [...]}`` as JSON with sorted keys and no spaces.
+        `sha256:` and the digest of `{"config": ..., "layers": [...]}` as JSON with sorted keys and no spaces.
     """
     text = json.dumps({"config": config, "layers": layers}, sort_keys=True, separators=(",", ":"))
     return digest_of(hashlib.sha256(text.encode()).digest())
@@ -133,11 +133,11 @@ async def export_image(
 
 
 def read_export(pieces: Iterable[bytes], directory: Path, *, name: str) -> ExportedImage:
-    """Unpack the tar that ``docker image save`` writes into files. Runs in a worker thread.
+    """Unpack the tar that `docker image save` writes into files. Runs in a worker thread.
 
     Args:
         pieces: The tar, as it arrives.
-        directory: As for ``export_image``.
+        directory: As for `export_image`.
         name: The name of the image in messages.
 
     Raises:
@@ -161,7 +161,7 @@ def read_export(pieces: Iterable[bytes], directory: Path, *, name: str) -> Expor
                     source = archive.extractfile(entry)
                     if source is None or path in files:
                         raise _bad(name, f"it holds {path[:80]!r} twice")
-                    # we choose the file's name: names in the archive are only keys
+                    # We choose the file's name: names in the archive are only keys
                     files[path] = _spool(source, directory / f"file-{number}", entry.size)
     except (tarfile.TarError, EOFError, zlib.error, UnicodeError, ValueError) as error:
         raise _bad(name, f"its tar is damaged or cut short ({error})") from error
@@ -246,7 +246,7 @@ def write_hashed(pieces: Iterable[bytes], path: Path) -> tuple[str, int]:
 
 
 class _Listed(BaseModel):
-    """An image in ``manifest.json``: the paths of its config and its layers."""
+    """An image in `manifest.json`: the paths of its config and its layers."""
 
     config: str = Field(alias="Config")
     layers: list[str] = Field(alias="Layers")
@@ -332,7 +332,7 @@ def _check_layers(expected: list[str], layers: tuple[Blob, ...], name: str) -> N
     if len(expected) != len(layers):
         raise _bad(name, f"its config lists {len(expected)} layers, and it has {len(layers)}")
     for number, (digest, layer) in enumerate(zip(expected, layers, strict=True)):
-        # a compressed layer was checked by its blob's name; its uncompressed digest is not known here
+        # A compressed layer was checked by its blob's name; its uncompressed digest is not known here
         if layer.media_type == OCI_LAYER and digest != layer.digest:
             raise _bad(name, f"layer {number} has the digest {layer.digest} instead of {digest[:80]}")
 
@@ -341,7 +341,7 @@ def require_hosted(platform: Platform, name: str) -> None:
     """Refuse an image that the platform could not run.
 
     Raises:
-        ImageError: Code ``image_platform``.
+        ImageError: Code `image_platform`.
     """
     if not platform.hosted:
         raise ImageError(

@@ -62,7 +62,7 @@ class DownloadedCoworld:
     """A Coworld in a directory of this machine."""
 
     id: str
-    """``cow_<uuid>``."""
+    """`cow_<uuid>`."""
     name: str
     version: str
     directory: Path
@@ -161,7 +161,7 @@ async def pull_images(
         async with limiter:
             if not await _has(engine, uri):
                 await engine.pull(uri, login=_login(client, uri), on_progress=tell)
-            # tag it at once: pruning of untagged images must not remove it
+            # Tag it at once: pruning of untagged images must not remove it
             await engine.tag(uri, image.local_image)
 
     async with connect_docker() as engine:
@@ -197,7 +197,7 @@ def store(place: Path, document: dict[str, Any], listed: dict[str, Any]) -> None
     """
     with storage(place):
         place.mkdir(parents=True, exist_ok=True)
-    # write the list of images last: a download with both files counts as complete
+    # Write the list of images last: a download with both files counts as complete
     _write(place / GUIDE_NAME, _guide(place.name, str(listed["name"]), str(listed["version"])))
     _write(place / MANIFEST_NAME, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     _write(place / IMAGES_NAME, json.dumps(listed, indent=2, ensure_ascii=False) + "\n")

@@ -114,7 +114,7 @@ def _descriptor(blob: Blob) -> dict[str, object]:
 
 
 def _gzip(layer: Blob, target: Path, progress: Callable[[int], None]) -> Blob:
-    # no time or name in the header, so that a layer becomes the same blob wherever it is compressed
+    # No time or name in the header, so that a layer becomes the same blob wherever it is compressed
     packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, 31)
 
     def packed(source: IO[bytes]) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """Push an image with the OCI distribution protocol, skipping existing blobs and resuming interrupted uploads.
 
-``docker push`` cannot be used: it needs a login in the user's configuration, and newer versions ask for a tag in a way
+`docker push` cannot be used: it needs a login in the user's configuration, and newer versions ask for a tag in a way
 that the platform's registry answers with 403.
 """
 
@@ -57,20 +57,20 @@ class RegistryTarget:
     """The destination of an image."""
 
     base: str
-    """``https://host[:port]``, or http for a registry on this machine."""
+    """`https://host[:port]`, or http for a registry on this machine."""
     repository: str
     """Path of the repository, including slashes."""
     tag: str
     authorization: str | None = field(default=None, repr=False)
-    """The ``Authorization`` header; sent to ``base`` and nowhere else."""
+    """The `Authorization` header; sent to `base` and nowhere else."""
 
     @classmethod
     def from_pre_signed(cls, info: Mapping[str, Any]) -> RegistryTarget:
-        """Read the ``pre_signed_info`` of an image upload.
+        """Read the `pre_signed_info` of an image upload.
 
         Args:
-            info: A mapping with ``registry``, ``repository``, ``tag``, ``authorization_token`` (base64 of
-                ``user:password``) and, for a registry without HTTPS, an ``endpoint_url``.
+            info: A mapping with `registry`, `repository`, `tag`, `authorization_token` (base64 of
+                `user:password`) and, for a registry without HTTPS, an `endpoint_url`.
 
         Raises:
             RegistryError: The mapping does not name a usable registry.
@@ -117,7 +117,7 @@ async def _opened(
 
     from ..transport._connection import http_client
 
-    # a registry reads a whole chunk before it answers, and checking gigabytes takes time
+    # A registry reads a whole chunk before it answers, and checking gigabytes takes time
     limits = Timeout(timeout, read=max(timeout, 600.0))
     async with http_client(transport=transport, timeout=limits) as client:
         yield Registry(client, target)
@@ -139,7 +139,7 @@ async def push_image(
         target: The destination.
         image: The image to push.
         concurrency: Number of blobs sent at a time.
-        chunk: Bytes per request; None sends each blob in one request, as ``docker push`` does. Either way an
+        chunk: Bytes per request; None sends each blob in one request, as `docker push` does. Either way an
             interrupted upload resumes at the offset that the registry reports.
         timeout: Seconds to wait for a connection, or for the next bytes to leave.
         transport: The HTTP transport; sockets by default.
@@ -219,7 +219,7 @@ class Registry:
                 return True
             except _Passing as failure:
                 await _pause(tries, failure, failure.error)
-            # the upload may have succeeded and only the answer been lost
+            # The upload may have succeeded and only the answer been lost
             if await self.has_blob(blob):
                 return True
 
@@ -264,7 +264,7 @@ class Registry:
             try:
                 response = await self._once("PUT", location, allowed=(200, 201, 204), content=b"")
             except _Passing as failure:
-                # the upload may already be closed: a repeated request would get the same answer
+                # The upload may already be closed: a repeated request would get the same answer
                 if failure.status in (404, 416):
                     raise
                 await _pause(tries, failure)
@@ -279,7 +279,7 @@ class Registry:
     ) -> str:
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(end - start)}
         if start or end < blob.size:
-            # omitted for a blob sent whole, as engines do: not every registry accepts chunks
+            # Omitted for a blob sent whole, as engines do: not every registry accepts chunks
             headers["Content-Range"] = f"{start}-{end - 1}"
         try:
             async with await anyio.open_file(blob.path, "rb") as file:
@@ -300,7 +300,7 @@ class Registry:
         match = re.fullmatch(r"(?:bytes=)?0-(\d+)", response.headers.get("range", "").strip())
         if response.status_code in (404, 405) or match is None:
             raise failure
-        # some registries report "0-0" for an empty upload
+        # Some registries report "0-0" for an empty upload
         received = int(match[1]) + 1 if int(match[1]) else 0
         if not start <= received <= end:
             raise failure

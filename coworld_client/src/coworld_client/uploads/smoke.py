@@ -10,7 +10,7 @@ from coworld_core.api import CertificationState, Coworld, EpisodeRequest
 __all__ = ["CoworldStatus", "SmokeVerdict"]
 
 SmokeVerdict = Literal["none", "pending", "passed", "failed"]
-"""``none``: no episode yet; ``pending``: not all have ended; ``passed``: all completed; ``failed``: one did not."""
+"""`none`: no episode yet; `pending`: not all have ended; `passed`: all completed; `failed`: one did not."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,35 +70,35 @@ class _RunStatus(OpenText):
 
 
 class RequestStatus(_RunStatus):
-    """Status of an episode request: ``pending``, ``submitted``, ``dispatched``, ``running``, then a final one."""
+    """Status of an episode request: `pending`, `submitted`, `dispatched`, `running`, then a final one."""
 
     __slots__ = ()
 
     @classmethod
     def known(cls) -> tuple[str, ...]:
-        """``pending`` to ``cancelled``."""
+        """`pending` to `cancelled`."""
         return ("pending", "submitted", "dispatched", "running", "completed", "failed", "cancelled", "canceled")
 
 
 class ExperienceStatus(_RunStatus):
-    """Status of an experience request; ``completed`` once all its episodes have ended."""
+    """Status of an experience request; `completed` once all its episodes have ended."""
 
     __slots__ = ()
 
     @classmethod
     def known(cls) -> tuple[str, ...]:
-        """``pending`` to ``cancelled``."""
+        """`pending` to `cancelled`."""
         return ("pending", "submitted", "running", "completed", "failed", "cancelled", "canceled")
 
 
 class LobbyStatus(_RunStatus):
-    """Status of a lobby: ``draft``, which may expire, then that of its game; ``ended`` without an episode."""
+    """Status of a lobby: `draft`, which may expire, then that of its game; `ended` without an episode."""
 
     __slots__ = ()
 
     @classmethod
     def known(cls) -> tuple[str, ...]:
-        """``draft`` to ``expired``."""
+        """`draft` to `expired`."""
         return ("draft", "pending", "running", "completed", "failed", "ended", "cancelled", "canceled", "expired")
 
     @property
@@ -114,18 +114,18 @@ class RoundStatus(_RunStatus):
 
     @classmethod
     def known(cls) -> tuple[str, ...]:
-        """``pending`` to ``cancelled``."""
+        """`pending` to `cancelled`."""
         return ("pending", "running", "completed", "failed", "cancelled", "canceled")
 
 
 class SubmissionStatus(OpenText):
-    """Status of a submission: ``pending``, ``processing``, then ``placed`` or ``rejected``."""
+    """Status of a submission: `pending`, `processing`, then `placed` or `rejected`."""
 
     __slots__ = ()
 
     @classmethod
     def known(cls) -> tuple[str, ...]:
-        """``pending`` to ``rejected``."""
+        """`pending` to `rejected`."""
         return ("pending", "processing", "placed", "rejected")
 
     @property
@@ -135,13 +135,13 @@ class SubmissionStatus(OpenText):
 
 
 class MembershipStatus(OpenText):
-    """Status of a membership: ``competing``, ``disqualified``, or one that the commissioner defines."""
+    """Status of a membership: `competing`, `disqualified`, or one that the commissioner defines."""
 
     __slots__ = ()
 
     @classmethod
     def known(cls) -> tuple[str, ...]:
-        """``competing`` and ``disqualified``."""
+        """`competing` and `disqualified`."""
         return ("competing", "disqualified")
 
     @property
@@ -151,13 +151,13 @@ class MembershipStatus(OpenText):
 
 
 class ImageStatus(OpenText):
-    """Status of an uploaded image: ``pending`` until its upload is complete, then ``ready``."""
+    """Status of an uploaded image: `pending` until its upload is complete, then `ready`."""
 
     __slots__ = ()
 
     @classmethod
     def known(cls) -> tuple[str, ...]:
-        """``pending`` and ``ready``."""
+        """`pending` and `ready`."""
         return ("pending", "ready")
 
     @property

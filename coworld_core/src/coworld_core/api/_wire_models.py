@@ -1,8 +1,8 @@
 """Resources as they go over the wire: read leniently, built strictly.
 
-``Model.read(raw)`` accepts whatever a server sent. Unknown fields are kept. A field with a wrong value takes its
-neutral value, is reported in ``odd``, and is dumped by ``model_dump`` as it was received, so one odd row never breaks a
-listing. Servers build their answers with ``Model(...)``, which raises on wrong values.
+`Model.read(raw)` accepts whatever a server sent. Unknown fields are kept. A field with a wrong value takes its
+neutral value, is reported in `odd`, and is dumped by `model_dump` as it was received, so one odd row never breaks a
+listing. Servers build their answers with `Model(...)`, which raises on wrong values.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _published_schema(schema: dict[str, Any], model: type[BaseModel]) -> None:
 class Wire(BaseModel):
     """A resource as a platform sends it.
 
-    Clients create one from a server's JSON with ``read``; servers use the constructor.
+    Clients create one from a server's JSON with `read`; servers use the constructor.
     """
 
     __slots__ = ("_odd", "_raw")
@@ -138,8 +138,8 @@ class Wire(BaseModel):
             raw: The JSON value.
 
         Raises:
-            RemoteError: Code ``not_an_object`` if it is not an object. Anything else that is wrong is reported in
-                ``odd``.
+            RemoteError: Code `not_an_object` if it is not an object. Anything else that is wrong is reported in
+                `odd`.
         """
         if not isinstance(raw, Mapping):
             raise RemoteError(
@@ -168,7 +168,7 @@ class Wire(BaseModel):
             return data
         reading = info.context is READING
         if cls._computed and reading and isinstance(data, dict):
-            # a server must not set computed properties
+            # A server must not set computed properties
             given = cast("dict[str, Any]", data)
             if not cls._computed.isdisjoint(given):
                 data = {key: value for key, value in given.items() if key not in cls._computed}
@@ -235,7 +235,7 @@ class Body(BaseModel):
         """Build a body to send from a caller's values.
 
         Raises:
-            UsageError: Code ``bad_body`` if no platform would accept it; the message says which field is wrong, and
+            UsageError: Code `bad_body` if no platform would accept it; the message says which field is wrong, and
                 why.
         """
         try:
@@ -258,7 +258,7 @@ def read_entries(model: type[_Row], raw: Iterable[object]) -> tuple[tuple[_Row, 
         raw: The JSON values.
 
     Returns:
-        The rows that are objects, in order (issues with one are in its ``odd``), and one issue for each row that is
+        The rows that are objects, in order (issues with one are in its `odd`), and one issue for each row that is
         not, with a pointer into the list.
     """
     rows: list[_Row] = []

@@ -44,7 +44,7 @@ DOWNLOAD_CATEGORIES: tuple[DownloadCategory, ...] = (
 class EpisodeProgress(Wire):
     """A short form of an episode."""
 
-    id: str = required("``ereq_<uuid>``.")
+    id: str = required("`ereq_<uuid>`.")
     experience_request_id: str | None = Field(default=None, description="The experience request it belongs to.")
     created_at: Time | None = required("When it was requested.", None)
     status: RequestStatus = required("Its status.", RequestStatus(""))
@@ -70,7 +70,7 @@ class ProgressPage(Wire):
 class BatchState(Wire):
     """Status of one of the watched requests."""
 
-    id: str = required("``xreq_<uuid>`` or ``ereq_<uuid>``.")
+    id: str = required("`xreq_<uuid>` or `ereq_<uuid>`.")
     status: ExperienceStatus = required("Its status.", ExperienceStatus(""))
     episode_count: int = required("Number of its episodes.", 0)
 
@@ -78,7 +78,7 @@ class BatchState(Wire):
 class ChangeEntry(Wire):
     """One episode that was added, changed or removed."""
 
-    id: str = required("``ereq_<uuid>``.")
+    id: str = required("`ereq_<uuid>`.")
     experience_request_id: str | None = Field(default=None, description="The experience request it belongs to.")
     revision: int = required("Increases with every change of the episode.", 0)
     removed: bool = Field(default=False, description="Whether it was removed.")
@@ -86,7 +86,7 @@ class ChangeEntry(Wire):
 
 
 class ChangePage(Wire):
-    """Changes since a cursor: first everything (``snapshot``), then later changes (``changes``)."""
+    """Changes since a cursor: first everything (`snapshot`), then later changes (`changes`)."""
 
     batches: tuple[BatchState, ...] = Field(default=(), description="Status of the watched requests.")
     phase: str = required("snapshot or changes.")
@@ -100,7 +100,7 @@ class ChangePage(Wire):
 class DownloadEntry(Wire):
     """One file to download."""
 
-    episode_request_id: str = required("``ereq_<uuid>``.")
+    episode_request_id: str = required("`ereq_<uuid>`.")
     category: str = required("One of the download categories.")
     position: int | None = Field(default=None, description="The slot, for files of a player.")
     artifact_id: str = required("Id of the artifact.")

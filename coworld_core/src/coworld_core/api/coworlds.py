@@ -31,7 +31,7 @@ __all__ = [
 class Coworld(Wire):
     """A version of a Coworld on a platform."""
 
-    id: str = required("``cow_<uuid>``, one for each name and version.")
+    id: str = required("`cow_<uuid>`, one for each name and version.")
     name: str = required("Name, from the manifest.")
     version: str = required("Version, from the manifest.")
     manifest: dict[str, Any] = required("The manifest; its images can be pulled.", {})
@@ -50,7 +50,7 @@ class Coworld(Wire):
 class CoworldSummary(Wire):
     """Summary of a version of a Coworld, on newer servers."""
 
-    id: str = required("``cow_<uuid>``.")
+    id: str = required("`cow_<uuid>`.")
     name: str = required("Name, from the manifest.")
     version: str = required("Version, from the manifest.")
     manifest_summary: dict[str, Any] = Field(
@@ -70,7 +70,7 @@ Visibility = Literal["public", "private"]
 class CoworldUploadBody(Body):
     """Upload a manifest whose images have been uploaded."""
 
-    manifest: dict[str, Any] = Field(description="The manifest, images as ``img_`` ids or pinned by digest.")
+    manifest: dict[str, Any] = Field(description="The manifest, images as `img_` ids or pinned by digest.")
     visibility: Visibility | None = Field(default=None, description="Who may see it; the platform's default if absent.")
     certification: dict[str, Any] | None = Field(
         default=None, description="What the uploader says about its certification; stored and shown."
@@ -81,7 +81,7 @@ class PatchCommissionerBody(Body):
     """Create a version of a Coworld with a different commissioner."""
 
     coworld_name: Text = Field(min_length=1, description="Name of the Coworld.")
-    container_image_id: Text = Field(description="The commissioner's new image, ``img_<uuid>``.")
+    container_image_id: Text = Field(description="The commissioner's new image, `img_<uuid>`.")
     runnable_id: Text | None = Field(default=None, description="Id of the commissioner, if there are several.")
     version: Text | None = Field(default=None, description="The new version; the next one by default.")
 
@@ -113,7 +113,7 @@ class ImageUploadBody(Body):
 class ImageCompleteBody(Body):
     """Report that an image has been pushed."""
 
-    id: Text = Field(description="``img_<uuid>``.")
+    id: Text = Field(description="`img_<uuid>`.")
 
 
 class CertificationFailure(Wire):
@@ -129,7 +129,7 @@ class CertificationFailure(Wire):
 class CertificationState(Wire):
     """Status of a platform's certification of a Coworld."""
 
-    coworld_id: str = required("``cow_<uuid>``.")
+    coworld_id: str = required("`cow_<uuid>`.")
     state: str = required("never_run, queued, certifying, certified or failed.")
     certified: bool = Field(default=False, description="Whether it has passed.")
     contract_version: str | None = Field(default=None, description="Version of the rules it was certified by.")
@@ -143,7 +143,7 @@ class CertificationState(Wire):
 class Image(Wire):
     """An uploaded container image."""
 
-    id: str = required("``img_<uuid>``.")
+    id: str = required("`img_<uuid>`.")
     name: str = required("Name, the last part of the reference it was uploaded from.")
     version: int = required("Number among the images of that name, from 1.", 0)
     client_hash: str | None = Field(default=None, description="Hash by which the uploader identifies its content.")
@@ -165,7 +165,7 @@ class PushGrant(Wire):
     endpoint_url: str | None = Field(default=None, description="Its address, if that is not https://registry.")
     authorization_token: str = Field(
         default="",
-        description="``user:password`` in base64, as for HTTP Basic.",
+        description="`user:password` in base64, as for HTTP Basic.",
         repr=False,
         json_schema_extra={"x-required": True},
     )
@@ -184,7 +184,7 @@ class ImageUpload(Wire):
 class Secret(Wire):
     """A secret of a Coworld, without its value."""
 
-    coworld_id: str | None = Field(default=None, description="``cow_<uuid>``.")
+    coworld_id: str | None = Field(default=None, description="`cow_<uuid>`.")
     coworld_name: str = required("Name of the Coworld.")
     owner_user_id: str | None = Field(default=None, description="The user who set it.")
     owner_name: str | None = newer("That user's name.")

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 ArtifactType = Literal["spec", "game-config", "logs", "error-info", "results", "replay"]
-"""Types that ``/artifacts/{type}`` serves."""
+"""Types that `/artifacts/{type}` serves."""
 
 ARTIFACT_TYPES: tuple[ArtifactType, ...] = ("spec", "game-config", "logs", "error-info", "results", "replay")
 """All artifact types."""
@@ -52,7 +52,7 @@ class EpisodeErrorType(OpenText):
 
     @classmethod
     def known(cls) -> tuple[str, ...]:
-        """``player_error`` to ``crash``."""
+        """`player_error` to `crash`."""
         return (
             "player_error",
             "game_unhealthy",
@@ -74,7 +74,7 @@ class Participant(Wire):
     policy_id: str | None = Field(default=None, description="UUID.")
     policy_name: str | None = Field(default=None, description="Name of the policy.")
     version: int | None = Field(default=None, description="Number of the version.")
-    player_id: str | None = Field(default=None, description="The player it belongs to, ``ply_<uuid>``.")
+    player_id: str | None = Field(default=None, description="The player it belongs to, `ply_<uuid>`.")
     player_name: str | None = Field(default=None, description="Name of its player.")
     kind: str | None = newer("policy or human.")
     is_filler: bool | None = newer("Whether it only fills an empty seat.")
@@ -84,7 +84,7 @@ class Participant(Wire):
     @computed_field
     @property
     def label(self) -> str:
-        """A label for display: ``name:v3``, or a person's name."""
+        """A label for display: `name:v3`, or a person's name."""
         return label_of(self.policy_name or self.name or "", self.version or 0)
 
 
@@ -98,12 +98,12 @@ class EpisodeScore(Wire):
 class EpisodeRequest(Wire):
     """A requested episode: waiting, running or over."""
 
-    id: str = required("``ereq_<uuid>``.")
+    id: str = required("`ereq_<uuid>`.")
     requester_user_id: str | None = Field(default=None, description="The user who requested it.")
     round_id: str | None = Field(default=None, description="The round it belongs to.")
     mod_name: str | None = Field(default=None, description="Name of the game's program, on older servers.")
     env_config_name: str | None = Field(default=None, description="Name of the configuration, on older servers.")
-    coworld_id: str | None = Field(default=None, description="The Coworld that is played, ``cow_<uuid>``.")
+    coworld_id: str | None = Field(default=None, description="The Coworld that is played, `cow_<uuid>`.")
     game_config: dict[str, Any] | None = Field(
         default=None, description="The game config; newer servers leave it out of lists."
     )
@@ -150,7 +150,7 @@ class PolicyStats(Wire):
     @computed_field
     @property
     def label(self) -> str:
-        """A label for display: ``name:v3``."""
+        """A label for display: `name:v3`."""
         return label_of(self.policy_name or "", self.policy_version or 0)
 
 

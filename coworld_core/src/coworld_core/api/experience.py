@@ -26,10 +26,10 @@ __all__ = [
 class ExperienceRequest(Wire):
     """Episodes that were requested together."""
 
-    id: str = required("``xreq_<uuid>``.")
+    id: str = required("`xreq_<uuid>`.")
     requester_user_id: str | None = Field(default=None, description="The user who requested them.")
     requester: Any = Field(default=None, description="Who requested them, as the server shows it.")
-    coworld_id: str | None = Field(default=None, description="The Coworld that is played, ``cow_<uuid>``.")
+    coworld_id: str | None = Field(default=None, description="The Coworld that is played, `cow_<uuid>`.")
     coworld_name: str | None = Field(default=None, description="Its name.")
     coworld_version: str | None = Field(default=None, description="Its version.")
     variant_id: str | None = Field(default=None, description="The variant that is played.")
@@ -63,9 +63,9 @@ MAX_ROSTER = 256
 class ExperienceTarget(Body):
     """A league or division whose game and champions to use, given in exactly one way."""
 
-    league_id: Text | None = Field(default=None, description="``league_<uuid>``.")
-    division_id: Text | None = Field(default=None, description="``div_<uuid>``.")
-    coworld_id: Text | None = Field(default=None, description="``cow_<uuid>``.")
+    league_id: Text | None = Field(default=None, description="`league_<uuid>`.")
+    division_id: Text | None = Field(default=None, description="`div_<uuid>`.")
+    coworld_id: Text | None = Field(default=None, description="`cow_<uuid>`.")
     variant_id: Text | None = Field(default=None, description="The variant.")
     league_name: Text | None = Field(default=None, description="Name of the league.")
     division_name: Text | None = Field(default=None, description="Name of the division.")
@@ -74,7 +74,7 @@ class ExperienceTarget(Body):
 class RosterPlayer(Body):
     """The occupant of a seat, given by exactly one of the three fields."""
 
-    policy_ref: Text | None = Field(default=None, description="``name:v3``, or a policy version's UUID.")
+    policy_ref: Text | None = Field(default=None, description="`name:v3`, or a policy version's UUID.")
     top_n: int | None = Field(default=None, ge=1, le=1000, description="One of the best N champions of the target.")
     random: bool | None = Field(default=None, description="Any champion of the target.")
 
@@ -97,7 +97,7 @@ class EpisodeBody(Body):
     """Request an episode."""
 
     coworld_id: Text | None = Field(
-        default=None, description="The Coworld to play, ``cow_<uuid>``, unless there is a target."
+        default=None, description="The Coworld to play, `cow_<uuid>`, unless there is a target."
     )
     variant_id: Text | None = Field(default=None, description="The variant to play.")
     target: ExperienceTarget | None = Field(default=None, description="The league or division to take the game from.")

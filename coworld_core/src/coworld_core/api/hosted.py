@@ -22,7 +22,7 @@ __all__ = [
 class PlaySessionBody(Body):
     """Start a game."""
 
-    coworld_id: Text = Field(description="``cow_<uuid>``.")
+    coworld_id: Text = Field(description="`cow_<uuid>`.")
     variant_id: Text | None = Field(default=None, description="The variant to play; the first one by default.")
     allow_spectators: bool = Field(default=True, description="Whether anyone with the link may watch.")
 
@@ -31,8 +31,8 @@ class PlayConfigBody(Body):
     """Change a game before anyone has joined it."""
 
     kind: Literal["variant", "spectators"] = Field(description="What to change.")
-    variant_id: Text | None = Field(default=None, description="For ``variant``: the variant to play.")
-    allow_spectators: bool | None = Field(default=None, description="For ``spectators``: whether anyone may watch.")
+    variant_id: Text | None = Field(default=None, description="For `variant`: the variant to play.")
+    allow_spectators: bool | None = Field(default=None, description="For `spectators`: whether anyone may watch.")
 
 
 class PlaySession(Wire):
@@ -73,7 +73,7 @@ class JoinedSession(Wire):
 class ReplaySessionBody(Body):
     """Start a replay viewer. Some platforms need only the episode or only the URI to find the replay."""
 
-    coworld_id: Text = Field(description="The Coworld that played it, ``cow_<uuid>``.")
+    coworld_id: Text = Field(description="The Coworld that played it, `cow_<uuid>`.")
     episode_id: Text | None = Field(default=None, description="UUID of the episode, or the episode request.")
     replay_uri: LongText | None = Field(default=None, description="URI of the replay, as in the episode request.")
 

@@ -21,13 +21,13 @@ __all__ = [
 
 
 class SubjectType(OpenText):
-    """The account type of a token: ``user``, ``player``, or ``anonymous`` if the token is invalid."""
+    """The account type of a token: `user`, `player`, or `anonymous` if the token is invalid."""
 
     __slots__ = ()
 
     @classmethod
     def known(cls) -> tuple[str, ...]:
-        """``user``, ``player`` and ``anonymous``."""
+        """`user`, `player` and `anonymous`."""
         return ("user", "player", "anonymous")
 
     @property
@@ -39,7 +39,7 @@ class SubjectType(OpenText):
 class Player(Wire):
     """A player as shown with its policies."""
 
-    id: str = required("``ply_<uuid>``.")
+    id: str = required("`ply_<uuid>`.")
     name: str | None = Field(default=None, description="Displayed name.")
     avatar_url: str | None = Field(default=None, description="Its picture.")
 
@@ -47,7 +47,7 @@ class Player(Wire):
 class OwnedPlayer(Wire):
     """A player as its owner sees it."""
 
-    id: str = required("``ply_<uuid>``.")
+    id: str = required("`ply_<uuid>`.")
     name: str = required("Displayed name.")
     is_default: bool = Field(default=False, description="Whether new policies of the owner belong to it by default.")
     avatar_url: str | None = Field(default=None, description="Its picture.")
@@ -85,10 +85,10 @@ class PlayerBody(Body):
 class PlayerLogin(Wire):
     """A temporary token to act as a player."""
 
-    player_id: str = required("``ply_<uuid>``.")
+    player_id: str = required("`ply_<uuid>`.")
     token: str = Field(
         default="",
-        description="The token; it begins with ``ply_``.",
+        description="The token; it begins with `ply_`.",
         repr=False,
         json_schema_extra={"x-required": True},
     )
@@ -96,9 +96,9 @@ class PlayerLogin(Wire):
 
 
 class Whoami(Wire):
-    """The account that a token belongs to; ``anonymous`` for an invalid token."""
+    """The account that a token belongs to; `anonymous` for an invalid token."""
 
-    user_email: str | None = Field(default=None, description="The user's address, or ``unknown``.")
+    user_email: str | None = Field(default=None, description="The user's address, or `unknown`.")
     name: str | None = Field(default=None, description="The user's name.")
     is_softmax_team_member: bool = Field(default=False, description="Whether the user may request team rights.")
     is_softmax_admin: bool = Field(default=False, description="Whether the user administers the platform.")

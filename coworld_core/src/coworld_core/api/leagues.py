@@ -35,11 +35,11 @@ __all__ = [
 class Game(Wire):
     """A game with leagues."""
 
-    id: str = required("``game_<uuid>``.")
+    id: str = required("`game_<uuid>`.")
     name: str = required("Displayed name.")
     slug: str | None = Field(default=None, description="Name in URLs.")
     coworld_name: str | None = Field(default=None, description="Name of the Coworld that implements it.")
-    coworld_id: str | None = Field(default=None, description="The current version, ``cow_<uuid>``.")
+    coworld_id: str | None = Field(default=None, description="The current version, `cow_<uuid>`.")
     description: str | None = Field(default=None, description="Description of the game.")
     created_at: Time | None = required("When it was created.", None)
 
@@ -47,7 +47,7 @@ class Game(Wire):
 class League(Wire):
     """A league: a game, its players and the rules of the competition."""
 
-    id: str = required("``league_<uuid>``.")
+    id: str = required("`league_<uuid>`.")
     name: str = required("Displayed name.")
     slug: str | None = Field(default=None, description="Name in URLs.")
     game: Game = part(Game, "The game that is played.")
@@ -75,7 +75,7 @@ class DivisionDescription(Wire):
 class Division(Wire):
     """A division of a league."""
 
-    id: str = required("``div_<uuid>``.")
+    id: str = required("`div_<uuid>`.")
     name: str = required("Displayed name.")
     level: int = required("Level in the ladder; the commissioner decides whether the lowest is 0 or 1.", 0)
     league: League = part(League, "The league it belongs to.")
@@ -92,7 +92,7 @@ class Division(Wire):
 class LadderEntry(Wire):
     """A division in its league's ladder."""
 
-    id: str = required("``div_<uuid>``.")
+    id: str = required("`div_<uuid>`.")
     name: str = required("Displayed name.")
     level: int = required("Level in the ladder.", 0)
     member_count: int = required("Number of policies in it.", 0)
@@ -101,7 +101,7 @@ class LadderEntry(Wire):
 class Round(Wire):
     """A round of a division."""
 
-    id: str = required("``round_<uuid>``.")
+    id: str = required("`round_<uuid>`.")
     round_number: int = required("Number within its division.", 0)
     commissioner_key: str | None = Field(default=None, description="Kind of commissioner.")
     execution_backend: str | None = Field(default=None, description="The backend that runs its episodes.")
@@ -130,7 +130,7 @@ class RoundResult(Wire):
 class Pool(Wire):
     """A part of a round, on older servers."""
 
-    id: str = required("``pool_<uuid>``.")
+    id: str = required("`pool_<uuid>`.")
 
 
 class RoundDetail(Round):
@@ -143,7 +143,7 @@ class RoundDetail(Round):
 class RecentRound(Wire):
     """The result of a player in a recent round."""
 
-    id: str = required("``round_<uuid>``.")
+    id: str = required("`round_<uuid>`.")
     round_number: int = required("Number within its division.", 0)
     status: RoundStatus = required("Its status.", RoundStatus(""))
     rank: int | None = Field(default=None, description="Place, from 1.")
@@ -156,7 +156,7 @@ class LeaderboardEntry(Wire):
     """A player's standing in a division."""
 
     rank: int | None = Field(default=None, description="Place, from 1.")
-    player_id: str = required("``ply_<uuid>``.")
+    player_id: str = required("`ply_<uuid>`.")
     player_name: str | None = Field(default=None, description="Displayed name.")
     score: float | None = Field(
         default=None,
@@ -210,7 +210,7 @@ class CompetitionEvent(Wire):
 class LeagueSeed(Wire):
     """A request for a platform to run a league for a Coworld."""
 
-    id: str = required("``lseed_<uuid>``.")
+    id: str = required("`lseed_<uuid>`.")
     coworld_name: str = required("Name of the Coworld.")
     template: str = required("Kind of league.")
     overrides: dict[str, Any] | None = Field(default=None, description="Differences from the template.")

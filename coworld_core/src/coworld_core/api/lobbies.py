@@ -30,7 +30,7 @@ class _SeatChoice(Body):
     kind: SeatKind = Field(description="Who is to sit here.")
     player_id: Text | None = Field(
         default=None,
-        description="For ``league_player``, the player whose champion sits here, or an account without a player.",
+        description="For `league_player`, the player whose champion sits here, or an account without a player.",
     )
 
     @model_validator(mode="after")
@@ -47,10 +47,10 @@ class LobbySeatBody(_SeatChoice):
 
     @classmethod
     def parse(cls, text: str) -> LobbySeatBody:
-        """Read ``POSITION:KIND``, or ``POSITION:league_player:PLAYER_ID``.
+        """Read `POSITION:KIND`, or `POSITION:league_player:PLAYER_ID`.
 
         Raises:
-            UsageError: Code ``bad_seat``.
+            UsageError: Code `bad_seat`.
         """
         position, _, choice = text.partition(":")
         kind, _, player = choice.partition(":")
@@ -125,7 +125,7 @@ class LobbyPermissions(Wire):
 class Lobby(Wire):
     """A game of a league that people and policies play together, from its draft to its end."""
 
-    id: str = required("``lby_<uuid>``.")
+    id: str = required("`lby_<uuid>`.")
     league_id: str = required("The league.")
     coworld_id: str = required("The Coworld that is played.")
     coworld_name: str = required("Its name.")

@@ -21,7 +21,7 @@ AutoChampion = Literal["always", "never", "lineage"]
 class Membership(Wire):
     """A policy version in a division."""
 
-    id: str = required("``lpm_<uuid>``.")
+    id: str = required("`lpm_<uuid>`.")
     status: MembershipStatus = required("Its status.", MembershipStatus(""))
     substatus: str | None = Field(default=None, description="The status in more detail, defined by the commissioner.")
     is_champion: bool = Field(default=False, description="Whether its owner nominates it, not whether it has won.")
@@ -44,7 +44,7 @@ class RetireBody(Body):
 class Submission(Wire):
     """A request to enter a policy version into a league."""
 
-    id: str = required("``sub_<uuid>``.")
+    id: str = required("`sub_<uuid>`.")
     auto_champion: str = Field(default="always", description="always, never or lineage.")
     status: SubmissionStatus = required("Its status.", SubmissionStatus(""))
     league: League = part(League, "The league.")
@@ -56,9 +56,9 @@ class Submission(Wire):
 
 
 class SubmissionCreated(Wire):
-    """The answer to a new submission. Newer servers send the whole ``Submission``, whose fields are kept here, too."""
+    """The answer to a new submission. Newer servers send the whole `Submission`, whose fields are kept here, too."""
 
-    id: str = required("``sub_<uuid>``.")
+    id: str = required("`sub_<uuid>`.")
     status: SubmissionStatus = required("Its status.", SubmissionStatus(""))
     league_policy_membership_id: str | None = Field(default=None, description="The membership, if it is placed.")
     notes: str | None = Field(default=None, description="The platform's notes.")
@@ -67,7 +67,7 @@ class SubmissionCreated(Wire):
 class SubmissionBody(Body):
     """Submit a policy version to a league."""
 
-    league_id: Text = Field(description="``league_<uuid>``.")
+    league_id: Text = Field(description="`league_<uuid>`.")
     policy_version_id: Text = Field(description="UUID.")
     auto_champion: AutoChampion = Field(default="always", description="Whether it becomes your champion.")
     preferences: dict[str, Any] | None = Field(

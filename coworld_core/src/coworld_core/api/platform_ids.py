@@ -51,7 +51,7 @@ def is_uuid(text: str) -> bool:
 
 
 def is_image_id(text: str) -> bool:
-    """Whether a text is the id of an uploaded image (``img_`` and a UUID in lower case) rather than a reference."""
+    """Whether a text is the id of an uploaded image (`img_` and a UUID in lower case) rather than a reference."""
     return _IMAGE.fullmatch(text) is not None
 
 
@@ -66,14 +66,14 @@ def check_id(text: str, kind: str | Sequence[str]) -> str:
 
     Args:
         text: The candidate.
-        kind: A key of ``ID_PREFIXES``, or ``policy``, ``policy version``, ``job``, ``episode`` (UUIDs) or ``play
+        kind: A key of `ID_PREFIXES`, or `policy`, `policy version`, `job`, `episode` (UUIDs) or ``play
             session`` (anything); a sequence accepts any of them.
 
     Returns:
         The id, unchanged.
 
     Raises:
-        UsageError: Code ``bad_id``; the message says what was expected and, if it can be told, what the id is of.
+        UsageError: Code `bad_id`; the message says what was expected and, if it can be told, what the id is of.
     """
     kinds = (kind,) if isinstance(kind, str) else tuple(kind)
     shown = repr(text if len(text) <= 80 else f"{text[:79]}…")

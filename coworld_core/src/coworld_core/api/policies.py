@@ -53,12 +53,12 @@ class PolicyVersion(Wire):
     id: str = required("UUID.")
     policy: Policy = part(Policy, "The policy it is a version of.")
     version: int = required("Number, from 1.", 0)
-    player_id: str | None = Field(default=None, description="The player it is assigned to, ``ply_<uuid>``.")
+    player_id: str | None = Field(default=None, description="The player it is assigned to, `ply_<uuid>`.")
 
     @computed_field
     @property
     def label(self) -> str:
-        """A label for display: ``name:v3``."""
+        """A label for display: `name:v3`."""
         return label_of(self.policy.name, self.version)
 
 
@@ -87,7 +87,7 @@ class PolicyVersionRow(Wire):
     @computed_field
     @property
     def label(self) -> str:
-        """A label for display: ``name:v3``."""
+        """A label for display: `name:v3`."""
         return label_of(self.name, self.version)
 
 
@@ -103,7 +103,7 @@ class PolicyVersionCreated(Wire):
     @computed_field
     @property
     def label(self) -> str:
-        """A label for display: ``name:v3``."""
+        """A label for display: `name:v3`."""
         return label_of(self.name, self.version)
 
 
@@ -125,7 +125,7 @@ class PolicyVersionBody(Body):
     """Create the next version of a policy."""
 
     name: PolicyName = Field(description="Name of the policy; an existing one gets its next version.")
-    container_image_id: Text = Field(description="The image it runs from, ``img_<uuid>``.")
+    container_image_id: Text = Field(description="The image it runs from, `img_<uuid>`.")
     run: tuple[EnvValue, ...] | None = Field(
         default=None, max_length=100, description="Command to run instead of the image's own."
     )
@@ -161,10 +161,10 @@ class PlayerFiles(Body):
         repr=False,
     )
     command: tuple[EnvValue, ...] = Field(
-        min_length=1, max_length=100, description="Command to run it; ``{}`` stands for the directory with its files."
+        min_length=1, max_length=100, description="Command to run it; `{}` stands for the directory with its files."
     )
     runnable: tuple[FileName, ...] = Field(default=(), max_length=1000, description="Its files that are executable.")
-    needs_client: bool = Field(default=False, description="Whether it is played through ``coworld_client.seat``.")
+    needs_client: bool = Field(default=False, description="Whether it is played through `coworld_client.seat`.")
     needs: str = Field(
         default="", max_length=100, description="os/architecture of its machine code, if it contains any."
     )
@@ -183,7 +183,7 @@ class PlayerFiles(Body):
         """Build a body from the contents of files.
 
         Raises:
-            UsageError: Code ``bad_body`` if no platform would accept them.
+            UsageError: Code `bad_body` if no platform would accept them.
         """
         return cls.of(files={name: base64.b64encode(content) for name, content in files.items()}, **values)
 
@@ -212,11 +212,11 @@ class PolicySecretEnvCreated(Wire):
 class SelectionAccess(Wire):
     """Who may select a policy for their own episodes."""
 
-    selection_scope: str = required("``any_request`` or ``owner_visible``.")
+    selection_scope: str = required("`any_request` or `owner_visible`.")
 
 
 def label_of(name: str, version: int) -> str:
-    """``name:v3``, or only the name if the version is not known."""
+    """`name:v3`, or only the name if the version is not known."""
     return f"{name}:v{version}" if version else name
 
 
@@ -236,14 +236,14 @@ class PolicyRef:
 
     @classmethod
     def parse(cls, text: str, *, kind: Literal["any", "name"] = "any") -> PolicyRef:
-        """Parse ``NAME``, ``NAME:3``, ``NAME:v3`` or the UUID of a policy version. The last colon is the separator.
+        """Parse `NAME`, `NAME:3`, `NAME:v3` or the UUID of a policy version. The last colon is the separator.
 
         Args:
             text: The reference.
-            kind: ``name`` to refuse a UUID.
+            kind: `name` to refuse a UUID.
 
         Raises:
-            UsageError: Code ``bad_policy``; the message says what is wrong with it.
+            UsageError: Code `bad_policy`; the message says what is wrong with it.
         """
         if is_uuid(text):
             if kind == "name":
@@ -267,7 +267,7 @@ class PolicyRef:
         """Whether the reference includes a policy version.
 
         Args:
-            version: A ``PolicyVersion``, ``PolicyVersionRow``, or a participant of an episode.
+            version: A `PolicyVersion`, `PolicyVersionRow`, or a participant of an episode.
         """
         if self.id is not None:
             return self.id == str(getattr(version, "policy_version_id", None) or version.id).lower()

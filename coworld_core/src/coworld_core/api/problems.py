@@ -14,6 +14,6 @@ __all__ = ["Problem"]
 class Problem(Wire):
     """The body of an answer with an error status."""
 
-    detail: Any = Field(default=None, description="Text, an object with ``message``, or a list of wrong fields.")
+    detail: Any = Field(default=None, description="Text, an object with `message`, or a list of wrong fields.")
     type: str | None = newer("Name of the kind of error, for programs.")
     documentation_url: str | None = newer("URL of an explanation.")

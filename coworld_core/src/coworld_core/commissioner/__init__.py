@@ -1,6 +1,6 @@
 """Commissioners: the messages between a commissioner and its host, and their validation.
 
-This package is independent of tournaments and opens no connections; ``coworld_runner.evaluation.commissioner`` does.
+This package is independent of tournaments and opens no connections; `coworld_runner.evaluation.commissioner` does.
 """
 
 from __future__ import annotations

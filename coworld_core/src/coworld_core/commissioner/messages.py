@@ -1,8 +1,8 @@
 """The messages on a commissioner's socket, in both directions, as in the published version 0.1.26.
 
-A round begins with ``round_start``. The commissioner then sends ``schedule_episodes`` any number of times; each is
-answered by ``episodes_accepted`` or ``episodes_rejected``, and each episode by ``episode_result`` or
-``episode_failed``. ``round_complete`` ends the round. Everything else is a request and its response.
+A round begins with `round_start`. The commissioner then sends `schedule_episodes` any number of times; each is
+answered by `episodes_accepted` or `episodes_rejected`, and each episode by `episode_result` or
+`episode_failed`. `round_complete` ends the round. Everything else is a request and its response.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Several: TypeAlias = Annotated[tuple[_T, ...], FailFast()]
 
 
 class Message(Part):
-    """A message; its ``type`` field says which one."""
+    """A message; its `type` field says which one."""
 
     def to_json(self) -> dict[str, Any]:
         """The message as a JSON object."""
@@ -96,7 +96,7 @@ class RoundStart(Message):
     recent_results: tuple[RecentResult, ...] = ()
     variants: tuple[VariantInfo, ...]
     state: Any = None
-    """The state from the last ``round_complete``; null at first."""
+    """The state from the last `round_complete`; null at first."""
 
 
 class EpisodesAccepted(Message):
@@ -132,7 +132,7 @@ class EpisodeFailed(Message):
 
 
 class RoundAbort(Message):
-    """The round is aborted: the commissioner must end without ``round_complete``."""
+    """The round is aborted: the commissioner must end without `round_complete`."""
 
     type: Literal["round_abort"] = "round_abort"
     reason: str
@@ -201,7 +201,7 @@ class RoundCompletedRequest(Message):
 
 
 class EpisodeCompletedRequest(Message):
-    """Reports that an episode is over, with ``episode_result`` or ``episode_failed``, and asks for the consequences."""
+    """Reports that an episode is over, with `episode_result` or `episode_failed`, and asks for the consequences."""
 
     type: Literal["episode_completed_request"] = "episode_completed_request"
     round_start: dict[str, Any]
@@ -334,7 +334,7 @@ def read_host_message(text: str | bytes) -> HostMessage:
     """Parse a message from the host, on the commissioner's side.
 
     Raises:
-        CommissionerError: Code ``commissioner_nonsense`` if it is not a valid message.
+        CommissionerError: Code `commissioner_nonsense` if it is not a valid message.
     """
     return _read(text, _HOST, get_args(HostMessage))
 
@@ -343,7 +343,7 @@ def read_commissioner_message(text: str | bytes) -> CommissionerMessage:
     """Parse a message from the commissioner, on the host's side.
 
     Raises:
-        CommissionerError: Code ``commissioner_nonsense`` if it is not a valid message.
+        CommissionerError: Code `commissioner_nonsense` if it is not a valid message.
     """
     return _read(text, _COMMISSIONER, get_args(CommissionerMessage))
 

@@ -1,4 +1,4 @@
 """Documents of others: reading and editing JSON, checking its shape and schema, and reporting all that is wrong.
 
-``records`` are the documents that runs leave behind: written strictly, read leniently.
+`records` are the documents that runs leave behind: written strictly, read leniently.
 """

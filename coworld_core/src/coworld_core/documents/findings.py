@@ -84,7 +84,7 @@ class Findings:
         self.extend([finding])
 
     def extend(self, findings: Iterable[Finding], *, below: Path = ()) -> None:
-        """Add several findings, whose paths are relative to ``below``."""
+        """Add several findings, whose paths are relative to `below`."""
         for finding in findings:
             if len(self.items) < MAX_FINDINGS:
                 self.items.append(_below(finding, below) if below else finding)
@@ -110,7 +110,7 @@ def pointer(path: Path) -> str:
 
 
 def dotted(path: Path, *, top: str = "the manifest") -> str:
-    """A path in dotted form, ``player[0].image``; ``top`` for the whole document."""
+    """A path in dotted form, `player[0].image`; `top` for the whole document."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -121,7 +121,7 @@ def dotted(path: Path, *, top: str = "the manifest") -> str:
 
 
 def quoted(value: object, length: int = 60) -> str:
-    """A value as JSON, shortened to ``length`` characters; objects and lists only by their type."""
+    """A value as JSON, shortened to `length` characters; objects and lists only by their type."""
     if isinstance(value, int) and value.bit_length() > 512:
         text = "a very long number"
     elif isinstance(value, str | int | float | bool | None):

@@ -22,7 +22,7 @@ class Edit:
     """One change."""
 
     action: Literal["set", "rename", "remove"]
-    """``set`` the value of a key, which is appended if missing; ``rename`` a key; ``remove`` a key."""
+    """`set` the value of a key, which is appended if missing; `rename` a key; `remove` a key."""
     path: Place
     """Path of the member to change; ends with a key."""
     value: Any = None

@@ -1,6 +1,6 @@
 """Strict JSON parsing, with a finding for every error and its position.
 
-Python's own parser accepts what other parsers refuse: ``NaN``, ``Infinity``, numbers beyond a float, repeated keys,
+Python's own parser accepts what other parsers refuse: `NaN`, `Infinity`, numbers beyond a float, repeated keys,
 lone surrogates, and nesting up to the interpreter's recursion limit. Here each of them is a finding. Lines and columns
 need a second pass over the text, so they are only computed for a report.
 """
@@ -53,7 +53,7 @@ class JsonDocument:
     """The file or name it came from, for reports."""
 
     value: Any
-    """The value; None if it could not be parsed (see ``usable``)."""
+    """The value; None if it could not be parsed (see `usable`)."""
 
     text: str | None
     """The text, or None if the document was given as a Python value."""
@@ -62,7 +62,7 @@ class JsonDocument:
     """Findings about the JSON itself."""
 
     usable: bool
-    """Whether ``value`` is the document's value, despite any findings."""
+    """Whether `value` is the document's value, despite any findings."""
 
     def report(self, findings: Iterable[Finding] | None = None, *, dropped: int = 0) -> Report:
         """A report of findings, with lines and columns; by default of those about the JSON itself."""
@@ -70,7 +70,7 @@ class JsonDocument:
 
 
 def has_too_many_values(data: bytes | str, most: int = MAX_VALUES) -> bool:
-    """Whether a JSON text has more than ``most`` commas and opening brackets, those in its strings included."""
+    """Whether a JSON text has more than `most` commas and opening brackets, those in its strings included."""
     if isinstance(data, str):
         return data.count(",") + data.count("[") + data.count("{") > most
     return data.count(b",") + data.count(b"[") + data.count(b"{") > most
@@ -91,10 +91,10 @@ def parse_json(
         source: The name for reports.
         max_bytes: Refuse longer documents.
         max_depth: Refuse deeper nesting.
-        max_values: Refuse more values, as ``has_too_many_values`` counts them; None: no limit.
+        max_values: Refuse more values, as `has_too_many_values` counts them; None: no limit.
 
     Returns:
-        The document. Invalid data never raises; it is reported in ``findings``.
+        The document. Invalid data never raises; it is reported in `findings`.
     """
     if len(data) > max_bytes:
         return _unusable(

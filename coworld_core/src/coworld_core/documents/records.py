@@ -1,13 +1,13 @@
 """Base classes for the files that runs leave on disk: written strictly, read leniently.
 
 A value built by code may only have the fields and values of this version. A file written by another version is read as
-far as possible: unknown fields, at any depth, are kept and written back by ``model_dump_json``, and so are unknown
-values of enumerations marked with ``OpenEnum``. Every version writes the fields without a default, which readers need.
-A field that was renamed is read by its old name too (``validation_alias=AliasChoices("new", "old")``), and a renamed
-value by ``OpenEnum.formerly``; neither is written again.
+far as possible: unknown fields, at any depth, are kept and written back by `model_dump_json`, and so are unknown
+values of enumerations marked with `OpenEnum`. Every version writes the fields without a default, which readers need.
+A field that was renamed is read by its old name too (`validation_alias=AliasChoices("new", "old")`), and a renamed
+value by `OpenEnum.formerly`; neither is written again.
 """
 
-# no annotations from __future__: pydantic 2.11 and 2.12 look in other modules for the names in that of extra fields
+# No annotations from __future__: pydantic 2.11 and 2.12 look in other modules for the names in that of extra fields
 
 import io
 from collections.abc import Callable, Iterator, Mapping
@@ -63,9 +63,9 @@ def _closed(schema: dict[str, Any]) -> None:
 
 
 class Record(BaseModel):
-    """A part of a file that a run leaves. The constructor builds one to write; ``read_as`` reads one."""
+    """A part of a file that a run leaves. The constructor builds one to write; `read_as` reads one."""
 
-    # built on first use: importing a record must not delay the start of a game
+    # Built on first use: importing a record must not delay the start of a game
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True, json_schema_extra=_closed)
 
     # Extra fields are allowed so that they can be written back; only values that have some pay for the check.
@@ -85,7 +85,7 @@ class _Open:
         self._older = older or {}
 
     def formerly(self, **older: str) -> "_Open":
-        """The same for an enumeration with renamed values: ``OpenEnum.formerly(old="new")``."""
+        """The same for an enumeration with renamed values: `OpenEnum.formerly(old="new")`."""
         return _Open(self._plausible, older)  # pyright: ignore[reportArgumentType]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -109,7 +109,7 @@ def _is_later(value: object) -> bool:
 
 
 OpenEnum = _Open(_is_text)
-"""Marks an enumeration of strings that later versions may extend: ``Annotated[Literal[...], Grows]``."""
+"""Marks an enumeration of strings that later versions may extend: `Annotated[Literal[...], Grows]`."""
 
 SchemaVersion = Annotated[Literal[1], _Open(_is_later)]
 """Version of a file format. Files of later versions are read as far as possible."""
@@ -125,7 +125,7 @@ def open_record(source: "Source", *, what: str, name: str) -> "JsonDocument":
         name: The file's name in a run's directory.
 
     Raises:
-        UsageError: The file does not exist (``record_not_found``) or cannot be read (``record_unreadable``).
+        UsageError: The file does not exist (`record_not_found`) or cannot be read (`record_unreadable`).
     """
     from .json_text import wrap_json
 
@@ -149,11 +149,11 @@ def read_lines(source: Path | str | bytes, *, what: str, name: str) -> "Iterator
         name: The file's name in a run's directory.
 
     Raises:
-        UsageError: The file does not exist (``record_not_found``) or cannot be read (``record_unreadable``).
+        UsageError: The file does not exist (`record_not_found`) or cannot be read (`record_unreadable`).
     """
     place = what if isinstance(source, bytes) else str(_place(source, name))
     with io.BytesIO(source) if isinstance(source, bytes) else _opened(Path(place), name) as file:
-        # split at newlines only: strings may contain other characters that count as line ends
+        # Split at newlines only: strings may contain other characters that count as line ends
         for number, line in enumerate(file, 1):
             document = parse_record(line.rstrip(b"\n"), source=f"{place}:{number}")
             if line.endswith(b"\n") or not line.startswith(b"{") or document.usable:
@@ -196,7 +196,7 @@ def read_as(model: type[_Model], document: "JsonDocument", *, what: str) -> _Mod
         what: A noun for messages.
 
     Raises:
-        RecordError: It is not such a record, or lacks a required field; ``report`` lists every error.
+        RecordError: It is not such a record, or lacks a required field; `report` lists every error.
     """
     from dataclasses import replace
 
@@ -219,6 +219,6 @@ def read_as(model: type[_Model], document: "JsonDocument", *, what: str) -> _Mod
     hint = f"Check that it has not been edited, and that it is a valid {what}."
     if _is_later(version):
         hint = f"A later version of coworld wrote it, with schema version {version}: update this one."
-    # records are not edited by hand
+    # Records are not edited by hand
     findings = [replace(finding, hint=None) for finding in findings]
     raise RecordError(json_report(document, findings), hint=hint)

@@ -231,7 +231,7 @@ def _place(model: type[BaseModel], loc: tuple[str | int, ...]) -> tuple[Path, li
 
 
 def _bare(annotation: Any) -> Any:
-    """The annotation without ``Annotated`` and ``| None``."""
+    """The annotation without `Annotated` and `| None`."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -249,7 +249,7 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
 
 
 def _tag_of(choice: Any) -> tuple[Any, ...]:
-    """The names that pydantic gives a branch of a union: its tag, or the values of its field ``type``."""
+    """The names that pydantic gives a branch of a union: its tag, or the values of its field `type`."""
     if get_origin(choice) is Annotated:
         return tuple(extra.tag for extra in get_args(choice)[1:] if isinstance(extra, Tag))
     field = getattr(choice, "model_fields", {}).get("type")

@@ -1,4 +1,4 @@
 """The data of one episode: its request, its events, its faults, and the files it leaves.
 
-Nothing here plays an episode; ``coworld_runner.episode`` does.
+Nothing here plays an episode; `coworld_runner.episode` does.
 """

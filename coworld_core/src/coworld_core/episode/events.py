@@ -1,10 +1,10 @@
 """The events of a run, as typed and numbered values.
 
-Events are data, not display: a progress bar, a table, an NDJSON log and a notebook all read the same stream. ``seq``
+Events are data, not display: a progress bar, a table, an NDJSON log and a notebook all read the same stream. `seq`
 counts from 1 within a run without gaps, so a reader that was disconnected resumes from the last number it saw.
 
-Each event has a ``kind``. ``read_events`` reads a log and ``parse_event`` one line, written by any version. Unknown
-kinds become ``UnknownEvent``, which keeps all fields.
+Each event has a `kind`. `read_events` reads a log and `parse_event` one line, written by any version. Unknown
+kinds become `UnknownEvent`, which keeps all fields.
 """
 
 from __future__ import annotations
@@ -343,7 +343,7 @@ def read_events(source: Path | str | bytes) -> tuple[Event | UnknownEvent, ...]:
     Skips an incomplete last line, which a run leaves when it is killed or still going.
 
     Args:
-        source: The path of an ``events.ndjson`` or of the directory that holds it, or its content as bytes.
+        source: The path of an `events.ndjson` or of the directory that holds it, or its content as bytes.
 
     Returns:
         The events, in order.

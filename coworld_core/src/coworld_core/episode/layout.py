@@ -14,7 +14,7 @@ class EpisodeLayout:
     """The files of one episode in its workspace.
 
     The names are those of the published local runner's contract, so that existing scripts keep working, except
-    ``episode.json`` and ``events.ndjson``, which are new.
+    `episode.json` and `events.ndjson`, which are new.
     """
 
     workspace: Path
@@ -38,7 +38,7 @@ class EpisodeLayout:
 
     @property
     def record(self) -> Path:
-        """What ran and how it ended (``EpisodeRecord``); always written."""
+        """What ran and how it ended (`EpisodeRecord`); always written."""
         return self.workspace / "episode.json"
 
     @property
@@ -48,7 +48,7 @@ class EpisodeLayout:
 
     @property
     def game_events(self) -> Path:
-        """The game's own events, if it writes any (see ``conduct``)."""
+        """The game's own events, if it writes any (see `conduct`)."""
         return self.workspace / "events.json"
 
     @property

@@ -22,9 +22,9 @@ ExitReason = Annotated[
 ]
 """Why a unit is no longer running.
 
-``exited``: by itself, with a status; ``signal``: by a signal; ``oom``, ``disk``, ``pids``: over its limit of memory,
-disk or processes; ``stopped``: by coworld, because its part was over; ``timeout``: by coworld, because time was up;
-``evicted``: by the platform; ``lost``: the platform no longer knows it.
+`exited`: by itself, with a status; `signal`: by a signal; `oom`, `disk`, `pids`: over its limit of memory,
+disk or processes; `stopped`: by coworld, because its part was over; `timeout`: by coworld, because time was up;
+`evicted`: by the platform; `lost`: the platform no longer knows it.
 """
 
 FaultParty = Annotated[Literal["game", "player", "program", "platform", "operator"], OpenEnum]
@@ -32,7 +32,7 @@ FaultParty = Annotated[Literal["game", "player", "program", "platform", "operato
 them, or the operator."""
 
 EpisodeStatus = Annotated[Literal["completed", "failed", "interrupted"], OpenEnum]
-"""``completed``: there are valid results, and possibly faults; ``failed``; ``interrupted`` by the user."""
+"""`completed`: there are valid results, and possibly faults; `failed`; `interrupted` by the user."""
 
 ErrorType = Annotated[
     Literal[

@@ -1,6 +1,6 @@
-"""Records of an episode (``episode.json``) and of a batch: what ran, how it went and whose fault any failure was.
+"""Records of an episode (`episode.json`) and of a batch: what ran, how it went and whose fault any failure was.
 
-Records are written strictly and read leniently (``records``), by ``read_record``, ``read_rows`` and ``read_summary``.
+Records are written strictly and read leniently (`records`), by `read_record`, `read_rows` and `read_summary`.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ __all__ = [
 
 
 _COLUMNS = ("coworld", "version", "backend", "run_id", "variant", "seed", "status", "ok", "seconds")
-"""What ``to_records`` tells of an episode as a whole, besides its deciding fault."""
+"""What `to_records` tells of an episode as a whole, besides its deciding fault."""
 
 SUMMARY_NAME = "summary.json"
-"""File name of a ``BatchSummary``."""
+"""File name of a `BatchSummary`."""
 ROWS_NAME = "episodes.jsonl"
-"""Name of the file that holds the ``EpisodeRow`` lines of a batch."""
+"""Name of the file that holds the `EpisodeRow` lines of a batch."""
 
 
 class ImageRecord(Record):
@@ -100,7 +100,7 @@ class SlotRecord(UnitRecord):
 
 
 class SeatedPlayer(Record):
-    """The player in a seat. ``str()`` gives the name, with the id in brackets if it differs: ``Ada (ada-7)``."""
+    """The player in a seat. `str()` gives the name, with the id in brackets if it differs: `Ada (ada-7)`."""
 
     name: str = Field(default="", description="Display name.")
     player_id: str | None = Field(default=None, description="The bundled player's id, if it is one.")
@@ -168,7 +168,7 @@ class StarvationRecord(Record):
 class EpisodeRecord(Record, Tabular):
     """The record of an episode: what ran, how it went and whose fault any failure was. It is always written.
 
-    A record that ``run_episode`` returned, or that was read from a file, knows its ``workspace``, and so the episode's
+    A record that `run_episode` returned, or that was read from a file, knows its `workspace`, and so the episode's
     logs and replay. The workspace is not written, and records are equal wherever they were read.
     """
 
@@ -222,7 +222,7 @@ class EpisodeRecord(Record, Tabular):
         """The paths of the episode's files, of which some may not exist.
 
         Raises:
-            UsageError: Code ``workspace_unknown`` if the record does not know its workspace.
+            UsageError: Code `workspace_unknown` if the record does not know its workspace.
         """
         if self._workspace is None:
             raise UsageError(
@@ -237,7 +237,7 @@ class EpisodeRecord(Record, Tabular):
         """The replay.
 
         Raises:
-            UsageError: Code ``workspace_unknown``, or ``file_not_found`` if there is none.
+            UsageError: Code `workspace_unknown`, or `file_not_found` if there is none.
         """
         return _existing(self.layout.replay)
 
@@ -246,7 +246,7 @@ class EpisodeRecord(Record, Tabular):
         """What the game wrote to its standard output, and then to its standard error.
 
         Raises:
-            UsageError: Code ``workspace_unknown``, or ``file_not_found`` if there is no log.
+            UsageError: Code `workspace_unknown`, or `file_not_found` if there is no log.
         """
         return _text(self.layout.game_stdout) + _text(self.layout.game_stderr)
 
@@ -254,7 +254,7 @@ class EpisodeRecord(Record, Tabular):
         """What the player in a slot wrote to its standard output and error.
 
         Raises:
-            UsageError: Code ``workspace_unknown``, or ``file_not_found`` if there is no log, as for a person.
+            UsageError: Code `workspace_unknown`, or `file_not_found` if there is no log, as for a person.
         """
         return _text(self.layout.player_log(slot))
 
@@ -276,11 +276,11 @@ class EpisodeRecord(Record, Tabular):
 
     @property
     def fault(self) -> Fault | None:
-        """The deciding fault, or None. Usually the first; see ``decisive`` for the order."""
+        """The deciding fault, or None. Usually the first; see `decisive` for the order."""
         return decisive(self.faults)
 
     def raise_for_fault(self) -> EpisodeRecord:
-        """Return the record if it is ``ok``.
+        """Return the record if it is `ok`.
 
         Raises:
             EpisodeError: It is not; the error has the message and, as its code, the type of the deciding fault.
@@ -301,10 +301,10 @@ class EpisodeRecord(Record, Tabular):
         """The episode as flat rows, one per seat, for a data frame.
 
         Returns:
-            Rows with the keys ``coworld``, ``version``, ``backend``, ``run_id``, ``variant``, ``seed``, ``status``,
-            ``ok``, ``seconds``; ``error_type``, ``party``, ``fault_slot`` and ``message`` of the
-            deciding fault, or None; ``slot``, ``player`` (its name), ``player_id``, ``image``, ``digest`` and
-            ``score``. An episode without seats has one row, in which the last six are None.
+            Rows with the keys `coworld`, `version`, `backend`, `run_id`, `variant`, `seed`, `status`,
+            `ok`, `seconds`; `error_type`, `party`, `fault_slot` and `message` of the
+            deciding fault, or None; `slot`, `player` (its name), `player_id`, `image`, `digest` and
+            `score`. An episode without seats has one row, in which the last six are None.
         """
         fault = self.fault
         common: TableRow = {
@@ -341,7 +341,7 @@ class EpisodeRecord(Record, Tabular):
 
 
 class BatchSummary(Record, Tabular):
-    """Several episodes of one Coworld (``summary.json``)."""
+    """Several episodes of one Coworld (`summary.json`)."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this summary's shape.")
     coworld: str = Field(description="Name of the Coworld.")
@@ -368,7 +368,7 @@ class BatchSummary(Record, Tabular):
         return len(self.episodes)
 
     def __bool__(self) -> bool:
-        return True  # even when it has no episodes
+        return True  # Even when it has no episodes
 
     @overload
     def __getitem__(self, index: int) -> EpisodeRow: ...
@@ -377,7 +377,7 @@ class BatchSummary(Record, Tabular):
     def __getitem__(self, index: int | slice) -> EpisodeRow | tuple[EpisodeRow, ...]:
         return self.episodes[index]
 
-    # iterate over the episodes, to match len() and indexing, rather than over (field, value) pairs
+    # Iterate over the episodes, to match len() and indexing, rather than over (field, value) pairs
     def __iter__(self) -> Iterator[EpisodeRow]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return iter(self.episodes)
 
@@ -385,7 +385,7 @@ class BatchSummary(Record, Tabular):
         """The episodes as flat rows, one per seat of each episode, for a data frame.
 
         Returns:
-            Rows with the keys ``coworld``, ``version`` and ``backend``, and those of ``EpisodeRow.to_records``.
+            Rows with the keys `coworld`, `version` and `backend`, and those of `EpisodeRow.to_records`.
         """
         common: TableRow = {"coworld": self.coworld, "version": self.version, "backend": self.backend}
         return [{**common, **row} for episode in self.episodes for row in episode.to_records()]
@@ -449,7 +449,7 @@ class PlayerFault(Record):
 
 
 class EpisodeRow(Record, Tabular):
-    """One of many episodes: a line of ``episodes.jsonl``, and a row of a summary."""
+    """One of many episodes: a line of `episodes.jsonl`, and a row of a summary."""
 
     index: int = Field(ge=1, description="Number of the episode, from 1, in the order requested.")
     key: str = Field(default="", description="Key that identifies it among the others; empty in older summaries.")
@@ -505,9 +505,9 @@ class EpisodeRow(Record, Tabular):
         """The episode as flat rows, one per seat, for a data frame.
 
         Returns:
-            Rows with the keys ``index``, ``key``, ``workspace``, ``run_id``, ``variant``, ``seed``, ``status``, ``ok``,
-            ``seconds``, ``error_type``, ``party``, ``fault_slot``, ``message``, ``slot``, ``player``, ``player_id``,
-            ``image``, ``digest`` and ``score``; all but the first three as in ``EpisodeRecord.to_records``.
+            Rows with the keys `index`, `key`, `workspace`, `run_id`, `variant`, `seed`, `status`, `ok`,
+            `seconds`, `error_type`, `party`, `fault_slot`, `message`, `slot`, `player`, `player_id`,
+            `image`, `digest` and `score`; all but the first three as in `EpisodeRecord.to_records`.
         """
         common: TableRow = {
             "index": self.index,
@@ -540,7 +540,7 @@ def _by_slot(common: TableRow, seats: Sequence[SlotRow], scores: Sequence[float]
             "digest": seats[slot].digest if slot < len(seats) else None,
             "score": scores[slot] if slot < len(scores) else None,
         }
-        # rows of older versions do not list the seats
+        # Rows of older versions do not list the seats
         for slot in range(max(len(seats), len(scores)))
     ] or [{**common, **nobody}]
 
@@ -563,7 +563,7 @@ def read_record(source: Source) -> EpisodeRecord:
     """Read the record of an episode, written by any version.
 
     Args:
-        source: The path of an ``episode.json`` or of the directory that holds it, its content as bytes, or the JSON as
+        source: The path of an `episode.json` or of the directory that holds it, its content as bytes, or the JSON as
             a Python value.
 
     Returns:
@@ -588,7 +588,7 @@ def read_rows(source: Path | str | bytes) -> Iterator[EpisodeRow]:
     Skips an incomplete last line, which a run leaves when it is killed or still going.
 
     Args:
-        source: The path of an ``episodes.jsonl`` or of the directory that holds it, or its content as bytes.
+        source: The path of an `episodes.jsonl` or of the directory that holds it, or its content as bytes.
 
     Raises:
         RecordError: A line is not a row, or lacks a required field; the error has its number.
@@ -599,10 +599,10 @@ def read_rows(source: Path | str | bytes) -> Iterator[EpisodeRow]:
 
 
 def read_summary(source: Source) -> BatchSummary:
-    """Read the summary of several episodes, as ``read_record`` reads the record of one.
+    """Read the summary of several episodes, as `read_record` reads the record of one.
 
     Args:
-        source: The path of a ``summary.json`` or of the directory that holds it, its content as bytes, or the JSON as a
+        source: The path of a `summary.json` or of the directory that holds it, its content as bytes, or the JSON as a
             Python value.
 
     Raises:

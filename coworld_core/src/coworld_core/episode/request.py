@@ -28,7 +28,7 @@ __all__ = ["JobSpec", "LoadedRequest", "build_request", "check_request", "load_r
 class JobSpec(BaseModel):
     """One episode to play. The game config has no tokens; the runner adds them."""
 
-    # built on first use: a nested model is then built with its parent, and not a second time by itself
+    # Built on first use: a nested model is then built with its parent, and not a second time by itself
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True, defer_build=True
     )
@@ -56,13 +56,13 @@ class LoadedRequest:
     """The request in its current form."""
 
     policy_names: tuple[str, ...]
-    """``policy_names`` of an older request, one per player, for games that read ``COGAMES_POLICY_NAMES``; or empty."""
+    """`policy_names` of an older request, one per player, for games that read `COGAMES_POLICY_NAMES`; or empty."""
 
     document: JsonDocument = field(repr=False)
     """The text it was read from."""
 
     findings: tuple[Finding, ...] = field(repr=False)
-    """The findings; ``report`` has them with lines and columns."""
+    """The findings; `report` has them with lines and columns."""
 
     @cached_property
     def report(self) -> Report:
@@ -86,15 +86,15 @@ def build_request(
     Args:
         manifest: The manifest.
         variant: A variant's id, or None for the certification fixture.
-        images: One image for all slots, or one per slot; empty for the bundled players' own. Without ``run``, the
+        images: One image for all slots, or one per slot; empty for the bundled players' own. Without `run`, the
             bundled players' commands and environments are kept.
         run: Command for those images, program first; needs at least one image.
         slots: Number of slots, if the config does not determine it.
         episode_tags: Labels of the episode.
 
     Raises:
-        UsageError: Codes ``unknown_variant``, ``wrong_image_count``, ``run_without_image``, ``slots_unknown``,
-            ``slots_out_of_bounds``, ``bad_image``.
+        UsageError: Codes `unknown_variant`, `wrong_image_count`, `run_without_image`, `slots_unknown`,
+            `slots_out_of_bounds`, `bad_image`.
         ManifestError: The config breaks the game's rules.
     """
     config = game_config_for(manifest, variant)
@@ -179,11 +179,11 @@ def load_request(
     Args:
         source: The file, its content as bytes, or the JSON as a Python value.
         manifest: The manifest that it must contain, if any.
-        mode: ``read`` (lenient) or ``strict``.
+        mode: `read` (lenient) or `strict`.
         template: Allow placeholders for images, and a template as the manifest.
 
     Raises:
-        ManifestError: With a report of all issues, if any of them is an error (``request_invalid``).
+        ManifestError: With a report of all issues, if any of them is an error (`request_invalid`).
         UsageError: The path itself is wrong.
     """
     request, names, document, findings = _examine(source, manifest, mode, template=template)
@@ -195,7 +195,7 @@ def load_request(
 def check_request(
     source: Source, *, manifest: Manifest | None = None, mode: Mode = "read", template: bool = False
 ) -> Report:
-    """Like ``load_request``, but returns only the report. Invalid content never raises.
+    """Like `load_request`, but returns only the report. Invalid content never raises.
 
     Raises:
         UsageError: The path itself is wrong.

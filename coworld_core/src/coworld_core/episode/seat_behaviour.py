@@ -1,8 +1,8 @@
 """What each seat did in an episode, from the events that the game wrote.
 
-A game writes its events to ``COGAME_EVENTS_URI``, as a JSON array or as one object per line, each with ``tick``,
-``kind`` and ``agent`` (the seat). Games served by ``coworld_runner.kit.server`` write one event per decision:
-``acted``, with the ``seconds`` from the request to the answer, ``idle`` if no action came in time, and ``refused`` for
+A game writes its events to `COGAME_EVENTS_URI`, as a JSON array or as one object per line, each with `tick`,
+`kind` and `agent` (the seat). Games served by `coworld_runner.kit.server` write one event per decision:
+`acted`, with the `seconds` from the request to the answer, `idle` if no action came in time, and `refused` for
 a message that was not a legal action.
 """
 
@@ -77,7 +77,7 @@ def quantile_seconds(seconds: Iterable[tuple[float, int]], share: float) -> floa
     """The quantile of the seconds per turn; None without turns.
 
     Args:
-        seconds: Times and their counts, as in ``SeatBehaviour``, in any order.
+        seconds: Times and their counts, as in `SeatBehaviour`, in any order.
         share: The quantile, between 0 and 1.
     """
     ordered = sorted(seconds)

@@ -43,7 +43,7 @@ class VerdictPolicy:
     replay: bool = True
     """Whether it must have a replay."""
     players_end_it: bool = True
-    """Whether a player's failure ends an episode (``EpisodeOptions.on_player_failure``). If so, results written after
+    """Whether a player's failure ends an episode (`EpisodeOptions.on_player_failure`). If so, results written after
     such a failure are not those of a complete game."""
 
 
@@ -55,17 +55,17 @@ class Verdict:
     party: FaultParty | None = None
     """The party to blame if it does not count; an episode that failed because of the platform is worth retrying."""
     error_type: str | None = None
-    """Why it does not count, as in ``Fault.error_type``; None if it counts."""
+    """Why it does not count, as in `Fault.error_type`; None if it counts."""
     message: str = ""
     hint: str | None = None
     slot: int | None = None
     """The slot of the player to blame, if it is a player."""
     code: str | None = None
-    """The code of the exception that ended the episode, if one did; more specific than ``error_type``."""
+    """The code of the exception that ended the episode, if one did; more specific than `error_type`."""
 
     @property
     def published_type(self) -> str | None:
-        """``error_type`` by the published platform's name."""
+        """`error_type` by the published platform's name."""
         if self.error_type == "image_unreachable" and self.slot is not None:
             return "player_error"
         return _PUBLISHED.get(self.error_type or "", self.error_type)
@@ -113,7 +113,7 @@ def judge(record: EpisodeRecord, policy: VerdictPolicy | None = None) -> Verdict
 
 
 def judge_row(row: EpisodeRow) -> Verdict:
-    """Like ``judge``, but from a row, for a host that requires only results.
+    """Like `judge`, but from a row, for a host that requires only results.
 
     Args:
         row: The row of the episode, which holds only the deciding fault.

@@ -1,7 +1,7 @@
 """Measuring players: the lineups (designs), which blocks count (judging), and which conclusions hold.
 
-Pure functions over the rows of ``episodes.jsonl``: the same rows always give the same answer. Nothing
-here plays an episode (``coworld_runner.evaluation`` does) or draws a table.
+Pure functions over the rows of `episodes.jsonl`: the same rows always give the same answer. Nothing
+here plays an episode (`coworld_runner.evaluation` does) or draws a table.
 """
 
 from __future__ import annotations

@@ -3,17 +3,17 @@
 ======================  ==================================================================================
 spoiled by              the block
 ======================  ==================================================================================
-platform, operator      is played again, up to three attempts in all; then it is left out (``spoiled``)
+platform, operator      is played again, up to three attempts in all; then it is left out (`spoiled`)
 too few processors      likewise, unless a player's own processes took them
 the game                is void
-an entrant that left    is left out (``withdrawn``), as are the blocks of a dropped round
+an entrant that left    is left out (`withdrawn`), as are the blocks of a dropped round
 a measured player       counts, and the player forfeits the episode, whatever the game's results say
-one that never played   is left out (``unplayed``) while the player has not connected once
+one that never played   is left out (`unplayed`) while the player has not connected once
 any other player        counts if there are results, otherwise it is void
 ======================  ==================================================================================
 
-``verdict.judge_row`` attributes the fault. A player that forfeits an episode gets the lowest score in each of its
-seats: the plan's ``forfeit``, else the lowest that the game allows, else the lowest seen so far. All other seats get
+`verdict.judge_row` attributes the fault. A player that forfeits an episode gets the lowest score in each of its
+seats: the plan's `forfeit`, else the lowest that the game allows, else the lowest seen so far. All other seats get
 the highest that the game allows, or that was seen so far. In the block, the player shares the last place: it wins the
 block against nobody. Otherwise a player could gain by failing as soon as it is losing, where games do not score that
 as a loss.
@@ -107,7 +107,7 @@ def _shape(lineups: tuple[Lineup, ...]) -> _Shape:
 
 
 class LedgerState(NamedTuple):
-    """The stored form of a ``BlockLedger`` between two blocks."""
+    """The stored form of a `BlockLedger` between two blocks."""
 
     judged: int
     lowest: float | None
@@ -162,7 +162,7 @@ class BlockLedger:
 
     @property
     def state(self) -> LedgerState:
-        """The state to store; ``resume`` continues from it. It has no rows of unfinished blocks."""
+        """The state to store; `resume` continues from it. It has no rows of unfinished blocks."""
         lowest = None if math.isinf(self._lowest) else self._lowest
         highest = None if math.isinf(self._highest) else self._highest
         return LedgerState(self.judged, lowest, highest, tuple(sorted(self._connected)))
@@ -321,7 +321,7 @@ class BlockLedger:
     def _note_connected(self, episodes: Sequence[tuple[Lineup, _Episode]]) -> None:
         """Remember who has connected."""
         for lineup, episode in episodes:
-            # what the game or the machine ended says nothing about who was there
+            # What the game or the machine ended says nothing about who was there
             if episode.verdict.counts or episode.verdict.party == "player":
                 away = {fault.slot for fault in episode.row.failed_players if fault.away}
                 here = (label for slot, label in enumerate(lineup) if slot not in away)

@@ -1,6 +1,6 @@
 """Whether one player is better than another, decided as soon as enough blocks have been played.
 
-The verdict is about winning blocks: ``sign_evidence`` of the blocks won and lost. The report also
+The verdict is about winning blocks: `sign_evidence` of the blocks won and lost. The report also
 gives the mean difference and its interval. If the two disagree, a remark says so.
 """
 
@@ -35,8 +35,8 @@ NEW, OLD = "new", "old"
 """Labels of the two entrants."""
 
 ComparisonVerdict = Annotated[Literal["better", "worse", "equal", "undecided"], OpenEnum]
-"""``better`` or ``worse``: the new player wins or loses more blocks than chance explains; ``equal``: the mean
-difference is within the margin; ``undecided``: not enough evidence."""
+"""`better` or `worse`: the new player wins or loses more blocks than chance explains; `equal`: the mean
+difference is within the margin; `undecided`: not enough evidence."""
 
 
 class ComparisonPlan(EvaluationPlan):
@@ -167,8 +167,8 @@ def compare_rows(plan: ComparisonPlan, rows: Iterable[EpisodeRow]) -> Comparison
     """Compute the report of a comparison from its rows.
 
     Args:
-        plan: The plan of the comparison (``plan.json``).
-        rows: The episodes, in any order (``episodes.jsonl``).
+        plan: The plan of the comparison (`plan.json`).
+        rows: The episodes, in any order (`episodes.jsonl`).
     """
     return Comparison(plan).over(rows)
 

@@ -83,8 +83,8 @@ def shares(names: Sequence[str], proportions: Sequence[float], seats: int) -> tu
         seats: Number of seats.
 
     Raises:
-        UsageError: Code ``bad_share`` if a proportion is not above 0 or leaves a player without a seat; code
-            ``too_few_seats`` if there are more players than seats.
+        UsageError: Code `bad_share` if a proportion is not above 0 or leaves a player without a seat; code
+            `too_few_seats` if there are more players than seats.
     """
     for name, proportion in zip(names, proportions, strict=True):
         if not (proportion > 0 and math.isfinite(proportion)):
@@ -98,7 +98,7 @@ def shares(names: Sequence[str], proportions: Sequence[float], seats: int) -> tu
     total = math.fsum(proportions)
     exact = [seats * proportion / total for proportion in proportions]
     counts = [math.floor(share) for share in exact]
-    # equal remainders go to the player named first, regardless of rounding in the last digit
+    # Equal remainders go to the player named first, regardless of rounding in the last digit
     order = sorted(range(len(exact)), key=lambda index: (-round(exact[index] - counts[index], 9), index))
     for index in order[: seats - sum(counts)]:
         counts[index] += 1
@@ -193,7 +193,7 @@ def coalitions(
 
 
 def credit_lineups(entrants: Sequence[str], seats: int, block: int, *, seed: int = 0) -> tuple[Lineup, ...]:
-    """A lineup for each group in the ``coalitions`` of a block; each player has its own seat, drawn for the block.
+    """A lineup for each group in the `coalitions` of a block; each player has its own seat, drawn for the block.
 
     The other seats have the game's own players.
 
@@ -261,7 +261,7 @@ def _rotated(players: tuple[str, ...], seats: int, first: int) -> tuple[Lineup, 
 
 
 def episode_key(block: int, attempt: int, lineup: int) -> str:
-    """The key of an episode of an evaluation: ``block-0007.1-2``.
+    """The key of an episode of an evaluation: `block-0007.1-2`.
 
     Args:
         block: Number of the block, from 1.

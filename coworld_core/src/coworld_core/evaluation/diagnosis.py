@@ -102,7 +102,7 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         variant = self.plan.variants[at]
         whole: Lineup = (BOT,) * variant.slot_count
         repeated = [whole] if variant.seeded and turn < _REPEATED else []
-        # in a one-seat game, the first lineup already has the player alone
+        # In a one-seat game, the first lineup already has the player alone
         alone = [label for label in self.plan.players() if label != BOT or variant.slot_count > 1]
         seat = turn % variant.slot_count
         return (
@@ -190,7 +190,7 @@ class _Taken:
             self._seats.add(whole)
         for at, (lineup, table) in enumerate(zip(lineups, block.tables, strict=True)):
             seated = [(label, score) for label, score in zip(lineup, table, strict=True) if label is not None]
-            # a repeated episode is no further evidence
+            # A repeated episode is no further evidence
             if len(seated) == 1 and not (repeated and at == 1):
                 self._scores[seated[0][0]].append(seated[0][1])
 
@@ -270,7 +270,7 @@ def _normalised(over_baseline: Sequence[float], over_strong: Sequence[float]) ->
     if way == 0 or interval is None or (interval.low <= 0 <= interval.high):
         return None
     share = math.fsum(over_baseline) / math.fsum(ways)
-    # the interval of a ratio follows from that of the residuals
+    # The interval of a ratio follows from that of the residuals
     left = mean_interval([a - share * b for a, b in zip(over_baseline, ways, strict=True)])
     assert left is not None
     ends = sorted((share + left.low / way, share + left.high / way))

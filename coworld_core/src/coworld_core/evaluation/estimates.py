@@ -1,6 +1,6 @@
 """Means with intervals, and evidence that stays valid when checked after every block.
 
-``mean_interval`` is for a number of blocks that was fixed in advance; ``running_interval`` and ``sign_evidence`` are
+`mean_interval` is for a number of blocks that was fixed in advance; `running_interval` and `sign_evidence` are
 valid at every look. All of it is plain Python: 10,000 resamples of 40 blocks take about ten milliseconds.
 """
 
@@ -37,7 +37,7 @@ _LEAST_RUNNING = 10
 _TIGHTEST = 0.02
 """Sets where the running interval is tightest: at a few times 1 / 0.02 blocks, about where comparisons end."""
 _PRIOR = 10
-"""How strongly ``sign_evidence`` expects a small advantage rather than a total one."""
+"""How strongly `sign_evidence` expects a small advantage rather than a total one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Interval:
 
 
 class SampleState(NamedTuple):
-    """The stored form of a ``Sample``."""
+    """The stored form of a `Sample`."""
 
     kept: tuple[float, ...]
     past: int
@@ -95,7 +95,7 @@ class Sample:
 
     @property
     def state(self) -> SampleState:
-        """The state to store; ``resumed`` continues from it."""
+        """The state to store; `resumed` continues from it."""
         return SampleState(tuple(self._kept), self._past, self._mean, self._squares)
 
     def add(self, value: float) -> None:
@@ -134,7 +134,7 @@ class Sample:
         )
 
     def interval(self, *, level: float = 0.95, seed: int = 0) -> Interval | None:
-        """An interval for the mean, for a number of blocks that was fixed in advance (``mean_interval``)."""
+        """An interval for the mean, for a number of blocks that was fixed in advance (`mean_interval`)."""
         count = self.count
         if count < 2:
             return None
@@ -144,14 +144,14 @@ class Sample:
             return Interval(low=middle - half, high=middle + half, method="student-t")
         drawn, value = _resamples(count, _DRAWS, seed), self._kept.__getitem__
         means = sorted(sum(map(value, drawn[start : start + count])) for start in range(0, len(drawn), count))
-        # plain percentiles are too narrow, as the normal distribution is compared with Student's t (Hesterberg's
+        # Plain percentiles are too narrow, as the normal distribution is compared with Student's t (Hesterberg's
         # expansion)
         wide = math.sqrt(count / (count - 1)) * student_quantile((1 + level) / 2, count - 1)
         tail = round(statistics.NormalDist().cdf(-wide) * _DRAWS)
         return Interval(low=means[tail] / count, high=means[-1 - tail] / count, method="bootstrap")
 
     def running(self, *, alpha: float = 0.05) -> Interval | None:
-        """An interval for the mean that may be checked after every block (``running_interval``)."""
+        """An interval for the mean that may be checked after every block (`running_interval`)."""
         count = self.count
         if count < _LEAST_RUNNING:
             return None
@@ -182,7 +182,7 @@ def mean_interval(values: Iterable[float], *, level: float = 0.95, seed: int = 0
 def _resamples(count: int, draws: int, seed: int) -> bytes:
     """The blocks in each resample, one resample after the other; the same for everything measured in them."""
     chance = random.Random(seed)
-    # unless the count divides 256, the remainder would make the first blocks more frequent
+    # Unless the count divides 256, the remainder would make the first blocks more frequent
     most = 256 - 256 % count
     place, refused = bytes(number % count for number in range(256)), bytes(range(most, 256))
     drawn = b""
@@ -269,7 +269,7 @@ def student_quantile(share: float, freedom: int) -> float:
         freedom: Degrees of freedom.
     """
     if freedom > _MANY:
-        # the closed form is slow for many degrees of freedom; here the expansion is accurate to ten digits
+        # The closed form is slow for many degrees of freedom; here the expansion is accurate to ten digits
         return _near_normal(statistics.NormalDist().inv_cdf(share), freedom)
     low, high = 0.0, 1.0
     while _student_below(high, freedom) < share:
@@ -297,7 +297,7 @@ def _near_normal(normal: float, freedom: int) -> float:
 
 def _student_below(value: float, freedom: int) -> float:
     """The share of Student's t distribution below a non-negative value."""
-    # the closed form for integer degrees of freedom
+    # The closed form for integer degrees of freedom
     angle = math.atan2(value, math.sqrt(freedom))
     cosine = math.cos(angle)
     term, total = (cosine, cosine) if freedom % 2 else (1.0, 1.0)

@@ -49,10 +49,10 @@ def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
     """Read the plan of the evaluation in a directory.
 
     Args:
-        directory: The directory that contains ``plan.json``.
+        directory: The directory that contains `plan.json`.
 
     Raises:
-        UsageError: Code ``no_evaluation`` if there is no plan, or its kind is unknown.
+        UsageError: Code `no_evaluation` if there is no plan, or its kind is unknown.
         RecordError: If the plan is invalid.
     """
     place = Path(directory)
@@ -94,8 +94,8 @@ def report_rows(plan: EvaluationPlan, rows: Iterable[EpisodeRow]) -> ShownReport
     """Compute the report of an evaluation from its rows.
 
     Args:
-        plan: The plan of the evaluation (``plan.json``).
-        rows: The episodes, in any order (``episodes.jsonl``).
+        plan: The plan of the evaluation (`plan.json`).
+        rows: The episodes, in any order (`episodes.jsonl`).
     """
     report: ShownReport = open_evaluation(plan).over(rows)
     return report

@@ -14,7 +14,7 @@ def measured(results: Mapping[str, Any], pointer: str, seats: int) -> tuple[floa
 
     Args:
         results: A game's results.
-        pointer: JSON pointer (RFC 6901), e.g. ``/painted_tiles``.
+        pointer: JSON pointer (RFC 6901), e.g. `/painted_tiles`.
         seats: Required length of the list.
     """
     value: object = results

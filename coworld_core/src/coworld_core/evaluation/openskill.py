@@ -19,7 +19,7 @@ __all__ = ["rate_online"]
 def rate_online(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95) -> list[Rating]:
     """Rate all players that played, block by block.
 
-    Points are on Elo's scale as in ``ratings``, with a mean of 0: a difference of ``beta`` times the square root of two
+    Points are on Elo's scale as in `ratings`, with a mean of 0: a difference of `beta` times the square root of two
     is one natural unit of strength between players whose ratings are settled.
 
     Args:
@@ -27,7 +27,7 @@ def rate_online(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95) -
         level: How often an interval contains the true rating, according to the model.
 
     Raises:
-        EnvironmentFault: Code ``not_installed`` if openskill is not installed.
+        EnvironmentFault: Code `not_installed` if openskill is not installed.
     """
     model: Any = load_library("openskill.models", "pip install 'coworld-core[rating]'").PlackettLuce()
     known: dict[str, Any] = {}

@@ -200,7 +200,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         orders, groups = coalitions(labels, block.block, seed=plan.seed)
         tables = _as_teams(block)[plan.slot_count + 1 :]
         worth = {group: math.fsum(table) / plan.slot_count for group, table in zip(groups, tables, strict=True)}
-        # rounding error left when numbers of this size cancel
+        # Rounding error left when numbers of this size cancel
         dust = 1e-12 * max(map(abs, worth.values()))
         for label in labels:
             gains: list[float] = []

@@ -3,7 +3,7 @@
 The model treats a ranking as a sequence of choices: the first place among all players, the next among those left, and
 so on, each in proportion to strength. Tied players share their places: at each of these places, a tied player is still
 available to the extent that it would be on average over the possible orders of the tie (Efron's method, as in Cox
-regression, which has the same partial likelihood). Points, prior and the mean of 0 are those of ``ratings``.
+regression, which has the same partial likelihood). Points, prior and the mean of 0 are those of `ratings`.
 
 Intervals come from a bootstrap over blocks, in which each resample takes one step of Newton's method from the fit, or
 from the curvature of the likelihood if that is wider: a bootstrap has no width for a player that has won everything.
@@ -47,7 +47,7 @@ class _Kind:
             left = [(player, 1.0) for player, other in ranking if other < rank]
             for turn in range(len(tied)):
                 stage = (*((player, 1 - turn / len(tied)) for player in tied), *left)
-                # there is no choice when only one player is left
+                # There is no choice when only one player is left
                 if len(stage) > 1:
                     self.stages.append(stage)
                     self.chosen.append(tied[turn])
@@ -115,14 +115,14 @@ def rate_rankings(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95)
 def _resampled(
     kinds: Sequence[_Kind], scores: Sequence[Sequence[float]], bread: Matrix, level: float
 ) -> list[tuple[float, float]]:
-    """How far resamples deviate from the fit, by player; empty above ``_MOST_BLOCKS``."""
+    """How far resamples deviate from the fit, by player; empty above `_MOST_BLOCKS`."""
     blocks = sum(kind.count for kind in kinds)
     if blocks > _MOST_BLOCKS:
         return []
     moved = [times(bread, score) for score in scores]
     means = [math.fsum(move) / len(move) for move in moved]
     moved = [[value - mean for value in move] for move, mean in zip(moved, means, strict=True)]
-    # centred on the step for the blocks themselves, which is the pull of the prior
+    # Centred on the step for the blocks themselves, which is the pull of the prior
     rest = [
         math.fsum(kind.count * move[index] for kind, move in zip(kinds, moved, strict=True))
         for index in range(len(bread))

@@ -25,10 +25,10 @@ def draw_contents(contents: Contents) -> Any:
         contents: The contents.
 
     Returns:
-        A ``matplotlib.figure.Figure`` that belongs to no window: ``savefig`` writes it, and a notebook shows it.
+        A `matplotlib.figure.Figure` that belongs to no window: `savefig` writes it, and a notebook shows it.
 
     Raises:
-        EnvironmentFault: Code ``not_installed`` if matplotlib is not installed.
+        EnvironmentFault: Code `not_installed` if matplotlib is not installed.
     """
     matplotlib: Any = load_library("matplotlib.figure", "pip install 'coworld-core[plot]'")
     players = list(dict.fromkeys(one.first for one in contents.encounters))

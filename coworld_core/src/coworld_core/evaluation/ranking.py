@@ -137,7 +137,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         if block.fate == "counted":
             self._rankings.add(block.scores)
         count = len(self._labels)
-        # checking every pair costs more than a block, so check only after as many blocks as there are pairs
+        # Checking every pair costs more than a block, so check only after as many blocks as there are pairs
         if block.block % (count * (count - 1) // 2):
             return ""
         found = self._pairs(self._rankings)
@@ -216,8 +216,8 @@ def rank_rows(plan: RankingPlan, rows: Iterable[EpisodeRow]) -> RankingReport:
     """Compute the report of a ranking from its rows.
 
     Args:
-        plan: The plan of the ranking (``plan.json``).
-        rows: The episodes, in any order (``episodes.jsonl``).
+        plan: The plan of the ranking (`plan.json`).
+        rows: The episodes, in any order (`episodes.jsonl`).
     """
     return Ranking(plan).over(rows)
 

@@ -48,7 +48,7 @@ _Ranking = tuple[tuple[str, ...], tuple[int, ...]]
 
 
 class RankingsState(NamedTuple):
-    """The stored form of ``Rankings``."""
+    """The stored form of `Rankings`."""
 
     kinds: tuple[_Ranking, ...]
     often: tuple[int, ...]
@@ -76,7 +76,7 @@ class Rankings:
 
     @classmethod
     def of(cls, blocks: Iterable[Mapping[str, float]]) -> Rankings:
-        """The rankings of some blocks; if they are ``Rankings`` already, they are returned unchanged."""
+        """The rankings of some blocks; if they are `Rankings` already, they are returned unchanged."""
         return blocks if isinstance(blocks, cls) else cls(blocks)
 
     @classmethod
@@ -90,7 +90,7 @@ class Rankings:
         return rankings
 
     def state(self, *, in_order: bool) -> RankingsState:
-        """The state to store; ``resumed`` continues from it.
+        """The state to store; `resumed` continues from it.
 
         Args:
             in_order: Whether to keep the order of the blocks; without it, the state does not grow with their number.
@@ -129,7 +129,7 @@ class Rankings:
             tuple((place[label], rank) for label, rank in zip(labels, ranks, strict=True)): count
             for (labels, ranks), count in zip(self._kinds, self._often, strict=True)
         }
-        # sorted, because sums of floating-point numbers depend on their order
+        # Sorted, because sums of floating-point numbers depend on their order
         return everybody, Counter(dict(sorted(found.items())))
 
 

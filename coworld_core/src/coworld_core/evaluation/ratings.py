@@ -2,7 +2,7 @@
 
 The default is Bradley and Terry's model with ties after Davidson, fitted to all blocks at once, so that the order of
 the blocks does not matter. A block of more than two players counts as all the pairs in it; Plackett and Luce's model
-(``plackett``) rates whole rankings instead. Points are on Elo's scale: 400 points more mean ten wins per loss. The mean
+(`plackett`) rates whole rankings instead. Points are on Elo's scale: 400 points more mean ten wins per loss. The mean
 is 0. A weak prior (normal, 1,000 points wide) keeps the rating of a player that has won everything finite.
 
 Intervals come from the curvature of the likelihood or from the variation between blocks (the sandwich estimate, which
@@ -51,7 +51,7 @@ def rate(
     """Rate all players that played.
 
     Args:
-        blocks: Each player's score in a block, by label; higher is better. Their order matters only to ``openskill``.
+        blocks: Each player's score in a block, by label; higher is better. Their order matters only to `openskill`.
         by: The rating model.
         level: How often an interval contains the true rating.
 
@@ -59,7 +59,7 @@ def rate(
         The ratings, the best first; equal ones are sorted by label.
 
     Raises:
-        EnvironmentFault: Code ``not_installed`` if openskill is needed and not installed.
+        EnvironmentFault: Code `not_installed` if openskill is needed and not installed.
     """
     if by == "plackett-luce":
         from .plackett_luce import rate_rankings

@@ -222,8 +222,8 @@ class EvaluationReport(Record, Tabular):
         """Every measured number as a flat row, for a data frame.
 
         Returns:
-            Rows with the keys ``kind``, ``coworld``, ``version``, ``variant``, ``seed``, ``blocks``, ``quantity``,
-            ``of``, ``value``, ``low``, ``high`` and ``method``; the last three are None if there is no interval.
+            Rows with the keys `kind`, `coworld`, `version`, `variant`, `seed`, `blocks`, `quantity`,
+            `of`, `value`, `low`, `high` and `method`; the last three are None if there is no interval.
         """
         plan = self.plan
         return [
@@ -298,7 +298,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         """Add a row. Blocks after the deciding one have no effect.
 
         Raises:
-            UsageError: Code ``image_changed`` if a different image ran than before.
+            UsageError: Code `image_changed` if a different image ran than before.
         """
         self._note_digests(row)
         for block in self.ledger.add(row):
@@ -452,10 +452,10 @@ def measured_slots(effects: Sequence[Sample], *, among: int = 1) -> tuple[Measur
     """The value of each seat.
 
     Args:
-        effects: The score of each seat less the mean of all seats, block by block (``SeatSamples``).
+        effects: The score of each seat less the mean of all seats, block by block (`SeatSamples`).
         among: Number of games that are examined; each is another chance to be wrong.
     """
-    # two seats are one comparison, as their effects are opposite; with more, each is another chance to be wrong
+    # Two seats are one comparison, as their effects are opposite; with more, each is another chance to be wrong
     level = 1 - 0.05 / among / (1 if len(effects) == 2 else max(1, len(effects)))
     return tuple(
         MeasuredSlot(slot=slot, effect=rounded(effect.mean), interval=interval_record(effect.interval(level=level)))
@@ -509,7 +509,7 @@ def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSlo
             "Every block came out exactly alike: more blocks of the same game are no more evidence about other games.",
         )
     for seat in effects:
-        # an interval has no width when all blocks gave the same result
+        # An interval has no width when all blocks gave the same result
         if seat.interval is not None and 0 < seat.interval.low < seat.interval.high:
             say(
                 "seat_effect",

@@ -1,6 +1,6 @@
 """The contents of a report: a summary sentence, tables, facts, intervals to draw, and notes.
 
-Each kind of report defines them once (``ShownReport.parts``); the terminal, Markdown, notebooks and the page only lay
+Each kind of report defines them once (`ShownReport.parts`); the terminal, Markdown, notebooks and the page only lay
 them out. All of it may be untrusted text, so renderers must escape it.
 """
 
@@ -61,7 +61,7 @@ class ShownReport(EvaluationReport):
         """The result in one sentence, if anything was measured.
 
         Args:
-            after: The number of blocks as it is to appear in the sentence, such as ``after 12 blocks``.
+            after: The number of blocks as it is to appear in the sentence, such as `after 12 blocks`.
         """
 
     @abstractmethod
@@ -99,10 +99,10 @@ class ShownReport(EvaluationReport):
         """Draw the intervals, and who beat whom.
 
         Returns:
-            A ``matplotlib.figure.Figure``.
+            A `matplotlib.figure.Figure`.
 
         Raises:
-            EnvironmentFault: Code ``not_installed`` if matplotlib is not installed (the extra ``plot``).
+            EnvironmentFault: Code `not_installed` if matplotlib is not installed (the extra `plot`).
         """
         from .plots import draw_contents
 

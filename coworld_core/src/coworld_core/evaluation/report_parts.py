@@ -11,7 +11,7 @@ __all__ = ["Contents", "Encounter", "Plot", "Table"]
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows under a heading; all columns except ``names`` hold numbers."""
+    """Rows under a heading; all columns except `names` hold numbers."""
 
     title: str
     head: tuple[str, ...]

@@ -46,7 +46,7 @@ class _Alike:
 
 
 class TotalsState(Record):
-    """The stored form of ``Totals``, without the durations of episodes, whose number grows without limit."""
+    """The stored form of `Totals`, without the durations of episodes, whose number grows without limit."""
 
     blocks: int = Field(ge=0, description="Number of blocks.")
     fates: dict[str, int] = Field(description="Number of blocks with each fate.")
@@ -127,7 +127,7 @@ class Totals:
 
     @property
     def state(self) -> TotalsState:
-        """The state to store; ``resumed`` continues from it."""
+        """The state to store; `resumed` continues from it."""
         return TotalsState(
             blocks=self.blocks,
             fates=dict(self.fates),
@@ -189,7 +189,7 @@ class Totals:
         else:
             known.blocks += 1
             known.same = known.same and known.first == outcome
-        # only whether there is more than one matters
+        # Only whether there is more than one matters
         if len(self._shown) < 2:
             self._shown.update(outcome)
 

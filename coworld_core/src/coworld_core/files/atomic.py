@@ -24,7 +24,7 @@ def write_whole(path: Path, data: bytes | Path, *, mode: int = 0o666, sync: bool
         sync: Whether to flush the content to disk before renaming.
 
     Raises:
-        OSError: The file cannot be written, or ``data`` cannot be read; the previous content is kept unless the file
+        OSError: The file cannot be written, or `data` cannot be read; the previous content is kept unless the file
             is such a mount.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")

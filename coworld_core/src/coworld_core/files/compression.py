@@ -30,11 +30,11 @@ def sniff_compression(head: bytes, *, name: str = "") -> Compression:
 
     Args:
         head: At least the first four bytes.
-        name: The file's name. Rare zlib headers, which text could begin with, only count if it ends in ``.z``.
+        name: The file's name. Rare zlib headers, which text could begin with, only count if it ends in `.z`.
 
     Returns:
-        ``gzip`` for its magic number with method deflate; ``zlib`` for a header with a valid checksum and without a
-        preset dictionary; else ``none``.
+        `gzip` for its magic number with method deflate; `zlib` for a header with a valid checksum and without a
+        preset dictionary; else `none`.
     """
     if len(head) >= 4 and head[:3] == b"\x1f\x8b\x08" and not head[3] & 0xE0:
         return "gzip"
@@ -51,7 +51,7 @@ def detect_compression(file: IO[bytes], *, name: str = "") -> Compression:
 
     Args:
         file: The file, at its beginning; its position advances.
-        name: The file's name; one that ends in ``.z``, ``.zz`` or ``.zlib`` makes a zlib header sufficient.
+        name: The file's name; one that ends in `.z`, `.zz` or `.zlib` makes a zlib header sufficient.
     """
     head = file.read(1 << 16)
     compression = sniff_compression(head[:4], name=name)
@@ -74,7 +74,7 @@ def unpack(data: bytes, *, limit: int, what: str, source: str, error: type[Cowor
         error: The class of errors to raise.
 
     Raises:
-        CoworldError: Of the given class, with a code as in ``Unpacker.run``.
+        CoworldError: Of the given class, with a code as in `Unpacker.run`.
     """
     while (packing := detect_compression(io.BytesIO(data), name=source)) != "none":
         plain = io.BytesIO()
@@ -124,8 +124,8 @@ class Unpacker:
             The number of bytes written.
 
         Raises:
-            CoworldError: Of the given class, with one of the codes ``<what>_damaged``, ``<what>_truncated``,
-                ``<what>_empty``, ``<what>_too_large`` and ``<what>_bomb``.
+            CoworldError: Of the given class, with one of the codes `<what>_damaged`, `<what>_truncated`,
+                `<what>_empty`, `<what>_too_large` and `<what>_bomb`.
         """
         stream = zlib.decompressobj(self._wbits)
         waiting = b""
@@ -138,7 +138,7 @@ class Unpacker:
                 if not waiting:
                     break
             if stream.eof:
-                # after the end of a stream: padding, or (gzip) another member
+                # After the end of a stream: padding, or (gzip) another member
                 waiting = waiting.lstrip(b"\0")
                 if not waiting:
                     continue

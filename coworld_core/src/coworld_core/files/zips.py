@@ -11,10 +11,10 @@ BROKEN_ZIP: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
-    # an unknown compression or encryption, a missing password, a name that cannot be decoded
+    # An unknown compression or encryption, a missing password, a name that cannot be decoded
     NotImplementedError,
     RuntimeError,
     UnicodeError,
     ValueError,
 )
-"""Exceptions that the ``zipfile`` module may raise for a damaged or malicious file."""
+"""Exceptions that the `zipfile` module may raise for a damaged or malicious file."""

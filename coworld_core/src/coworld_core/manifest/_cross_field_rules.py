@@ -63,7 +63,7 @@ def manifest_rules(document: Mapping[str, Any], *, strict: bool, template: bool)
 
 
 def request_player_rules(players: object, *, strict: bool, template: bool) -> Findings:
-    """Check the players of an episode request; paths begin with ``players``.
+    """Check the players of an episode request; paths begin with `players`.
 
     Args:
         players: Plain JSON.

@@ -21,7 +21,7 @@ from .published_versions import newer_fields
 __all__ = ["API_VERSIONS", "TEMPLATE_VERSION", "ConvertedManifest", "is_placeholder", "lift", "optional_field"]
 
 API_VERSIONS = ("coworld.softmax.com/v0", "coworld.softmax.com/v1")
-"""Known values of ``apiVersion``; a manifest without one is v0."""
+"""Known values of `apiVersion`; a manifest without one is v0."""
 
 TEMPLATE_VERSION = "0.0.0.dev0"
 """The version given to a template, which has none of its own."""
@@ -54,7 +54,7 @@ class ConvertedManifest:
 
 
 def is_placeholder(image: object) -> bool:
-    """Whether a value is a placeholder for an image that ``coworld build`` fills in."""
+    """Whether a value is a placeholder for an image that `coworld build` fills in."""
     return isinstance(image, str) and image.startswith("{{") and image.endswith("}}")
 
 
@@ -175,7 +175,7 @@ def _resources(lifted: ConvertedManifest) -> None:
 
 def optional_field(path: Path) -> Path | None:
     """The field without effect on this machine that contains a path, if there is one."""
-    # the path of a program has two parts, be it game.runnable or player[0]
+    # The path of a program has two parts, be it game.runnable or player[0]
     for start, fields in ((0, _FOR_PLATFORMS), (2, _FOR_PLATFORMS_IN_RUNNABLES)):
         for place in fields:
             if path[start : start + len(place)] == place and (start == 0 or path[0] in ("game", *ROLE_SECTIONS)):
@@ -278,13 +278,13 @@ def _nested_runnables(lifted: ConvertedManifest) -> None:
         entry.pop("runnable")
         entry.update(inner)
         message = f"The fields of {dotted(path)} are read as if they stood beside id and name."
-        # the first field replaces the object, which keeps the order
+        # The first field replaces the object, which keeps the order
         edits = [Edit("set", (section, index, name), value) for name, value in inner.items()]
         _said(lifted, "lifted_runnable", path, message, *edits, Edit("remove", path))
 
 
 def _image_uris(lifted: ConvertedManifest) -> None:
-    """Rename ``image_uri``, the name that platforms use when they list images."""
+    """Rename `image_uri`, the name that platforms use when they list images."""
     game = lifted.document.get("game")
     runnable = cast("dict[str, Any]", game).get("runnable") if isinstance(game, dict) else None
     places: list[tuple[Path, dict[str, Any]]] = [

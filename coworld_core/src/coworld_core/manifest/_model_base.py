@@ -175,7 +175,7 @@ Env: TypeAlias = Annotated[
 
 
 class Model(BaseModel):
-    # built on first use: a nested model is then built with its parent, and not a second time by itself
+    # Built on first use: a nested model is then built with its parent, and not a second time by itself
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True, defer_build=True
     )

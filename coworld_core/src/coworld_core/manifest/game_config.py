@@ -1,6 +1,6 @@
 """Rules of game configs: the tokens that a runner adds, the number of players and their names.
 
-A *game config* is what the game reads when it starts. Authors write it without ``tokens``; a runner adds one secret per
+A *game config* is what the game reads when it starts. Authors write it without `tokens`; a runner adds one secret per
 slot, so the number of tokens is the number of slots. Source of the rules: manifest contract, "Game-config rules".
 """
 
@@ -41,7 +41,7 @@ def find_variant(manifest: Manifest, variant_id: str) -> Variant:
     """The variant with the given id.
 
     Raises:
-        UsageError: Code ``unknown_variant``; the message lists the known ones.
+        UsageError: Code `unknown_variant`; the message lists the known ones.
     """
     known = [variant.id for variant in manifest.variants]
     for variant in manifest.variants:
@@ -70,7 +70,7 @@ def game_config_for(manifest: Manifest, variant: str | None = None) -> dict[str,
 
 
 def token_bounds(manifest: Manifest) -> tuple[int, int]:
-    """The minimum and maximum number of slots: ``minItems`` and ``maxItems`` of ``tokens``."""
+    """The minimum and maximum number of slots: `minItems` and `maxItems` of `tokens`."""
     bounds = _bounds(manifest.game.config_schema)
     assert bounds is not None, "a manifest that was loaded has bounds"
     return bounds
@@ -79,11 +79,11 @@ def token_bounds(manifest: Manifest) -> tuple[int, int]:
 def slot_count(manifest: Manifest, config: JsonObject) -> int:
     """The number of slots in an episode with this config.
 
-    This is the length of ``players`` in the config, if it is a list and the schema declares one. Otherwise it is the
-    only number that the bounds of ``tokens`` allow.
+    This is the length of `players` in the config, if it is a list and the schema declares one. Otherwise it is the
+    only number that the bounds of `tokens` allow.
 
     Raises:
-        UsageError: Code ``slots_unknown`` if neither determines it, ``slots_out_of_bounds`` if they contradict each
+        UsageError: Code `slots_unknown` if neither determines it, `slots_out_of_bounds` if they contradict each
             other.
     """
     least, most = token_bounds(manifest)
@@ -109,7 +109,7 @@ def with_tokens(config: JsonObject, tokens: Sequence[str]) -> dict[str, Any]:
     """A copy of a config with the slots' tokens added. Only the game may read it.
 
     Raises:
-        UsageError: Code ``runner_managed_tokens`` if the config already has tokens.
+        UsageError: Code `runner_managed_tokens` if the config already has tokens.
     """
     if "tokens" in config:
         raise UsageError("game_config must not include runner-managed tokens.", code="runner_managed_tokens")
@@ -124,7 +124,7 @@ def validate_game_config(
     Args:
         manifest: The manifest.
         config: The config.
-        slots: Number of players; by default the length of ``players`` in the config, or else the minimum.
+        slots: Number of players; by default the length of `players` in the config, or else the minimum.
         source: The name for the report.
     """
     document = wrap_json(config, source=source)
@@ -135,7 +135,7 @@ def validate_game_config(
 
 
 def declares_named_players(config_schema: JsonObject) -> bool:
-    """Whether a config schema declares an object with a string ``name`` for every player, following local ``$ref``."""
+    """Whether a config schema declares an object with a string `name` for every player, following local `$ref`."""
     players = _property(config_schema, config_schema, "players")
     if not _has_type(players, "array"):
         return False
@@ -144,13 +144,13 @@ def declares_named_players(config_schema: JsonObject) -> bool:
 
 
 def named_players(manifest: Manifest, config: JsonObject, names: Sequence[str]) -> dict[str, Any]:
-    """A copy of a config in which player ``i`` is named ``names[i]``; a plain copy if the game does not name players.
+    """A copy of a config in which player `i` is named `names[i]`; a plain copy if the game does not name players.
 
-    A missing ``players`` becomes one object per name. The same name twice becomes ``X`` and ``X (2)``.
+    A missing `players` becomes one object per name. The same name twice becomes `X` and `X (2)`.
 
     Raises:
-        ManifestError: If the config has ``player_names``, if ``players`` is not a list of objects, or if its length
-            differs from that of ``names``.
+        ManifestError: If the config has `player_names`, if `players` is not a list of objects, or if its length
+            differs from that of `names`.
     """
     result = _nameable(config)
     if not declares_named_players(manifest.game.config_schema):
@@ -167,10 +167,10 @@ def named_players(manifest: Manifest, config: JsonObject, names: Sequence[str]) 
 
 
 def overwritten_named_players(manifest: Manifest, config: JsonObject, names: Sequence[str]) -> dict[str, Any]:
-    """Like ``named_players``, but the number of names decides: the config's players are repeated or cut to fit.
+    """Like `named_players`, but the number of names decides: the config's players are repeated or cut to fit.
 
     Raises:
-        ManifestError: If the config has ``player_names`` or ``players`` is not a list of objects.
+        ManifestError: If the config has `player_names` or `players` is not a list of objects.
     """
     result = _nameable(config)
     if not declares_named_players(manifest.game.config_schema):
@@ -184,9 +184,9 @@ def overwritten_named_players(manifest: Manifest, config: JsonObject, names: Seq
 
 
 def with_input_controls(manifest: Manifest, config: JsonObject, slots: Iterable[int]) -> dict[str, Any]:
-    """A copy of a config whose ``slots`` give some seats to people, for games that play seats themselves otherwise.
+    """A copy of a config whose `slots` give some seats to people, for games that play seats themselves otherwise.
 
-    It sets ``slots[i].control`` to ``input`` if the schema's enumeration for that field has ``input`` and ``play``; a
+    It sets `slots[i].control` to `input` if the schema's enumeration for that field has `input` and `play`; a
     plain copy for any other game.
 
     Args:
@@ -239,7 +239,7 @@ def _name_error(code: str, path: Path, message: str, hint: str | None = None) ->
 
 
 def distinct_names(names: Iterable[str]) -> list[str]:
-    """The names in order, made distinct: the same name twice becomes ``X`` and ``X (2)``."""
+    """The names in order, made distinct: the same name twice becomes `X` and `X (2)`."""
     wanted = list(names)
     taken: set[str] = set()
     result: list[str] = []

@@ -44,12 +44,12 @@ def read_results(
 
     Args:
         source: The file, or its content as bytes.
-        results_schema: ``game.results_schema`` of the manifest.
+        results_schema: `game.results_schema` of the manifest.
         slots: How many slots the episode had.
         max_bytes: Refuse results larger than this.
 
     Raises:
-        ManifestError: Code ``results_missing`` if the file does not exist, otherwise ``results_malformed``, with a
+        ManifestError: Code `results_missing` if the file does not exist, otherwise `results_malformed`, with a
             report of everything that is wrong.
     """
     results, report = check_results(source, results_schema, slots, max_bytes=max_bytes)
@@ -62,7 +62,7 @@ def read_results(
 def check_results(
     source: Path | str | bytes, results_schema: JsonObject, slots: int, *, max_bytes: int = MAX_RESULTS_BYTES
 ) -> tuple[Results | None, Report]:
-    """Like ``read_results``, but returns the report; the results are None exactly if the report has errors."""
+    """Like `read_results`, but returns the report; the results are None exactly if the report has errors."""
     document = _read(source, max_bytes)
     findings = Findings(list(document.findings))
     if document.usable:

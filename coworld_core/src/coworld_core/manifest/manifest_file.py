@@ -1,7 +1,7 @@
 """Reading and writing manifests. All findings are reported at once, and there is one strict written form.
 
-``load_manifest`` is lenient: it loads manifests of every published generation and reports what it filled in or left
-out. ``mode="strict"``, for manifests to be certified, built or uploaded, accepts only the form that ``dump_manifest``
+`load_manifest` is lenient: it loads manifests of every published generation and reports what it filled in or left
+out. `mode="strict"`, for manifests to be certified, built or uploaded, accepts only the form that `dump_manifest`
 writes.
 """
 
@@ -46,10 +46,10 @@ MANIFEST_NAME = "coworld_manifest.json"
 """File name of a manifest."""
 
 TEMPLATE_NAME = "coworld_manifest_template.json"
-"""File name of a template, from which ``coworld build`` makes a manifest."""
+"""File name of a template, from which `coworld build` makes a manifest."""
 
 Mode = Literal["read", "strict"]
-"""``read``: lenient, to run a manifest; ``strict``: only the written form, to certify, build or upload it."""
+"""`read`: lenient, to run a manifest; `strict`: only the written form, to certify, build or upload it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class LoadedManifest:
     """The text it was read from."""
 
     findings: tuple[Finding, ...] = field(repr=False)
-    """The findings; ``report`` has them with lines and columns."""
+    """The findings; `report` has them with lines and columns."""
 
     @cached_property
     def report(self) -> Report:
@@ -90,19 +90,19 @@ class LoadedManifest:
         return self.document.source
 
     def game_config(self, variant: str | None = None) -> dict[str, Any]:
-        """The config of a variant, or of the certification fixture (see ``gameconfig.game_config_for``)."""
+        """The config of a variant, or of the certification fixture (see `gameconfig.game_config_for`)."""
         return game_config_for(self.manifest, variant)
 
     def slot_count(self, config: JsonObject) -> int:
-        """The number of slots in an episode with this config (see ``gameconfig.slot_count``)."""
+        """The number of slots in an episode with this config (see `gameconfig.slot_count`)."""
         return slot_count(self.manifest, config)
 
     def validate_game_config(self, config: JsonObject) -> Report:
-        """Check a config (see ``gameconfig.validate_game_config``)."""
+        """Check a config (see `gameconfig.validate_game_config`)."""
         return validate_game_config(self.manifest, config)
 
     def read_results(self, source: Path | str | bytes, slots: int) -> Results:
-        """Read and check results of this game (see ``results.read_results``)."""
+        """Read and check results of this game (see `results.read_results`)."""
         return read_results(source, self.manifest.game.results_schema, slots)
 
     def __repr__(self) -> str:
@@ -121,9 +121,9 @@ def load_manifest(
 
     Args:
         source: Path of a file or of a directory that contains one, the content as bytes, or the JSON as a Python value.
-        mode: ``read`` (lenient) or ``strict``.
+        mode: `read` (lenient) or `strict`.
         template: Accept a template as it is, for running it without images: a missing version becomes
-            ``0.0.0.dev0``, and placeholders are allowed for images.
+            `0.0.0.dev0`, and placeholders are allowed for images.
         published: A published version; anything that version would refuse is also an error.
 
     Returns:
@@ -131,8 +131,8 @@ def load_manifest(
 
     Raises:
         ManifestError: With a report of all issues, if any of them is an error.
-        UsageError: If the path itself is wrong (codes ``manifest_not_found``, ``manifest_unreadable``,
-            ``manifest_not_local``).
+        UsageError: If the path itself is wrong (codes `manifest_not_found`, `manifest_unreadable`,
+            `manifest_not_local`).
     """
     manifest, document, path, findings = _examine(source, mode=mode, template=template, published=published)
     if manifest is None:
@@ -150,7 +150,7 @@ def load_manifest(
 def check_manifest(
     source: Source, *, mode: Mode = "read", template: bool = False, published: Published | None = None
 ) -> Report:
-    """Like ``load_manifest``, but returns only the report. Invalid content never raises.
+    """Like `load_manifest`, but returns only the report. Invalid content never raises.
 
     Raises:
         UsageError: The path itself is wrong.
@@ -162,15 +162,15 @@ def check_manifest(
 def find_manifest(path: Path | str, *, template: bool = False) -> Path:
     """Find the manifest that a path refers to: the file itself, or the one in the directory.
 
-    In a directory, looks for ``coworld_manifest.json``, then ``dist/coworld_manifest.json`` (where ``coworld build``
-    writes it), then ``coworld_manifest_template.json`` if templates are accepted.
+    In a directory, looks for `coworld_manifest.json`, then `dist/coworld_manifest.json` (where `coworld build`
+    writes it), then `coworld_manifest_template.json` if templates are accepted.
 
     Args:
         path: A file or a directory.
         template: Accept a template.
 
     Raises:
-        UsageError: Codes ``manifest_not_found`` or ``manifest_not_local``.
+        UsageError: Codes `manifest_not_found` or `manifest_not_local`.
     """
     text = str(path)
     if text.startswith("file://"):

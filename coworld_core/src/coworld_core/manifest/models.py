@@ -1,7 +1,7 @@
 """The manifest of a Coworld, as frozen models: what a game is, who can play it, and in which variants.
 
 The models are the strict form, which is also the written one: everything that the newest published generation knows,
-without unknown keys or legacy shapes. ``coworld_core.manifest.manifest_file`` converts older documents to it and holds
+without unknown keys or legacy shapes. `coworld_core.manifest.manifest_file` converts older documents to it and holds
 the rules that span several fields. Fields newer than 0.1.26 are written only if they were given, so that 0.1.26 still
 accepts a manifest that does not use them.
 """
@@ -278,7 +278,7 @@ class RoleRunnable(Model):
 
 
 GAME_HOSTED: Literal["game-hosted"] = "game-hosted"
-"""Value of ``player_runtime`` for a game that runs its players itself, from files."""
+"""Value of `player_runtime` for a game that runs its players itself, from files."""
 
 
 class GameManifest(Model):
@@ -409,7 +409,7 @@ class Manifest(Model):
         return tuple(entry for entry in entries if isinstance(entry, RoleRunnable))
 
     def with_images(self, images: Mapping[str, str]) -> Manifest:
-        """A copy with images renamed; an image that is not in ``images`` keeps its name."""
+        """A copy with images renamed; an image that is not in `images` keeps its name."""
 
         def renamed(entry: Any) -> Any:
             image: str = getattr(entry, "image", "")
@@ -420,7 +420,7 @@ class Manifest(Model):
         return self.model_copy(update={"game": game, **sections})
 
     def roles(self) -> tuple[RoleRunnable, ...]:
-        """All entries of all role sections, in the order of ``ROLE_SECTIONS``."""
+        """All entries of all role sections, in the order of `ROLE_SECTIONS`."""
         return tuple(entry for name in ROLE_SECTIONS for entry in self.section(name))
 
     def images(self) -> tuple[str, ...]:
@@ -430,7 +430,7 @@ class Manifest(Model):
 
     @property
     def is_template(self) -> bool:
-        """Whether any image is still a placeholder such as ``{{GAME_IMAGE}}``."""
+        """Whether any image is still a placeholder such as `{{GAME_IMAGE}}`."""
         return any("{{" in image for image in self.images())
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
-"""Templates: a manifest without a version and with placeholders for images, which ``coworld build`` fills in.
+"""Templates: a manifest without a version and with placeholders for images, which `coworld build` fills in.
 
-A placeholder stands for the image of a Compose service: ``{{PAINT_ARENA_IMAGE}}`` for the service ``paint-arena``.
+A placeholder stands for the image of a Compose service: `{{PAINT_ARENA_IMAGE}}` for the service `paint-arena`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
 
 
 def placeholder(service: str) -> str:
-    """The placeholder for a Compose service: its name in capitals, hyphens as underscores, and ``_IMAGE``."""
+    """The placeholder for a Compose service: its name in capitals, hyphens as underscores, and `_IMAGE`."""
     return f"{{{{{service.upper().replace('-', '_')}_IMAGE}}}}"
 
 
@@ -50,14 +50,14 @@ def hydrate(
         template: The template, as a mapping or as a parsed document (whose issues have line numbers).
         images: Image by Compose service.
         version: The version, PEP 440.
-        file: The template's file; only one named ``coworld_manifest.json`` may already have a version.
+        file: The template's file; only one named `coworld_manifest.json` may already have a version.
 
     Returns:
         A manifest as JSON, not yet checked.
 
     Raises:
-        ManifestError: With issues such as ``version_in_template``, ``unknown_placeholder`` or ``not_an_object``.
-        UsageError: ``version`` is not a PEP 440 version (``bad_version``).
+        ManifestError: With issues such as `version_in_template`, `unknown_placeholder` or `not_an_object`.
+        UsageError: `version` is not a PEP 440 version (`bad_version`).
     """
     from packaging.version import InvalidVersion, Version
 

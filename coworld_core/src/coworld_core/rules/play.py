@@ -96,7 +96,7 @@ class Play:
         """Whether the rules have used their random numbers."""
         return self._rules.rng.getstate() != random.Random(self._seed).getstate()
 
-    # views
+    # Views
 
     def frame(self) -> Frame:
         """The spectators' view of the present moment."""
@@ -149,7 +149,7 @@ class Play:
             raise self._wrong("text", f"a text is a str or None, not {type(text).__name__}", seat)
         return text
 
-    # legal actions
+    # Legal actions
 
     def legal(self, seat: int) -> list[str] | None:
         """The legal actions of a seat as JSON texts, in the order of the rules; None if the type alone defines them.
@@ -223,7 +223,7 @@ class Play:
             raise ActionRefused("not legal now", code="action_illegal")
         return known[text]
 
-    # advancing
+    # Advancing
 
     def step(self, actions: Mapping[int, Any]) -> dict[int, Any]:
         """Advance by one tick.
@@ -282,7 +282,7 @@ class Play:
             raise self._wrong("results", "results must be an object without scores and ticks, which are added to it")
         return {"scores": scores, "ticks": self.tick, **added}
 
-    # calling the rules and checking what they return
+    # Calling the rules and checking what they return
 
     def _ask(self, name: str, *seats: int | None) -> Any:
         method = getattr(self._rules, name)

@@ -8,7 +8,7 @@ __all__ = ["closest", "listed", "plural"]
 
 
 def listed(names: Iterable[str], *, limit: int = 12, word: str = "and") -> str:
-    """Join names as in a sentence, ``a, b and c``; at most ``limit`` names of at most 80 printable characters each."""
+    """Join names as in a sentence, `a, b and c`; at most `limit` names of at most 80 printable characters each."""
     known = list(names)
     shown = [_shortened(name) for name in known[:limit]]
     if len(known) > limit:
@@ -36,7 +36,7 @@ def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
 
 def plural(count: int, noun: str) -> str:
-    """A count with its noun: ``1 episode``, ``2 episodes``."""
+    """A count with its noun: `1 episode`, `2 episodes`."""
     return f"{count} {noun if count == 1 else noun + 's'}"
 
 

@@ -63,18 +63,18 @@ class Tabular(ABC):
         """Flat rows, all with the same columns."""
 
     def to_pandas(self) -> Any:
-        """The rows as a ``pandas.DataFrame``.
+        """The rows as a `pandas.DataFrame`.
 
         Raises:
-            EnvironmentFault: pandas is not installed (``not_installed``).
+            EnvironmentFault: pandas is not installed (`not_installed`).
         """
         return _library("pandas").DataFrame.from_records(self.to_records())
 
     def to_polars(self) -> Any:
-        """The rows as a ``polars.DataFrame``.
+        """The rows as a `polars.DataFrame`.
 
         Raises:
-            EnvironmentFault: polars is not installed (``not_installed``).
+            EnvironmentFault: polars is not installed (`not_installed`).
         """
         return _library("polars").DataFrame(self.to_records(), infer_schema_length=None)
 

@@ -17,12 +17,12 @@ ESCAPES = re.compile(
 )
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except newline and tab, DEL, C1
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # marks that reorder the text around them
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # Marks that reorder the text around them
 )
 
 
 def strip_controls(text: str) -> str:
-    r"""Remove escape sequences and all control characters but ``\n`` and ``\t`` from a text.
+    r"""Remove escape sequences and all control characters but `\n` and `\t` from a text.
 
     Carriage returns become newlines, so that a progress bar stays readable.
     """

@@ -1,6 +1,6 @@
 """Tournaments: the events of a log, pairings, and standings as pure functions of both.
 
-Nothing here plays an episode or writes a file (``coworld_runner.evaluation.tournament`` does).
+Nothing here plays an episode or writes a file (`coworld_runner.evaluation.tournament` does).
 """
 
 from __future__ import annotations

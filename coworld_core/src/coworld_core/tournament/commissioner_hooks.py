@@ -1,6 +1,6 @@
 """The hooks of a commissioner: optional requests about episodes and rounds, and what the answers add to a round.
 
-All answers become part of one ``RoundDecided``; an invalid one raises ``CommissionerError`` and changes nothing.
+All answers become part of one `RoundDecided`; an invalid one raises `CommissionerError` and changes nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def with_consequences(commission: Commission, decided: RoundDecided, response: R
     of rounds.
 
     Raises:
-        CommissionerError: A move or a round is invalid, as in ``Commission``.
+        CommissionerError: A move or a round is invalid, as in `Commission`.
     """
     events = (*response.policy_membership_events, *legacy_events(response.membership_changes))
     after = commission.after(decided)
@@ -145,7 +145,7 @@ def with_ranking(commission: Commission, decided: RoundDecided, response: RankDi
 
 
 def ask_description(after: Commission, division: str) -> DescribeDivisionRequest:
-    """The request for the description of a division (``ask_ranking``)."""
+    """The request for the description of a division (`ask_ranking`)."""
     return DescribeDivisionRequest(
         league=after.info,
         division=after.division(division),

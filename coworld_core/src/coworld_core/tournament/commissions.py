@@ -1,6 +1,6 @@
 """Builds the requests to a tournament's commissioner, and turns its answers into events.
 
-Each answer is checked as a whole: it becomes one event, or raises ``CommissionerError`` and changes nothing.
+Each answer is checked as a whole: it becomes one event, or raises `CommissionerError` and changes nothing.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _Value = TypeVar("_Value")
 _Name = TypeVar("_Name", str, uuid.UUID)
 
 OwnIds: TypeAlias = Callable[[str, object], uuid.UUID | None]
-"""The id that an object of a tournament has elsewhere, by kind (``league``, ``division``, ``round``, ``player``,
-``membership``) and name; None: it has none."""
+"""The id that an object of a tournament has elsewhere, by kind (`league`, `division`, `round`, `player`,
+`membership`) and name; None: it has none."""
 
 EPISODES_A_ROUND = 1000
 """Maximum number of episodes in a round."""
@@ -108,7 +108,7 @@ class _View:
         return self._own_ids(kind, name) or uuid.uuid5(self._space, f"{kind}:{name}")
 
     def player(self, name: str) -> uuid.UUID:
-        """The id of a player (``policy_version_id``)."""
+        """The id of a player (`policy_version_id`)."""
         return self.id_of("player", name)
 
     @property
@@ -167,7 +167,7 @@ class _View:
                     player_id=name,
                     status=one.status,
                     substatus=one.substatus or (ACTIVE if one.status == COMPETING else None),
-                    # every entrant has exactly one program
+                    # Every entrant has exactly one program
                     is_champion=True,
                 )
             )
@@ -309,7 +309,7 @@ class Commission(_View):
             round_id=str(self.id_of("round", due.round)),
             round_number=due.round,
             league=self.info,
-            # the round's own division comes first
+            # The round's own division comes first
             divisions=tuple(sorted(self.divisions(), key=lambda division: str(division.id) != due.division)),
             memberships=self.memberships(league.entrants(due, self._tournament.active)),
             recent_results=tuple(results),

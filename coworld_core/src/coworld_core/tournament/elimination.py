@@ -53,7 +53,7 @@ class _Bracket:
             return _OPEN, _OPEN
         if first is None or second is None:
             return first if second is None else second, None
-        # the better seed first
+        # The better seed first
         players = tuple(sorted((first, second), key=self.seeds.index))
         winner = self._winner(self._results.get(name, []), players)
         if winner is None:
@@ -147,7 +147,7 @@ class DoubleElimination:
 
         for coming in losers[1:]:
             row = meet(list(zip(row[::2], row[1::2], strict=True))) if len(row) > len(coming) else row
-            # pair from the other end, so that players do not meet again straight away
+            # Pair from the other end, so that players do not meet again straight away
             row = meet(list(zip(row, reversed(coming), strict=True)))
         second = row[0] if row else None
         winner, _ = bracket.play("final", best, second)

@@ -56,14 +56,14 @@ class History:
         self._meetings: list[_Meeting] = []
         self._numbers: dict[_Meeting, int] = {}
         self._met = Counter(dict(past.met))
-        # per kept block
+        # Per kept block
         self._meeting, self._match, self._turn = array("I"), array("I"), array("I")
         self._seeds: dict[int, int] = {}
-        # per finished block: where its scores begin; then all scores
+        # Per finished block: where its scores begin; then all scores
         self._begin, self._scores = array("Q"), array("d")
         self._lost: dict[int, JudgedBlock] = {}
         self._whole: dict[int, JudgedBlock] = {}
-        # per event that scheduled blocks; a commissioner's round may have several
+        # Per event that scheduled blocks; a commissioner's round may have several
         self._round, self._end = array("I"), array("Q")
         self._byes: dict[int, tuple[str, ...]] = {}
         self.last_scheduled: RoundScheduled | None = None
@@ -221,7 +221,7 @@ class History:
         return self._round[first], tuple(played)
 
     def matches(self, first: int, end: int) -> int:
-        """Number of matches of a finished round, byes included; arguments as for ``round``."""
+        """Number of matches of a finished round, byes included; arguments as for `round`."""
         begin = self._end[first - 1] - self._past if first else 0
         byes = sum(len(self._byes.get(part, ())) for part in range(first, end)) if self._byes else 0
         return len({*self._match[begin : self._end[end - 1] - self._past]}) + byes

@@ -47,7 +47,7 @@ class PastRounds:
     matches: int = 0
     """Number of matches, byes included."""
     points: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The points of each player (``PlayedMatch.points``)."""
+    """The points of each player (`PlayedMatch.points`)."""
     counted: Mapping[str, int] = field(default_factory=dict[str, int])
     """Number of matches of each player that count, byes included."""
     entered: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -55,7 +55,7 @@ class PastRounds:
     meetings: Sequence[tuple[tuple[str, ...], int]] = ()
     """The players of each meeting, sorted by name, and its number of matches; a bye is a meeting of one."""
     carried: Any = None
-    """What else the pairing needs to know of these rounds (``CarryingRule.carry``)."""
+    """What else the pairing needs to know of these rounds (`CarryingRule.carry`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class Field:
     played: Sequence[tuple[PlayedMatch, ...]] = ()
     """The finished rounds. There may be very many: iterate over them once, and keep no more than is needed."""
     past: PastRounds = PastRounds()
-    """The totals of the rounds before those; empty unless the pairing is a ``CarryingRule``."""
+    """The totals of the rounds before those; empty unless the pairing is a `CarryingRule`."""
 
     @property
     def rounds_played(self) -> int:
@@ -81,7 +81,7 @@ class Field:
         return self.past.rounds + len(self.played)
 
     def goes_on(self, by_itself: int) -> bool:
-        """Whether there are at least two players and another round to play; ``by_itself`` is the default number."""
+        """Whether there are at least two players and another round to play; `by_itself` is the default number."""
         return len(self.entrants) > 1 and self.rounds_played < (by_itself if self.rounds is None else self.rounds)
 
     def after(self, matches: Sequence[TournamentMatch]) -> Field:
@@ -98,7 +98,7 @@ class Field:
         return dataclasses.replace(self, played=(*self.played, played))
 
     def points(self) -> dict[str, float]:
-        """The points of each player so far (``PlayedMatch.points``)."""
+        """The points of each player so far (`PlayedMatch.points`)."""
         return self.points_and_matches()[0]
 
     def points_and_matches(self) -> tuple[dict[str, float], Counter[str]]:
@@ -127,7 +127,7 @@ class Field:
         return found
 
     def added_up(self, carried: Any) -> PastRounds:
-        """The totals of all finished rounds, for the ``past`` of a later field.
+        """The totals of all finished rounds, for the `past` of a later field.
 
         Args:
             carried: What else the pairing needs to know of them.
@@ -146,7 +146,7 @@ class Field:
 
 @runtime_checkable
 class PairingRule(Protocol):
-    """The interface of entry points in the group ``coworld.pairings``."""
+    """The interface of entry points in the group `coworld.pairings`."""
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """The matches of the next round; empty when the tournament is over."""
@@ -161,10 +161,10 @@ class PairingRule(Protocol):
 class CarryingRule(PairingRule, Protocol):
     """A pairing that does not need single rounds once they are added up.
 
-    A tournament with it can be stored between two rounds and continue from there (``Tournament.state``). ``field.past``
-    has the totals, ``field.played`` the rounds since.
+    A tournament with it can be stored between two rounds and continue from there (`Tournament.state`). `field.past`
+    has the totals, `field.played` the rounds since.
     """
 
     def carry(self, field: Field) -> Any:
-        """What else it needs to know of all rounds so far, as JSON; it is later in ``field.past.carried``."""
+        """What else it needs to know of all rounds so far, as JSON; it is later in `field.past.carried`."""
         ...

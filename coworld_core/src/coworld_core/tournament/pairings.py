@@ -64,7 +64,7 @@ class FreePlay(_ByRating):
         order = list(field.entrants)
         chance = _chance(field)
         chance.shuffle(order)
-        # the sort is stable, so chance decides between players that have played equally often
+        # The sort is stable, so chance decides between players that have played equally often
         seated = sorted(order, key=lambda name: met[name])[: len(order) // size * size]
         chance.shuffle(seated)
         return tuple(TournamentMatch(players=tuple(seated[at : at + size])) for at in range(0, len(seated), size))
@@ -122,7 +122,7 @@ class Ladder:
         if not field.goes_on(2 * len(field.entrants)):
             return ()
         rungs = [name for name in self.places(field) if name in field.entrants]
-        # two players meet in every round
+        # Two players meet in every round
         begin = field.rounds_played % 2 if len(rungs) > 2 else 0
         return tuple(TournamentMatch(players=(rungs[at], rungs[at + 1])) for at in range(begin, len(rungs) - 1, 2))
 
@@ -133,7 +133,7 @@ class Ladder:
         for match in (match for matches in field.played for match in matches):
             upper, lower = match.players
             if match.scores and match.scores[lower] > match.scores[upper]:
-                # those between the two have withdrawn
+                # Those between the two have withdrawn
                 rungs.remove(lower)
                 rungs.insert(rungs.index(upper), lower)
         return rungs
@@ -144,7 +144,7 @@ class Ladder:
 
 
 class Commissioned(_ByRating):
-    """A commissioner decides; its decisions are in the log (``coworld_core.tournament.league``)."""
+    """A commissioner decides; its decisions are in the log (`coworld_core.tournament.league`)."""
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """Empty; the commissioner schedules the rounds."""

@@ -111,7 +111,7 @@ class TournamentReport(ShownReport):
             for one in self.standings
             if one.rating is not None
         ]
-        # the mean score is already listed as the rating
+        # The mean score is already listed as the rating
         means = [one for one in super().estimates() if one.quantity != "mean score" or not self._by_mean]
         return ratings + means
 
@@ -192,7 +192,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         Args:
             rules: The current rules, which the state fits.
             pairing: Decides which players meet.
-            state: The stored state (``Tournament.state``).
+            state: The stored state (`Tournament.state`).
         """
         resumed = cls(rules, pairing)
         resumed._past, resumed.history, resumed.digests = state.past, History(state.history), dict(state.digests)
@@ -204,7 +204,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         return resumed
 
     def state(self) -> TournamentState | None:
-        """The state to store; ``resumed`` continues from it.
+        """The state to store; `resumed` continues from it.
 
         None while a block is unfinished, and if totals are not enough: if the pairing looks back at single rounds, or
         if a commissioner decides, because its rounds may be dropped later.
@@ -258,7 +258,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         """Apply an event of the log.
 
         Raises:
-            UsageError: Code ``image_changed`` if a different image ran than before.
+            UsageError: Code `image_changed` if a different image ran than before.
         """
         if isinstance(event, EpisodeEnded):
             self.add(event.row)
@@ -294,11 +294,11 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         self.totals, self._rankings = Totals(), Rankings()
         for block in self.history.blocks():
             self.add_up(block)
-        # without these blocks it may continue
+        # Without these blocks it may continue
         self.stopped = self.totals.spoiled_from_the_start
 
     def take_in(self, block: JudgedBlock) -> None:
-        """Take in a judged block; ``next_events`` decides between rounds whether the tournament is over."""
+        """Take in a judged block; `next_events` decides between rounds whether the tournament is over."""
         self.add_up(block)
         self.history.judge(block)
         self.stopped = self.totals.spoiled_from_the_start
@@ -315,9 +315,9 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         return ""
 
     def next_events(self) -> list[LogEvent]:
-        """The next round, once all scheduled blocks are over; empty at the end, when ``stopped`` says why.
+        """The next round, once all scheduled blocks are over; empty at the end, when `stopped` says why.
 
-        Always empty when a commissioner schedules the rounds: ask it unless the tournament is ``stopped``.
+        Always empty when a commissioner schedules the rounds: ask it unless the tournament is `stopped`.
         """
         if self.unplayed or self.stopped in ("game_faults", "spoiled") or self.league.open is not None:
             return []
@@ -404,7 +404,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     def _replan(self, rules: TournamentRules) -> None:
         self.plan = _plan(rules, self._entrants, self._withdrawn)
         self.ledger.allow(rules.lowest, rules.highest)
-        # changed rules or entrants may let it continue
+        # Changed rules or entrants may let it continue
         self.stopped = self.totals.spoiled_from_the_start
 
     def _told_apart(self) -> str:
@@ -476,7 +476,7 @@ def _last_matches(played: PlayedRounds) -> tuple[MatchRecord, ...]:
 def _plan(rules: TournamentRules, entrants: Mapping[str, SlotRow], withdrawn: set[str]) -> TournamentPlan:
     same: dict[str, list[str]] = {}
     for name, entrant in entrants.items():
-        # the part after the @ identifies the content, whatever the file's name
+        # The part after the @ identifies the content, whatever the file's name
         _, known, content = entrant.image.rpartition("@")
         same.setdefault(content if known else f"{entrant.player_id} {entrant.image}", []).append(name)
     common = rules.model_dump(include=set(EvaluationTerms.model_fields))

@@ -1,4 +1,4 @@
-"""The append-only log of a tournament, ``events.ndjson``: one event per line.
+"""The append-only log of a tournament, `events.ndjson`: one event per line.
 
 Each line ends with a checksum of itself and the lines before, so that a line changed, added or removed later is found
 and reported by number. Nothing is computed from the times.
@@ -67,7 +67,7 @@ class LogEvent(Record):
 
 
 class TournamentRules(EvaluationTerms):
-    """What is played, and what counts. The fields up to ``alpha`` are fixed once the tournament has begun."""
+    """What is played, and what counts. The fields up to `alpha` are fixed once the tournament has begun."""
 
     pairing: str = Field(description="Name of the pairing, which decides who meets whom.")
     rounds: int | None = Field(default=None, ge=1, description="Number of rounds; null: the pairing's default.")
@@ -259,7 +259,7 @@ def encode_event(event: LogEvent, before: bytes) -> tuple[bytes, bytes]:
 
 
 def decode_event(text: bytes) -> LogEvent | None:
-    """Decode an event from its JSON, as made by ``model_dump_json``; None if its kind is unknown.
+    """Decode an event from its JSON, as made by `model_dump_json`; None if its kind is unknown.
 
     Raises:
         ValidationError: If it is not a valid event.
@@ -287,7 +287,7 @@ class LogReader:
         """Yield the events, skipping unknown kinds (from later versions) and an incomplete last line.
 
         Raises:
-            UsageError: Code ``log_changed`` if a line was altered; the message has its number.
+            UsageError: Code `log_changed` if a line was altered; the message has its number.
         """
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -314,10 +314,10 @@ class LogReader:
 
 
 def read_log(path: Path) -> Iterator[LogEvent]:
-    """Read the events of a log (``LogReader``).
+    """Read the events of a log (`LogReader`).
 
     Raises:
-        UsageError: Code ``no_tournament`` if there is no log; code ``log_changed``, while iterating, if a line was
+        UsageError: Code `no_tournament` if there is no log; code `log_changed`, while iterating, if a line was
             altered.
     """
     if not path.is_file():

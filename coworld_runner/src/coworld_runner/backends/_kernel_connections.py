@@ -97,7 +97,7 @@ def _connections(pid: int, network: str) -> list[_Socket]:
 
 
 def _read(net: str, version: str) -> list[tuple[int, _Socket]]:
-    """Read one of the kernel's tables; version: ``""`` or ``"6"``. Returns each socket with its local port."""
+    """Read one of the kernel's tables; version: `""` or `"6"`. Returns each socket with its local port."""
     try:
         if f"\nTCP{version}: inuse 0" in "\n" + Path(f"{net}/sockstat{version}").read_text(encoding="ascii"):
             return []

@@ -34,7 +34,7 @@ def _entry_points(group: str, _places: tuple[tuple[str, int | None], ...]) -> tu
 
 
 def _changed(place: str) -> int | None:
-    """Return when a directory of distributions last changed, which ``importlib`` checks too."""
+    """Return when a directory of distributions last changed, which `importlib` checks too."""
     try:
         return Path(place).stat().st_mtime_ns
     except OSError:
@@ -46,7 +46,7 @@ def find_entry_point(name: str, known: Mapping[str, list[EntryPoint]], *, noun: 
 
     Args:
         name: The name.
-        known: The entry points of the group (``entry_points_of``).
+        known: The entry points of the group (`entry_points_of`).
         noun: What they are called in messages and codes.
 
     Raises:

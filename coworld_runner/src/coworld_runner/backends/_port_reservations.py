@@ -56,7 +56,7 @@ class Reservation:
 def _bindable(number: int) -> OSError | None:
     """Why the port cannot be listened on, or None."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # as servers do: ignore connections that linger after their listener
+        # As servers do: ignore connections that linger after their listener
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOCALHOST, number))
@@ -83,7 +83,7 @@ def choose_port() -> Reservation:
         StartError: No port is free.
     """
     candidates = _candidates()
-    # try random ports first, then all in order
+    # Try random ports first, then all in order
     for number in (*random.sample(candidates, 100), *candidates):
         try:
             reservation = Reservation(number)
@@ -175,7 +175,7 @@ def stranger_on(number: int, ours: Iterable[int]) -> str:
         return _stranger_elsewhere(number, ours)
     listening = listening_sockets(number)
     if not listening:
-        # the listener is gone, or the kernel does not say: no stranger to report
+        # The listener is gone, or the kernel does not say: no stranger to report
         return ""
     for pid in ours:
         listening -= held_sockets(pid)

@@ -43,10 +43,10 @@ async def wait_until_ready(
             reports each observation until then.
 
     Returns:
-        Seconds from ``since`` to the answer.
+        Seconds from `since` to the answer.
 
     Raises:
-        NotReadyError: The unit ended first (``context['exit']``) or ran out of time (``context['last']``).
+        NotReadyError: The unit ended first (`context['exit']`) or ran out of time (`context['last']`).
         KeyError: The unit has no port of that name.
     """
     address = unit.endpoint(probe.port).here
@@ -66,7 +66,7 @@ async def wait_until_ready(
         except anyio.get_cancelled_exc_class():
             waited = anyio.current_time() - began
             if waited >= _SLOW_SECONDS:
-                # the earlier observation may be outdated, or the machine was only busy at the deadline
+                # The earlier observation may be outdated, or the machine was only busy at the deadline
                 before = f"{last}, then " if last != _NOTHING else ""
                 last = f"{before}no answer within {waited:.1f} s"
             raise
@@ -110,7 +110,7 @@ async def wait_until_ready(
     if exit is None and missed is not None and (words := missed()):
         last = f"{last}; {words}"
     tail = await unit.log_tail()
-    # it may have ended while its log was read, and that explains more than the time that ran out
+    # It may have ended while its log was read, and that explains more than the time that ran out
     raise _not_ready(unit, probe, exit=exit or unit.exit, last=last, tail=tail)
 
 

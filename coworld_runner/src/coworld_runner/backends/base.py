@@ -3,16 +3,16 @@
 A new backend implements only what is specific to it. The built-in backends use these classes too:
 
 * :class:`BaseUnit` keeps a unit's state (made, started, ended) and its exit, and implements the sequences: start once,
-  TERM and then KILL, remove. Each backend has one subclass of it, which implements ``make``, ``launch``, ``terminate``,
-  ``kill`` and ``remove``, and calls ``mark_started`` and ``finish``. The rest are parts that it is put together from.
-* :class:`UnitLogs`, as ``BaseUnit.logs``, opens the logs that a unit's output is written to.
+  TERM and then KILL, remove. Each backend has one subclass of it, which implements `make`, `launch`, `terminate`,
+  `kill` and `remove`, and calls `mark_started` and `finish`. The rest are parts that it is put together from.
+* :class:`UnitLogs`, as `BaseUnit.logs`, opens the logs that a unit's output is written to.
 * :class:`HostPorts` are the ports of a unit whose program itself listens on this machine.
 * :class:`BaseBackend` creates and removes all units at once, and finds and removes the leftovers of a killed runner.
-  Resources shared by the units of one call, such as a network or a name, are set up around them in ``group``.
+  Resources shared by the units of one call, such as a network or a name, are set up around them in `group`.
 * :func:`find_processes`, :func:`kill_processes` and :func:`reap_processes` are for units that are local processes under
   :func:`process_labels`.
 
-``docs/backends.md`` shows a complete backend built on these classes.
+`docs/backends.md` shows a complete backend built on these classes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class UnitLogs:
         """Whether a log reached its limit."""
 
     def open(self, path: Path) -> CappedLog:
-        """Open a log to write to while the unit runs; close it with ``close``."""
+        """Open a log to write to while the unit runs; close it with `close`."""
         return CappedLog(path, self._spec.limits.log_bytes, self._full)
 
     def _full(self) -> None:
@@ -134,7 +134,7 @@ class HostPorts:
         self._endpoints: dict[str, Endpoint] = {}
 
     def take(self) -> Placement:
-        """Reserve them until ``give_back``, and return the unit's placement.
+        """Reserve them until `give_back`, and return the unit's placement.
 
         Raises:
             StartError: A port is already in use.
@@ -173,18 +173,18 @@ class HostPorts:
 class BaseUnit(Unit):
     """A unit's state, and the sequences that are the same for all backends.
 
-    A subclass implements these steps. Each is called at most once (``terminate`` and ``kill`` may be called when the
+    A subclass implements these steps. Each is called at most once (`terminate` and `kill` may be called when the
     unit has just ended by itself):
 
     ===================  =========================================================================================
-    ``make``             create everything, without running it
-    ``launch``           run it; return once it runs
-    ``terminate``        ask it to end
-    ``kill``             end it, with all its descendants
-    ``remove``           remove everything that was made, even if only part of it exists
+    `make`             create everything, without running it
+    `launch`           run it; return once it runs
+    `terminate`        ask it to end
+    `kill`             end it, with all its descendants
+    `remove`           remove everything that was made, even if only part of it exists
     ===================  =========================================================================================
 
-    The code that watches the unit calls ``finish`` once the unit has ended, for whatever reason, and its logs are
+    The code that watches the unit calls `finish` once the unit has ended, for whatever reason, and its logs are
     complete.
 
     Args:
@@ -194,7 +194,7 @@ class BaseUnit(Unit):
     """
 
     kill_seconds: ClassVar[float] = 20.0
-    """Seconds that a unit may take to end after ``kill`` before it counts as lost."""
+    """Seconds that a unit may take to end after `kill` before it counts as lost."""
 
     def __init__(self, spec: UnitSpec, *, backend: Backend, publish: Publish) -> None:
         super().__init__(spec)
@@ -210,7 +210,7 @@ class BaseUnit(Unit):
         self.ended = anyio.Event()
         """Set when it has ended and its logs are complete."""
         self.ended_by: ExitReason | None = None
-        """Why we ended it, set once the signal has arrived; it becomes ``Exit.reason``."""
+        """Why we ended it, set once the signal has arrived; it becomes `Exit.reason`."""
         self.removed = False
         """Whether everything that belongs to it has been removed."""
         self.starting = anyio.Lock()
@@ -231,12 +231,12 @@ class BaseUnit(Unit):
         """Create everything that it needs under the run's label, without running it.
 
         Raises:
-            StartError: It could not be made; ``remove`` cleans up what was created.
+            StartError: It could not be made; `remove` cleans up what was created.
         """
 
     @abc.abstractmethod
     async def launch(self) -> None:
-        """Run what ``make`` has created, and return once it is running.
+        """Run what `make` has created, and return once it is running.
 
         Raises:
             StartError: It could not be started, with the platform's own reason.
@@ -250,7 +250,7 @@ class BaseUnit(Unit):
         """Ask it to end (TERM); the caller waits for it afterwards. Called at most once.
 
         Args:
-            grace: Seconds until ``kill``, for platforms that enforce this themselves.
+            grace: Seconds until `kill`, for platforms that enforce this themselves.
         """
 
     @abc.abstractmethod
@@ -258,16 +258,16 @@ class BaseUnit(Unit):
         """End it and its whole process tree; the caller waits for it afterwards."""
 
     async def remove(self) -> None:
-        """Remove everything that was made, even if only part of it exists; report the rest with ``leak``."""
+        """Remove everything that was made, even if only part of it exists; report the rest with `leak`."""
 
     # --- called by a subclass
 
     def follow(self, tasks: TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
-        """Watch the unit in a task shielded from cancellation, until ``work`` is done or ``forsake`` is called.
+        """Watch the unit in a task shielded from cancellation, until `work` is done or `forsake` is called.
 
         Args:
             tasks: The task group in which it runs.
-            work: Watches the unit and calls ``finish`` when it has ended.
+            work: Watches the unit and calls `finish` when it has ended.
         """
         # shielded: cancelling the body stops the units, and this task then ends by itself
         scope = self._following = anyio.CancelScope(shield=True)
@@ -276,7 +276,7 @@ class BaseUnit(Unit):
             with scope:
                 await work()
 
-        # not the task group's start(): when cancelled, that would wait for a task that is shielded from it
+        # Not the task group's start(): when cancelled, that would wait for a task that is shielded from it
         tasks.start_soon(watch, name=f"unit {self.name}")
 
     def forsake(self) -> None:
@@ -287,7 +287,7 @@ class BaseUnit(Unit):
         """Publish an event about this unit.
 
         Args:
-            kind: The event's class; ``unit``, ``component`` and ``slot`` are filled in.
+            kind: The event's class; `unit`, `component` and `slot` are filled in.
             details: Its other fields.
         """
         self.publish(kind(unit=self.name, component=self.spec.component, slot=self.spec.slot, **details))
@@ -297,7 +297,7 @@ class BaseUnit(Unit):
         self.publish(LeakFound(what=what, reason=reason))
 
     def mark_started(self, since: float | None = None) -> None:
-        """Record that it is running; only the first call counts. ``start`` calls this after ``launch`` if needed.
+        """Record that it is running; only the first call counts. `start` calls this after `launch` if needed.
 
         Args:
             since: When it started, on the event loop's clock; None: now.
@@ -392,7 +392,7 @@ class BaseUnit(Unit):
             self.mark_started()
 
     async def stop(self, grace: float = 5.0) -> Exit:
-        """Send TERM, then KILL after ``grace`` seconds."""
+        """Send TERM, then KILL after `grace` seconds."""
         if self._exit is not None:
             return self._exit
         async with self.starting:
@@ -403,7 +403,7 @@ class BaseUnit(Unit):
             if not self._asked:
                 self._asked = True
                 await self.terminate(grace)
-            with self.backend.patience(grace):
+            with self.backend.grace_period(grace):
                 return await self.wait()
         if self._exit is None:
             await self.kill()
@@ -462,7 +462,7 @@ _U = TypeVar("_U", bound=Unit)
 
 
 async def _for_all(units: Sequence[_U], act: Callable[[_U], Awaitable[None]]) -> None:
-    """Apply ``act`` to all units concurrently, and wait for all of them.
+    """Apply `act` to all units concurrently, and wait for all of them.
 
     Raises:
         CoworldError: The first failure, in the order of the units.
@@ -492,7 +492,7 @@ def refuse_taken_names(units: Sequence[Unit], of_run: Callable[[str], Container[
         of_run: Returns the names that a run (by id) already uses.
 
     Raises:
-        UsageError: ``unit_name_taken``.
+        UsageError: `unit_name_taken`.
     """
     names = [(unit.spec.run_id, unit.name) for unit in units]
     for index, (run_id, name) in enumerate(names):
@@ -532,7 +532,7 @@ async def _close_all(units: Sequence[BaseUnit], grace: float, *, within: float =
 
 
 class BaseBackend(Backend):
-    """Base class of backends. A subclass defines its units (``unit`` or ``group``) and finds them (``find_units``).
+    """Base class of backends. A subclass defines its units (`unit` or `group`) and finds them (`find_units`).
 
     It also declares its capabilities and provides images. Run directories are always on this machine, wherever the
     units run, so this class finds and removes them.
@@ -571,14 +571,14 @@ class BaseBackend(Backend):
         Args:
             specs: What they run; at least one, and within this backend's capabilities.
             publish: Receives their events.
-            tasks: As for ``unit``.
+            tasks: As for `unit`.
 
         Raises:
             CoworldError: A unit cannot be made here; nothing has been made.
         """
         async with AsyncExitStack() as stack:
             for run_id in dict.fromkeys(spec.run_id for spec in specs):
-                # the run's directory marks the run as alive, so create a temporary one if the caller has none
+                # The run's directory marks the run as alive, so create a temporary one if the caller has none
                 if not (scratch_root() / run_id).is_dir():
                     await stack.enter_async_context(open_scratch(run_id, on_leak=_leak(publish)))
             yield [self.unit(spec, publish=publish, tasks=tasks) for spec in specs]
@@ -588,11 +588,11 @@ class BaseBackend(Backend):
         raise NotImplementedError
 
     async def remove_found(self, found: Found) -> str:
-        """Remove an object that ``find_units`` found; returns why it could not be removed, or an empty string."""
+        """Remove an object that `find_units` found; returns why it could not be removed, or an empty string."""
         raise NotImplementedError
 
     async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
-        """Remove found objects, in the order of ``removal``; a live runner's objects only with ``force``."""
+        """Remove found objects, in the order of `removal`; a live runner's objects only with `force`."""
         reasons: dict[str, str] = {}
         groups = [[item for item in found if item.kind in kinds] for kinds in self.removal] or [list(found)]
 
@@ -636,7 +636,7 @@ class BaseBackend(Backend):
             return
         async with nursery() as tasks, self.group(specs, publish=publish, tasks=tasks) as units:
             try:
-                # no unit runs before all have been created
+                # No unit runs before all have been created
                 await _for_all(units, lambda unit: unit.create())
                 if start:
                     await _for_all(units, lambda unit: unit.start())

@@ -39,7 +39,7 @@ unless their spec asks for them: they are the least trusted code, and need nothi
 
 
 DEFAULT_HELPER_IMAGE = "python:3.12-slim"
-"""Any image with Python works; ``COWORLD_COLLECTOR_IMAGE`` names another one."""
+"""Any image with Python works; `COWORLD_COLLECTOR_IMAGE` names another one."""
 
 
 def capabilities_of(spec: UnitSpec) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class Signals:
     """Ends a container or pod through its engine, and knows afterwards whether it was we who ended it.
 
     Args:
-        unit: The unit to end; its ``ended_by`` is set once a signal has arrived.
+        unit: The unit to end; its `ended_by` is set once a signal has arrived.
         send: Sends a signal through the engine; returns whether it arrived.
     """
 
@@ -69,7 +69,7 @@ class Signals:
         self.lock = anyio.Lock()
         """Held while signalling, so that the unit's end is not judged before the signal is known to have arrived."""
         self.why = ""
-        """Why we ended it, in words, beside ``ended_by``."""
+        """Why we ended it, in words, beside `ended_by`."""
 
     async def send(self, signal: Signal, reason: ExitReason = "stopped", why: str = "") -> None:
         """Signal the unit, and record why if the signal arrived: otherwise it had already ended by itself."""

@@ -1,11 +1,11 @@
-"""Finds backends: installed distributions name them in the entry point group ``coworld.backends``.
+"""Finds backends: installed distributions name them in the entry point group `coworld.backends`.
 
-``coworld-runner`` declares its own backends in its metadata, as any other distribution does::
+`coworld-runner` declares its own backends in its metadata, as any other distribution does::
 
     [project.entry-points."coworld.backends"]
     mine = "my_package.my_module:make_backend"
 
-where ``make_backend`` is a :data:`BackendFactory`. Names are read without importing any backend, and a broken backend
+where `make_backend` is a :data:`BackendFactory`. Names are read without importing any backend, and a broken backend
 does not affect the others.
 """
 
@@ -32,7 +32,7 @@ GROUP = "coworld.backends"
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Which cluster to use and how to create pods there; ``KubernetesBackend`` documents what None stands for."""
+    """Which cluster to use and how to create pods there; `KubernetesBackend` documents what None stands for."""
 
     context: str | None = None
     namespace: str | None = None

@@ -80,10 +80,10 @@ def plan_build(
         project: The package's directory, which is searched for the files not given; or the template's file.
         compose: The compose file; by default the one in the project, or in the directory above it. If there is none,
             the Dockerfile there is the only service.
-        template: The template (or a manifest); by default ``coworld_manifest_template.json`` in the project, else the
+        template: The template (or a manifest); by default `coworld_manifest_template.json` in the project, else the
             only JSON file there with placeholders for images.
         version: PEP 440 version; by default that of the manifest built before, else 0.1.0.
-        output: The manifest to write; by default ``coworld_manifest.json`` in the project, or in ``dist`` there if
+        output: The manifest to write; by default `coworld_manifest.json` in the project, or in `dist` there if
             that file is the template.
         service: The only service to build; the images of others are used as they are. Without a compose file, the name
             of the only service; by default it comes from the template's only placeholder or local image.
@@ -275,7 +275,7 @@ def _default_version(output: Path, template: Path, said: list[Issue]) -> str:
 def _checked_template(path: Path, compose: ComposeFile, version: str) -> tuple[Manifest, Report]:
     """Return the manifest as it will be apart from the names of images; all errors are reported at once."""
     report = check_manifest(path, mode="strict", template=True)
-    # a missing version in a template needs no remark here
+    # A missing version in a template needs no remark here
     report = report.model_copy(update={"issues": tuple(i for i in report.issues if i.code != "lifted_version")})
     document, _ = read_document(path)
     named = {service.name: service.image for service in compose.services}
@@ -287,7 +287,7 @@ def _checked_template(path: Path, compose: ComposeFile, version: str) -> tuple[M
         raise ManifestError(report, hint=error.hint) from None
     if not report.ok:
         raise ManifestError(report)
-    # only the names of images can still be wrong
+    # Only the names of images can still be wrong
     manifest = load_manifest(filled, mode="strict").manifest
     issues = report.issues
     used = placeholders(document.value)
@@ -335,7 +335,7 @@ def _needed(compose: ComposeFile, manifest: Manifest) -> tuple[tuple[Service, ..
     """Return the services whose images the manifest needs, bases included, and the names of the others with a build."""
     by_image: dict[str, Service] = {}
     for service in compose.services:
-        # a service that builds an image takes precedence over one that only uses it
+        # A service that builds an image takes precedence over one that only uses it
         key = canonical(service.image)
         if key not in by_image or (by_image[key].build is None and service.build is not None):
             by_image[key] = service
@@ -398,7 +398,7 @@ def canonical(image: str) -> str:
 def dockerfile_for(service: Service, build: Build, args: Mapping[str, str]) -> Dockerfile:
     try:
         text, _, path = dockerfile_of(build)
-        # read now, so that a malformed pattern is reported before any image is built
+        # Read now, so that a malformed pattern is reported before any image is built
         ignore_of(build, path)
     except ContextError as error:
         raise BuildError(

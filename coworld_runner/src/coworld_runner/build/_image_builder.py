@@ -38,7 +38,7 @@ class BuiltImage:
     digest: str
     """The engine's id for it; empty for an image that the template already names by digest."""
     platform: str
-    """os/architecture; empty if ``digest`` is empty."""
+    """os/architecture; empty if `digest` is empty."""
     service: str | None = None
     """The service it was built for; None if it was not built but found or pulled."""
     seconds: float = 0.0
@@ -171,7 +171,7 @@ class Builder:
         )
         for alias in job.aliases:
             await self._tag(digest, alias)
-        # by id: someone else may meanwhile build an image with the same name
+        # By id: someone else may meanwhile build an image with the same name
         info = await self._images.ensure(digest, platform=None, publish=None)
         self._publish(ImageReady(image=service.image, digest=digest, platform=info.platform))
         for image in (service.image, *job.aliases):
@@ -194,7 +194,7 @@ class Builder:
         try:
             ImageRef.parse(base)
         except ImageError:
-            # the build will report an invalid reference
+            # The build will report an invalid reference
             return
         try:
             await self._images.ensure(base, platform=platform, publish=self._publish)
@@ -253,7 +253,7 @@ class Builder:
         if reference.kind == "registry" and resolve_mutable and (here is None or here.service is None):
             return await self._resolved(reference)
         found = here or await self._found(image, self._platform)
-        # use the manifest's spelling of the name, which may differ from the service's
+        # Use the manifest's spelling of the name, which may differ from the service's
         tag = content_tag(image, found.digest)
         await self._tag(found.digest, tag)
         return replace(found, image=image, reference=tag)

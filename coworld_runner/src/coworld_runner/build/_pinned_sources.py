@@ -22,8 +22,8 @@ _SECONDS = 10
 def pinned(manifest: Manifest, directory: Path) -> tuple[Manifest, tuple[Issue, ...]]:
     """Return a manifest whose links into the repository of a directory name a commit, with warnings.
 
-    A link to a branch or a tag of ``origin`` becomes a link to ``HEAD``, or to the branch's or tag's own commit if
-    ``HEAD`` does not include that. A link is left alone, with a warning, if the branch is unknown, if ``HEAD`` is not
+    A link to a branch or a tag of `origin` becomes a link to `HEAD`, or to the branch's or tag's own commit if
+    `HEAD` does not include that. A link is left alone, with a warning, if the branch is unknown, if `HEAD` is not
     pushed, or if tracked files have uncommitted changes. Links to other repositories are left alone, and so are all
     links if the directory is not in a repository.
 
@@ -112,7 +112,7 @@ class _Repository:
         return "", ""
 
     def _git(self, *words: str, ok: str = "") -> str:
-        """Return git's output, or ``ok`` if git succeeds without output; empty if it fails."""
+        """Return git's output, or `ok` if git succeeds without output; empty if it fails."""
         try:
             done = subprocess.run(
                 ["git", "-C", str(self._directory), *words],

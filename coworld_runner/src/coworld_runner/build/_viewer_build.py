@@ -72,7 +72,7 @@ def plan_viewer(plan: BuildPlan) -> ViewerPlan | None:
     if not os.access(hook, os.X_OK):
         raise BuildError(f"{hook} is not executable.", code="viewer_hook", hint=f"chmod +x {hook}")
     inside = any(path.resolve().is_relative_to(target.resolve()) for path in (plan.template, hook, plan.output))
-    # an older viewer may be replaced; anything else may be somebody's work
+    # An older viewer may be replaced; anything else may be somebody's work
     foreign = target.exists() and not (target / "index.html").is_file() and [*target.glob("*")] != []
     if inside or foreign or target.is_file() or not target.resolve().is_relative_to(root):
         raise BuildError(
@@ -146,7 +146,7 @@ async def _run(hook: Path, made: Path, publish: Publish) -> None:
         await _tell(process, tail, publish)
         status = await process.wait()
     finally:
-        # kill the hook and everything it started
+        # Kill the hook and everything it started
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with anyio.CancelScope(shield=True):

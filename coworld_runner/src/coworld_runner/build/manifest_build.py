@@ -72,14 +72,14 @@ async def build_coworld(
     """Build a package's images and write its manifest.
 
     Only the images that the manifest names and the images they are built from are built; independent images are built
-    concurrently. Services without ``build`` and images without a service are used as they are, and pulled if absent.
-    Images named by digest keep their names; all others get a content tag ``NAME:coworld-<12 hex of the image id>``.
+    concurrently. Services without `build` and images without a service are used as they are, and pulled if absent.
+    Images named by digest keep their names; all others get a content tag `NAME:coworld-<12 hex of the image id>`.
     Links to sources in the package's own repository are pinned to the commit that is built, if it is pushed. If the
-    manifest names a directory for a replay viewer, ``tools/build_replay_viewer.sh`` beside the template builds it; the
+    manifest names a directory for a replay viewer, `tools/build_replay_viewer.sh` beside the template builds it; the
     script runs in the template's directory, with the directory to write to as its only argument.
 
     Args:
-        project: See ``plan_build``, like ``compose``, ``template``, ``version``, ``output`` and ``service``.
+        project: See `plan_build`, like `compose`, `template`, `version`, `output` and `service`.
         compose: The compose file.
         template: The template.
         version: The version.
@@ -97,8 +97,8 @@ async def build_coworld(
         The finished build. If anything fails, an older output is left untouched.
 
     Raises:
-        UsageError: See ``plan_build``.
-        ManifestError: See ``plan_build``.
+        UsageError: See `plan_build`.
+        ManifestError: See `plan_build`.
         WorkspaceError: The output cannot be written.
         BuildError: An image could not be built (the message names service and step), or the replay viewer could not.
         BackendUnavailable: No engine responds.
@@ -178,7 +178,7 @@ class _Phase:
 
 
 def _write(output: Path, text: str) -> None:
-    # write to the target of a symbolic link, so that the link stays
+    # Write to the target of a symbolic link, so that the link stays
     target = output.resolve() if output.is_symlink() else output
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

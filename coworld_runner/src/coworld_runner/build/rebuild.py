@@ -27,7 +27,7 @@ async def build_again(package: Package, *, platform: str | None = None, publish:
 
     Raises:
         UsageError: It was fetched from elsewhere, so there are no sources to build it from.
-        CoworldError: See ``build_coworld``.
+        CoworldError: See `build_coworld`.
     """
     if package.fetched or package.path is None or package.directory is None:
         raise UsageError(
@@ -38,7 +38,7 @@ async def build_again(package: Package, *, platform: str | None = None, publish:
     if package.is_template:
         built = await build_coworld(package.path, platform=platform, publish=publish)
     else:
-        # a build writes the manifest to dist/ if the template itself has the manifest's name
+        # A build writes the manifest to dist/ if the template itself has the manifest's name
         below = package.directory.name == "dist"
         project = package.directory.parent if below else package.directory
         built = await build_coworld(project, output=package.path, platform=platform, publish=publish)

@@ -1,7 +1,7 @@
 """Renders a certification as one page: a file that opens anywhere, loads nothing, runs nothing, and prints well.
 
 Everything from a manifest, a game or a player is escaped, and characters that could reorder or hide text are made
-visible. How the page looks is in ``templates/certification.html``.
+visible. How the page looks is in `templates/certification.html`.
 """
 
 from __future__ import annotations

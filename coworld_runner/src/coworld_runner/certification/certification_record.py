@@ -1,6 +1,6 @@
-"""The record of one certification: its checks, evidence and verdict (``certification.json``).
+"""The record of one certification: its checks, evidence and verdict (`certification.json`).
 
-It is written strictly and read leniently (``coworld_core.documents.records``); ``read_certification`` reads it.
+It is written strictly and read leniently (`coworld_core.documents.records`); `read_certification` reads it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _CAPTIONS: Mapping[str, str] = {
 """What each step checks, in plain words."""
 
 StepStatus = Annotated[Literal["pass", "fail", "skip"], OpenEnum]
-"""``skip``: the step gave no answer, and ``skip_reason`` says why."""
+"""`skip`: the step gave no answer, and `skip_reason` says why."""
 
 SkipReason = Annotated[
     Literal[
@@ -86,20 +86,20 @@ SkipReason = Annotated[
 ]
 """Why a step has no answer.
 
-``premise_failed`` a step that it needs did not pass; ``not_applicable`` this backend has nothing to check;
-``source_unreachable`` the host of the sources did not answer, or the check was offline; ``source_unsupported`` a source
-is on a host that cannot be checked; ``not_run`` declared, but there is no harness for it; ``platform_error`` the
-machine or the engine failed, which says nothing about the Coworld; ``interrupted`` cut short.
+`premise_failed` a step that it needs did not pass; `not_applicable` this backend has nothing to check;
+`source_unreachable` the host of the sources did not answer, or the check was offline; `source_unsupported` a source
+is on a host that cannot be checked; `not_run` declared, but there is no harness for it; `platform_error` the
+machine or the engine failed, which says nothing about the Coworld; `interrupted` cut short.
 """
 
 UNDECIDED: frozenset[SkipReason] = frozenset({"premise_failed", "platform_error", "interrupted"})
 """Skips that leave the verdict open: the step might have failed."""
 
 Level = Annotated[Literal["required", "advice", "note"], OpenEnum]
-"""``required``: fails the step if not ok; ``advice``: a warning, the step still passes; ``note``: a fact."""
+"""`required`: fails the step if not ok; `advice`: a warning, the step still passes; `note`: a fact."""
 
 SourceStatus = Annotated[Literal["resolved", "unresolved", "unsupported", "not_declared", "unreached"], OpenEnum]
-"""The state of one source reference; ``unreached`` if its host gave no usable answer."""
+"""The state of one source reference; `unreached` if its host gave no usable answer."""
 
 Degree = Annotated[Literal["Executable"], OpenEnum]
 """The only degree."""
@@ -226,7 +226,7 @@ class Certification(_Record):
 
     @property
     def standings(self) -> tuple[tuple[str, float], ...]:
-        """Player and score by slot in the smoke episode; a player that the record does not name is ``slot N``."""
+        """Player and score by slot in the smoke episode; a player that the record does not name is `slot N`."""
         names = [str(seat) for seat in self.slots]
         return tuple(
             (names[slot] if slot < len(names) else f"slot {slot}", score) for slot, score in enumerate(self.scores)
@@ -247,7 +247,7 @@ class Certification(_Record):
         return next(step for step in self.steps if step.id == step_id)
 
     def to_json(self) -> str:
-        """Return the record as the JSON of ``certification.json``."""
+        """Return the record as the JSON of `certification.json`."""
         return self.model_dump_json(indent=2, by_alias=True) + "\n"
 
     def raise_for_verdict(self) -> Certification:
@@ -276,10 +276,10 @@ class Certification(_Record):
 
 
 def read_certification(source: Source) -> Certification:
-    """Read the record of a certification, as ``coworld_core.episode.record.read_record`` reads that of an episode.
+    """Read the record of a certification, as `coworld_core.episode.record.read_record` reads that of an episode.
 
     Args:
-        source: The path of a ``certification.json`` or of the directory that holds it, its content as bytes, or the
+        source: The path of a `certification.json` or of the directory that holds it, its content as bytes, or the
             JSON as a Python value.
 
     Raises:

@@ -1,6 +1,6 @@
 """Implementation of the ten certification steps.
 
-A step is a function of the candidate and of the findings so far. The table ``STEPS`` maps each step to its function
+A step is a function of the candidate and of the findings so far. The table `STEPS` maps each step to its function
 and premises.
 """
 
@@ -69,7 +69,7 @@ class CertifyOptions:
     episode: EpisodeOptions = field(
         default_factory=lambda: EpisodeOptions(timeout_seconds=time_limits.SMOKE_EPISODE, ready_timeout_seconds=120.0)
     )
-    """For the smoke episode; its ``timeout_seconds`` is the only limit. Images are fetched before it begins."""
+    """For the smoke episode; its `timeout_seconds` is the only limit. Images are fetched before it begins."""
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     """For showing the replay."""
     sources: SourceOptions = field(default_factory=SourceOptions)
@@ -83,7 +83,7 @@ class CertifyOptions:
 
     @property
     def packs_replays(self) -> bool:
-        """Whether a replay must load packed, as ``replay.z``; otherwise it must load as the game wrote it."""
+        """Whether a replay must load packed, as `replay.z`; otherwise it must load as the game wrote it."""
         return self.published in (None, "0.1.26")
 
     @classmethod
@@ -172,9 +172,9 @@ def _strict_report(candidate: Candidate) -> Report:
     """Check the manifest strictly, by the rules that apply; issues have file positions if there is a file."""
     package, published = candidate.package, candidate.options.published
     if published == "0.1.7":
-        # older forms are valid in that version, and unreadable manifests were refused before
+        # Older forms are valid in that version, and unreadable manifests were refused before
         return package.report
-    # a backend without images runs a template as it is, and could certify nothing else
+    # A backend without images runs a template as it is, and could certify nothing else
     template = package.is_template and not candidate.backend.capabilities.images
     if package.path is not None:
         report = check_manifest(package.path, mode="strict", template=template, published=published)
@@ -186,7 +186,7 @@ def _strict_report(candidate: Candidate) -> Report:
                 report = check_manifest(text.encode(), mode="strict", template=template, published=published)
         except ManifestError as error:
             report = error.report
-    # a published version plays a Coworld without tags, but does not certify it
+    # A published version plays a Coworld without tags, but does not certify it
     issues = [
         issue.model_copy(update={"severity": "error"}) if issue.code == "tags_missing" else issue
         for issue in report.issues
@@ -198,7 +198,7 @@ def _strict_report(candidate: Candidate) -> Report:
 
 def _strict_report_of_refused(report: Report) -> Report:
     source = Path(report.source)
-    # the strict rules find at least as much as the rules that refused it
+    # The strict rules find at least as much as the rules that refused it
     strict = check_manifest(source, mode="strict") if source.is_file() else report
     return strict if strict.errors else report
 
@@ -222,7 +222,7 @@ async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> StepAnsw
         required(
             record.code,
             ok=record.status == "resolved",
-            # an unpinned source still exists
+            # An unpinned source still exists
             level="required"
             if record.status in ("resolved", "unresolved") and record.code != "source_not_pinned"
             else "advice",
@@ -255,7 +255,7 @@ async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> StepAns
     manifest, backend, options = candidate.manifest, candidate.backend, candidate.options
     uses_images = backend.capabilities.images
     users: dict[str, list[str]] = {manifest.game.runnable.image: ["game"]}
-    # without images, only programs that the episode runs need a directory to run in
+    # Without images, only programs that the episode runs need a directory to run in
     for entry in manifest.roles() if uses_images else manifest.player:
         if entry.file is not None:
             continue
@@ -333,7 +333,7 @@ async def _smoke_episode(candidate: Candidate, ledger: StepLedger) -> StepAnswer
         evidence.append(note("late_viewer", "Not checked: the game was over before a viewer could come late."))
     evidence += _remarks(record)
     before, during = ([item for item in seen if item.broken] for seen in (probes.before, probes.evidence))
-    # in chronological order: a game that admits strangers may have made a player fail
+    # In chronological order: a game that admits strangers may have made a player fail
     broken = before or blamed or during
     if broken:
         reason = broken[0].code if broken is blamed else "game_contract_violation"
@@ -345,7 +345,7 @@ async def _play(candidate: Candidate, ledger: StepLedger, checks: list[ProbeFini
     options = candidate.options.episode
 
     def note_check(event: BaseEvent) -> None:
-        # shown as evidence only: the episode itself judges by its faults
+        # Shown as evidence only: the episode itself judges by its faults
         if isinstance(event, ProbeFinished):
             checks.append(event)
 
@@ -359,7 +359,7 @@ async def _play(candidate: Candidate, ledger: StepLedger, checks: list[ProbeFini
             probe=ledger.probes,
         )
     except BaseException:
-        # the episode has written its record before raising
+        # The episode has written its record before raising
         with contextlib.suppress(CoworldError):
             ledger.episode = read_record(candidate.episode.record)
         raise
@@ -419,7 +419,7 @@ async def _results_conform(candidate: Candidate, ledger: StepLedger) -> StepAnsw
         evidence = [_fault_evidence(fault) for fault in record.faults if about_results(fault)]
         if not evidence:
             return missing("smoke-episode", "it ended before there were results")
-        # results that are too large are not kept
+        # Results that are too large are not kept
         return failed_on(evidence[0].code, evidence)
     schema = candidate.manifest.game.results_schema
     results, report = await anyio.to_thread.run_sync(check_results, path, schema, len(record.slots))
@@ -504,7 +504,7 @@ async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
             return passed("In a browser, the replay viewer fetches the replay and reports no errors.", evidence)
         return passed(" ".join(item.message for item in evidence), evidence)
     found: dict[bool, Evidence] = {}
-    # two units that need the same ports have to run one after the other
+    # Two units that need the same ports have to run one after the other
     gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 2)
 
     async def show(packed: bool) -> None:

@@ -50,23 +50,23 @@ async def certify(
     latest: bool = False,
     run_id: str | None = None,
 ) -> Certification:
-    """Take a Coworld through the ten steps of ``coworld-executable``, and leave the evidence in a workspace.
+    """Take a Coworld through the ten steps of `coworld-executable`, and leave the evidence in a workspace.
 
     A failed step does not end the certification: later steps run if their premises hold, and otherwise name the step
-    that they depend on. ``certification.json`` and ``certification.html`` are written on every path, also when
+    that they depend on. `certification.json` and `certification.html` are written on every path, also when
     interrupted.
 
     Args:
-        what: The Coworld: a package, or a reference that ``resolve_package`` accepts. A manifest with errors fails the
+        what: The Coworld: a package, or a reference that `resolve_package` accepts. A manifest with errors fails the
             first step, and nothing is run.
         backend: An entered backend, or the name of one to open for the certification.
         workspace: The directory for the evidence; it must be new or empty. None: a fresh one below
-            ``results/certification`` beside the manifest, where ``latest`` points at it.
+            `results/certification` beside the manifest, where `latest` points at it.
         options: How to certify.
         overwrite: Whether what an earlier run has left in the workspace is removed first.
         listeners: Readers of the certification's events (steps, images, the replay's unit).
         episode_listeners: Readers of the smoke episode's own events.
-        latest: Whether ``latest`` beside the workspace should point at it.
+        latest: Whether `latest` beside the workspace should point at it.
         run_id: The certification's label; a new one by default.
 
     Returns:
@@ -138,12 +138,12 @@ async def certify_refused(
     """Certify a Coworld whose manifest could not be read: the first step fails, and nothing is run.
 
     Args:
-        error: The error that ``resolve_package`` raised.
+        error: The error that `resolve_package` raised.
         workspace: The directory for the evidence; it must be new or empty.
         backend: The backend that it would have run on, for the record; it need not be entered.
         overwrite: Whether what an earlier run has left in the workspace is removed first.
         listeners: Readers of the certification's events.
-        latest: Whether ``latest`` beside the workspace should point at it.
+        latest: Whether `latest` beside the workspace should point at it.
         run_id: The certification's label; a new one by default.
 
     Returns:
@@ -207,7 +207,7 @@ async def _answer(answers: _Answers, step: StepId, ledger: StepLedger) -> StepAn
         with unwrapped():
             return await answers(step, ledger)
     except CoworldError as error:
-        # a missing image is the Coworld's own fault; other faults of machine or engine say nothing about it
+        # A missing image is the Coworld's own fault; other faults of machine or engine say nothing about it
         if isinstance(error, EnvironmentFault) and not isinstance(error, ImageError):
             raise
         return failed(error.code, error.message, hint=error.hint)

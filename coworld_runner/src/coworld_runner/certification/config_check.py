@@ -1,4 +1,4 @@
-"""Checks that the fixture and every variant are configs the game accepts (step ``fixture-conforms``)."""
+"""Checks that the fixture and every variant are configs the game accepts (step `fixture-conforms`)."""
 
 from __future__ import annotations
 

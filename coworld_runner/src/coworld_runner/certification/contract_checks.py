@@ -58,12 +58,12 @@ class _Knock:
 
 
 Answer = Literal["refused", "closed", "dropped", "status", "open", "spoke", "silent", "gone"]
-"""How ``/player`` responds, in order: 401 or 403; closes after the handshake; drops the connection; another status;
+"""How `/player` responds, in order: 401 or 403; closes after the handshake; drops the connection; another status;
 stays open; sends a message; never answers the handshake; refuses the TCP connection."""
 
 
 def wrong_callers(tokens: Sequence[str]) -> list[_Knock]:
-    """List the callers ``/player`` must refuse, for slots with these tokens."""
+    """List the callers `/player` must refuse, for slots with these tokens."""
     count = len(tokens)
     knocks: list[_Knock] = []
     for slot in range(count):
@@ -88,7 +88,7 @@ def wrong_callers(tokens: Sequence[str]) -> list[_Knock]:
     if count:
         knocks += [
             _Knock("refuses_slot_out_of_range", f"slot {count}, which does not exist", _query(count, tokens[0])),
-            # an index of -1 is the last slot in more than one language
+            # An index of -1 is the last slot in more than one language
             _Knock("refuses_negative_slot", "slot -1 with the token of the last slot", _query(-1, tokens[-1])),
             _Knock("refuses_missing_slot", "a token without a slot", {"token": tokens[0]}, malformed=True),
             _Knock("refuses_slot_not_a_number", "slot 'first'", _query("first", tokens[0]), malformed=True),
@@ -164,7 +164,7 @@ def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
 
 
 class ContractProbes:
-    """Hooks that ``run_episode`` calls during the smoke episode; the attributes hold the evidence afterwards."""
+    """Hooks that `run_episode` calls during the smoke episode; the attributes hold the evidence afterwards."""
 
     def __init__(self) -> None:
         self.before: list[Evidence] = []
@@ -218,7 +218,7 @@ class ContractProbes:
     async def _try_seat(self, address: str, slot: int, token: str, player: Unit) -> None:
         if not (await player.wait()).ok:
             return
-        # a player that leaves just before the end has stayed; do not disturb the game's last moments for it
+        # A player that leaves just before the end has stayed; do not disturb the game's last moments for it
         await anyio.sleep(LEAVE_SECONDS)
         answer, _ = await knock(address, _query(slot, token))
         if answer in ("open", "spoke"):
@@ -232,13 +232,13 @@ class ContractProbes:
                 if not await self._served(early, "viewer", "A viewer", first=None):
                     return
                 async with anyio.create_task_group() as group:
-                    # unread messages would delay the pong
+                    # Unread messages would delay the pong
                     group.start_soon(_drain, early)
                     await self._late_viewer(address, early)
                     await self._ping(early)
                     group.cancel_scope.cancel()
         except (WebSocketException, OSError, EOFError, TimeoutError):
-            # the check that every episode makes reports a viewer that cannot connect at all
+            # The check that every episode makes reports a viewer that cannot connect at all
             return
 
     async def _late_viewer(self, address: str, early: ClientConnection) -> None:
@@ -247,7 +247,7 @@ class ContractProbes:
                 await self._served(late, "late_viewer", "A late viewer", first=early)
         except (WebSocketException, OSError, EOFError, TimeoutError) as error:
             await anyio.sleep(_CONFIRM_SECONDS)
-            # blame the game only if it still serves the first viewer: otherwise it may just have ended its streams
+            # Blame the game only if it still serves the first viewer: otherwise it may just have ended its streams
             if early.state is State.OPEN:
                 words = f"is not let in: {words_of(error)}"
                 self._viewer_evidence("late_viewer", "A late viewer", served=False, words=words)
@@ -270,13 +270,13 @@ class ContractProbes:
             self._viewer_evidence(code, who, served=False, words=f"got no message within {_MESSAGE_SECONDS:g} s")
             return False
         except ConnectionClosed:
-            # if the game ended just then, the check of every episode has better evidence
+            # If the game ended just then, the check of every episode has better evidence
             still = anyio.current_time() - since >= _CONFIRM_SECONDS if first is None else first.state is State.OPEN
             if still:
                 self._viewer_evidence(code, who, served=False, words="lost its connection without a message")
             return False
         except over:
-            # the game is over; its last message may still be on the way
+            # The game is over; its last message may still be on the way
             waited = anyio.current_time() - since
             served = await _last_message(socket)
             if served or waited >= _CONFIRM_SECONDS:

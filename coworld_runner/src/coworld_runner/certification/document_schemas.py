@@ -15,7 +15,7 @@ from .certification_record import Certification
 __all__ = ["DOCUMENT_NAMES", "DocumentName", "document_schema"]
 
 DocumentName = Literal["manifest", "episode-request", "episode", "summary", "certification", "event"]
-"""``episode``, ``summary`` and ``certification`` are the records of runs; ``event`` is a line of an event log."""
+"""`episode`, `summary` and `certification` are the records of runs; `event` is a line of an event log."""
 
 DOCUMENT_NAMES: tuple[DocumentName, ...] = get_args(DocumentName)
 

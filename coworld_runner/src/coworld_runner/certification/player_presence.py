@@ -1,4 +1,4 @@
-"""Checks that every bundled player really played (step ``players-run``)."""
+"""Checks that every bundled player really played (step `players-run`)."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _plain(path: Path) -> Iterator[bytes]:
 
 
 def _unpacked(path: Path) -> Iterator[bytes]:
-    stream = zlib.decompressobj(47)  # zlib or gzip, by its header
+    stream = zlib.decompressobj(47)  # Zlib or gzip, by its header
     total = 0
     try:
         for packed in _plain(path):

@@ -42,7 +42,7 @@ class SourceOptions:
     api: str = "https://api.github.com"
     """Address of GitHub's API."""
     token: str | None = field(default=None, repr=False)
-    """Token for that API; None means ``GITHUB_TOKEN`` or ``GH_TOKEN`` of the environment, if set."""
+    """Token for that API; None means `GITHUB_TOKEN` or `GH_TOKEN` of the environment, if set."""
     timeout: float = 30.0
     """For one request."""
     deadline: float = 120.0
@@ -50,7 +50,7 @@ class SourceOptions:
     tries: int = 3
     """How often to try a request that fails because of the host or the network."""
     backoff: Backoff = field(default_factory=lambda: Backoff(base=1.0, longest_wait=10.0))
-    """Between two tries. If the host asks for a longer wait than ``longest_wait``, its quota counts as used up."""
+    """Between two tries. If the host asks for a longer wait than `longest_wait`, its quota counts as used up."""
     parallel: int = 8
     """How many requests run at a time."""
 
@@ -329,7 +329,7 @@ class _GitHub:
             except _Unreached as error:
                 pause = tries.again(error.after) if error.passing else None
                 if pause is None:
-                    # if one request ran out of tries, the others need not try as well
+                    # If one request ran out of tries, the others need not try as well
                     self._given_up = error
                     raise
             await anyio.sleep(pause)

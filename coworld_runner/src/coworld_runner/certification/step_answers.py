@@ -45,14 +45,14 @@ def passed(detail: str, evidence: Iterable[Evidence] = ()) -> StepAnswer:
 
 
 def failed(reason: str, detail: str, evidence: Iterable[Evidence] = (), *, hint: str | None = None) -> StepAnswer:
-    """The step fails; ``reason`` is a stable code."""
+    """The step fails; `reason` is a stable code."""
     return StepAnswer(status="fail", failure_reason=reason, detail=detail, evidence=tuple(evidence), hint=hint)
 
 
 def failed_on(
     reason: str, evidence: Sequence[Evidence], *, broken: Sequence[Evidence] = (), hint: str | None = None
 ) -> StepAnswer:
-    """The step fails on its broken evidence, or on the part of it given as ``broken``.
+    """The step fails on its broken evidence, or on the part of it given as `broken`.
 
     The first broken item provides the detail, and the hint if it has one.
     """

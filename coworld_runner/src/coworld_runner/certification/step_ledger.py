@@ -1,6 +1,6 @@
 """The state of a running certification, and the record made from it.
 
-The checks are in ``steps``; ``certifier`` runs them.
+The checks are in `steps`; `certifier` runs them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The transcript ``coworld-executable``: the steps, their checks, and when each passes.
+"""The transcript `coworld-executable`: the steps, their checks, and when each passes.
 
 Ids and order are the published ones (certification contract, "Steps"). The transcript is data, so that its digest
 tells a reader of a certification what was checked.
@@ -25,7 +25,7 @@ class TranscriptStep:
     checks: str
     """What it checks."""
     criterion: str
-    """When it passes; the column ``pass``."""
+    """When it passes; the column `pass`."""
     how: str
     """How it is checked."""
 
@@ -38,7 +38,7 @@ class Transcript:
     steps: tuple[TranscriptStep, ...]
 
     def markdown(self) -> str:
-        """The canonical Markdown: a heading and one pipe table ``id | kind | checks | pass | how``."""
+        """The canonical Markdown: a heading and one pipe table `id | kind | checks | pass | how`."""
         rows = [("id", "kind", "checks", "pass", "how"), ("---",) * 5]
         rows += [(step.id, step.kind, step.checks, step.criterion, step.how) for step in self.steps]
         table = "\n".join(f"| {' | '.join(row)} |" for row in rows)

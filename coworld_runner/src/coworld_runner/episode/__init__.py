@@ -4,10 +4,10 @@ prepare → start game → ready → (check the contract while the players start
 players → collect → validate → record.
 
 One deadline covers the whole episode. Everything is event-driven: an exit is seen when it happens, and a fault is
-recorded when and where it is seen. ``episode.json`` is written on every path, failure and interruption included.
+recorded when and where it is seen. `episode.json` is written on every path, failure and interruption included.
 
-The modules: the state (``ledger``), the assignment of faults (``blame``: a table and a pure function), the watchers
-during play (``watching``), the collection of files (``collecting``), the sequence (``flow``), and the final ``record``.
+The modules: the state (`ledger`), the assignment of faults (`blame`: a table and a pure function), the watchers
+during play (`watching`), the collection of files (`collecting`), the sequence (`flow`), and the final `record`.
 Nothing here depends on a particular backend, platform or display.
 """
 

@@ -79,7 +79,7 @@ class ArtifactCollector:
         names: list[str] = []
         seats = hosted_files(self._setup)
         for name in dict.fromkeys((*MORE.values(), *await game.left())):
-            # a file whose name begins with a dot is unfinished, or one of the game's secrets
+            # A file whose name begins with a dot is unfinished, or one of the game's secrets
             plain = name.removeprefix(LOGS)
             if plain.startswith(".") or name in (CONFIG, RESULTS, REPLAY):
                 continue

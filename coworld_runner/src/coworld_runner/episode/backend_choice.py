@@ -53,9 +53,9 @@ def runs_as_processes(package: Package) -> str:
 
 
 async def choose_backend(name: str, package: Package) -> BackendChoice:
-    """Choose between Docker and local processes for ``auto``; keep any other name.
+    """Choose between Docker and local processes for `auto`; keep any other name.
 
-    For ``auto``, a fetched package never runs as local processes, which are for trusted code. A package that cannot run
+    For `auto`, a fetched package never runs as local processes, which are for trusted code. A package that cannot run
     as processes uses Docker. A template has no images, so it runs as processes. A built package runs on Docker if an
     engine answers and has the game's image, otherwise as processes. If sources have changed since the images were
     built, it runs as processes, too, so that the current code is played; if it cannot, the reason says what has

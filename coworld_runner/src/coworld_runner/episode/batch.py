@@ -44,35 +44,35 @@ async def run_batch(
     latest: bool = False,
     run_id: str | None = None,
 ) -> BatchSummary:
-    """Play several episodes, up to ``parallel`` at a time.
+    """Play several episodes, up to `parallel` at a time.
 
-    Each episode has its own directory, ``episode-0001``, ``episode-0002``, …, in the workspace, and a seed that grows
+    Each episode has its own directory, `episode-0001`, `episode-0002`, …, in the workspace, and a seed that grows
     with its index. A failed episode is a row of the summary; only a failure that every episode would share (an
-    unavailable image, a full disk) ends the batch. ``summary.json`` is written however the batch ends and covers the
-    episodes that have ended; each row is in ``episodes.jsonl`` as soon as its episode has ended.
+    unavailable image, a full disk) ends the batch. `summary.json` is written however the batch ends and covers the
+    episodes that have ended; each row is in `episodes.jsonl` as soon as its episode has ended.
 
     Args:
-        what: What to play, as for ``run_episode``: a package, its location, or a plan.
+        what: What to play, as for `run_episode`: a package, its location, or a plan.
         episodes: Number of episodes, at least 1.
         variant: Id of a variant of the package.
         players: The players, one for all seats or one per seat.
         seed: The seed of the first episode.
         backend: An entered backend, or the name of one that is opened for these episodes; a plan needs an entered one.
-        workspace: The directory above the episodes' own; new or empty. None: a fresh one, as for ``run_episode``.
-        parallel: Number of episodes at a time, at least 1, or ``auto``.
+        workspace: The directory above the episodes' own; new or empty. None: a fresh one, as for `run_episode`.
+        parallel: Number of episodes at a time, at least 1, or `auto`.
         options: How to run each episode.
         overwrite: Whether what an earlier run has left in the workspace is removed first.
         resume: Whether to resume the batch in the workspace: only the missing episodes are played.
         listeners: Readers of the batch's own events (one for each episode that ended).
         episode_listeners: Readers of one episode's events.
-        latest: Whether to point ``latest`` beside the workspace at it, once there is a replay.
+        latest: Whether to point `latest` beside the workspace at it, once there is a replay.
         run_id: Label of the batch's own events; a new one by default. Each episode has a label of its own.
 
     Returns:
         The summary.
 
     Raises:
-        UsageError: A count below 1, or as ``run_episode``.
+        UsageError: A count below 1, or as `run_episode`.
         ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the summary covers the episodes that had ended.
@@ -110,7 +110,7 @@ async def run_batch(
                     parallel=parallel,
                     options=options,
                     episode_listeners=(lambda key: episode_listeners(keys[key])) if episode_listeners else None,
-                    # these would fail every episode
+                    # These would fail every episode
                     fatal=(CapabilityError, ImageError, UsageError),
                     total=episodes,
                 )
@@ -119,7 +119,7 @@ async def run_batch(
                 rows.sort(key=lambda row: row.index)
                 status: EpisodeStatus = tally.status
                 if status == "completed" and any(row.status != "completed" for row in rows):
-                    status = "failed"  # because of an episode that already had its row
+                    status = "failed"  # Because of an episode that already had its row
                 summary = _summary(plan, stage.backend, status, episodes, rows, many.run.seconds())
                 bus.publish(
                     RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds)

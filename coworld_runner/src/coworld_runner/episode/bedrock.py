@@ -25,12 +25,12 @@ async def bedrock_environment(
     """Get the variables that a player needs for Bedrock from the AWS command line.
 
     Args:
-        environment: The variables to look up ``AWS_REGION`` and ``AWS_DEFAULT_REGION`` in.
+        environment: The variables to look up `AWS_REGION` and `AWS_DEFAULT_REGION` in.
         profile: A profile of the AWS configuration; None: the default.
         region: The region; None: from the environment, otherwise from the AWS configuration.
 
     Returns:
-        ``USE_BEDROCK``, the credentials and the region, all of which are secret.
+        `USE_BEDROCK`, the credentials and the region, all of which are secret.
 
     Raises:
         EnvironmentFault: The AWS command line is not installed, has no credentials, or there is no region.
@@ -42,7 +42,7 @@ async def bedrock_environment(
         keys = {"AWS_ACCESS_KEY_ID": data["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": data["SecretAccessKey"]}
         token = data.get("SessionToken")
     except (ValueError, KeyError, TypeError, AttributeError):
-        # the answer may contain secrets, so it is not shown, and the cause is not chained
+        # The answer may contain secrets, so it is not shown, and the cause is not chained
         raise EnvironmentFault(
             "The AWS command line returned no credentials (AccessKeyId and SecretAccessKey).",
             code="aws_credentials_missing",

@@ -42,13 +42,13 @@ ObservationKind = Literal[
 ]
 """Kinds of observation.
 
-``not_started`` a unit could not be started; ``not_ready`` the game ended or stayed silent before it was ready;
-``violation`` the game breaks the runtime contract; ``ended`` a unit ended, in any way; ``never_connected`` a player
-did not connect in time; ``left_early`` a player ended with 0 long before the game did; ``abandoned`` every player
-ended with 0, and the game went on for too long without them; ``still_running`` a player ran for too long after the
-game was over; ``deadline`` the game was not over at the deadline; ``results_malformed`` and ``results_missing``;
-``not_collected`` a file could not be collected, ``not_kept`` an optional file of the game could not; ``failed`` a
-``CoworldError`` ended the episode, ``crashed`` any other error did, ``interrupted`` the user did.
+`not_started` a unit could not be started; `not_ready` the game ended or stayed silent before it was ready;
+`violation` the game breaks the runtime contract; `ended` a unit ended, in any way; `never_connected` a player
+did not connect in time; `left_early` a player ended with 0 long before the game did; `abandoned` every player
+ended with 0, and the game went on for too long without them; `still_running` a player ran for too long after the
+game was over; `deadline` the game was not over at the deadline; `results_malformed` and `results_missing`;
+`not_collected` a file could not be collected, `not_kept` an optional file of the game could not; `failed` a
+`CoworldError` ended the episode, `crashed` any other error did, `interrupted` the user did.
 """
 
 _BEFORE_PLAY = {
@@ -122,10 +122,10 @@ class Row:
     party: FaultParty | None = None
     """The party to blame, if any."""
     says: str = "{words}"
-    """Template of the message, with the fields ``words``, ``who`` (the unit), ``exit``, ``trouble``, ``stage`` and
-    ``age`` (the game's). If it is empty and no party is to blame, nothing is reported."""
+    """Template of the message, with the fields `words`, `who` (the unit), `exit`, `trouble`, `stage` and
+    `age` (the game's). If it is empty and no party is to blame, nothing is reported."""
     hint: str | None = None
-    """Template of the hint; ``{log}`` is the unit's log."""
+    """Template of the hint; `{log}` is the unit's log."""
     with_log: bool = True
     """Whether the unit's log says more about the observation."""
 
@@ -280,7 +280,7 @@ TABLE: tuple[Row, ...] = (
         says="{who} {exit} when the game was stopped; it is not blamed for that.",
     ),
     Row(
-        # the game may have mistaken our connection for that player's, and played on
+        # The game may have mistaken our connection for that player's, and played on
         seen="a player ends badly after the seat of another that had failed was tried",
         what="ended",
         component="player",
@@ -424,14 +424,14 @@ TABLE: tuple[Row, ...] = (
         party="platform",
     ),
     Row(
-        # the episode is still good without it
+        # The episode is still good without it
         seen="what a player wants to keep cannot be kept",
         what="not_collected",
         component="player",
         says="{who} left no artifact that can be kept: {words}",
     ),
     Row(
-        # the episode is still good without it, too
+        # The episode is still good without it, too
         seen="what a game may leave besides its results cannot be kept",
         what="not_kept",
         says="The game left a file that cannot be kept: {words}",

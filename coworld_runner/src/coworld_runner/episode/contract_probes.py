@@ -50,7 +50,7 @@ _STREAM_BYTES, _STREAM_MESSAGES = 64 * 1024 * 1024, 10_000
 
 @dataclass(frozen=True)
 class Dialect:
-    """Which generation of routes a game speaks: ``/client/…`` (since 0.1.26) or ``/clients/…`` (before)."""
+    """Which generation of routes a game speaks: `/client/…` (since 0.1.26) or `/clients/…` (before)."""
 
     prefix: str
 
@@ -87,12 +87,12 @@ def load_libraries() -> None:
     from ..web import game_socket
 
     _ = importlib.metadata, game_socket
-    # it reads the interpreter's file and starts a program, and remembers what it has found
+    # It reads the interpreter's file and starts a program, and remembers what it has found
     platform.platform()
 
 
 async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> int:
-    """Return the status of a plain ``GET``, not following redirects.
+    """Return the status of a plain `GET`, not following redirects.
 
     Raises:
         OSError: Nothing answers, or the answer is not HTTP.
@@ -127,7 +127,7 @@ async def probe_page(
     """Check that a browser page is served.
 
     Args:
-        address: ``host:port``.
+        address: `host:port`.
         page: player, global or replay.
         query: Query string, if the page needs one.
         redirects: Whether to accept a 3xx status, as for replays.
@@ -140,7 +140,7 @@ async def probe_page(
 
 
 async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) -> ProbeResult:
-    """Check that ``/player`` refuses a caller it must refuse.
+    """Check that `/player` refuses a caller it must refuse.
 
     The game may refuse the handshake with 401 or 403, fail it without a status, or close within two seconds without a
     message. Another status, a message, or an open connection is a violation.
@@ -178,7 +178,7 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
 
 
 async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
-    """Check that ``/player`` lets a slot's owner in, as it must at any time while the episode runs.
+    """Check that `/player` lets a slot's owner in, as it must at any time while the episode runs.
 
     Only for a vacant seat, because this takes it for a moment. Anything after the handshake is up to the game, except
     close code 1008, which refuses the caller.
@@ -207,13 +207,13 @@ async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
 
 
 async def first_message(address: str, path: str, *, timeout: float, limited: bool = True) -> ProbeResult:
-    """Check that a viewer socket sends a non-empty message within ``timeout`` seconds.
+    """Check that a viewer socket sends a non-empty message within `timeout` seconds.
 
     Args:
-        address: ``host:port``.
+        address: `host:port`.
         path: Path of the socket, with its query.
         timeout: Seconds.
-        limited: Whether the message may have at most ``MESSAGE_LIMIT`` bytes, as that of a running game.
+        limited: Whether the message may have at most `MESSAGE_LIMIT` bytes, as that of a running game.
     """
     from websockets.exceptions import WebSocketException
 
@@ -244,7 +244,7 @@ async def watch_global(
     ends the stream, and so does a game that sends too much: it is a convenience for viewers, not a check.
 
     Args:
-        address: ``host:port``.
+        address: `host:port`.
         on_state: Receives the states.
         on_excess: Receives in words what the game sends too much of, once for each kind.
     """

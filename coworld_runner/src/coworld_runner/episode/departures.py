@@ -33,18 +33,19 @@ async def watch_leaving(setup: Setup, ledger: Ledger, watch: Watch, players: Seq
         await player.wait()
     if not ledger.all_left:
         return
-    patience = setup.options.abandoned_timeout_seconds
-    with anyio.move_on_after(patience):
+    time_limit = setup.options.abandoned_timeout_seconds
+    with anyio.move_on_after(time_limit):
         await watch.over.wait()
     if watch.over.is_set() or await watch.is_done():
         return
     await blame_for_leaving(
         ledger,
-        f"{patience:g} s after the last player had left",
+        f"{time_limit:g} s after the last player had left",
         hint=Hint(
             "allow_longer_alone",
             "A player stays until the game closes its connection or says that it is over. If the game did, it is the "
-            "game that hangs; if it plays on without players, allow more: EpisodeOptions(abandoned_timeout_seconds=...).",
+            "game that hangs; if it plays on without players, allow more: "
+            "EpisodeOptions(abandoned_timeout_seconds=...).",
         ),
     )
     watch.over.set()

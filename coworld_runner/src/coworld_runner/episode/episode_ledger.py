@@ -1,7 +1,7 @@
 """The state of a running episode: its units, its phase, its results and its faults.
 
 Observers report to the ledger, and the ledger informs the listeners, if there are any. The ledger starts and stops
-nothing; ``blame`` assigns the faults.
+nothing; `blame` assigns the faults.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Ledger:
             stage=self.phases.stage,
             trouble=self.trouble,
             game_exit=self.game.exit,
-            # excludes the time to fetch images and to start the game
+            # Excludes the time to fetch images and to start the game
             game_age=self.seconds() - self.game.started if self.game.started is not None else None,
             stopped_at=self.stopped_at,
             disturbed_at=self.disturbed_at,
@@ -220,7 +220,7 @@ class Ledger:
         if unit is not None and rule(seen, self.known()).row.party is not None:
             with anyio.CancelScope(shield=True):
                 tail = await unit.log_tail()
-        # judge again: more may be known after reading the log
+        # Judge again: more may be known after reading the log
         who, layout = self.who(component, slot), self._setup.layout
         ruling = rule(seen, self.known(), who=who, log=layout.relative(log) if log is not None else "its log")
         row = ruling.row
@@ -239,7 +239,7 @@ class Ledger:
             time=dt.datetime.now(dt.UTC),
             seconds=self.seconds(),
             exit=seen.exit if row.with_log else None,
-            # a unit that never ran may have no log
+            # A unit that never ran may have no log
             log=layout.relative(log) if with_log and log is not None and log.exists() else None,
             log_tail=tail if with_log else "",
         )

@@ -26,12 +26,12 @@ class EpisodeOptions:
     timeout_seconds: float = time_limits.EPISODE
     """For the whole episode."""
     ready_timeout_seconds: float = time_limits.READY
-    """For the game to answer ``/healthz`` with 200."""
+    """For the game to answer `/healthz` with 200."""
     connect_timeout_seconds: float = time_limits.CONNECT
     """For players to connect once all of them have been started, where that can be seen. A larger
-    ``player_connect_timeout_seconds`` in the game's config takes precedence."""
+    `player_connect_timeout_seconds` in the game's config takes precedence."""
     viewer_timeout_seconds: float = 10.0
-    """For the first message on ``/global``, counted from when every player was started."""
+    """For the first message on `/global`, counted from when every player was started."""
     player_exit_timeout_seconds: float = time_limits.PLAYER_EXIT
     """For players to end once the game is over."""
     abandoned_timeout_seconds: float = time_limits.ABANDONED
@@ -41,10 +41,10 @@ class EpisodeOptions:
     replay_timeout_seconds: float = time_limits.REPLAY
     """How long valid results may wait for a replay before the game is stopped without one."""
     on_player_failure: Literal["stop", "continue"] = "stop"
-    """Whether a player's failure ends the episode after ``failure_grace_seconds``, or the game decides how to go on."""
+    """Whether a player's failure ends the episode after `failure_grace_seconds`, or the game decides how to go on."""
     failure_grace_seconds: float = 1.0
     """How long after a player's failure the game's own end may still clear the player. After that, the failure ends the
-    episode if ``on_player_failure`` is ``stop``."""
+    episode if `on_player_failure` is `stop`."""
     stop_grace_seconds: float = 5.0
     """Between TERM and KILL when a unit is stopped."""
     collect_timeout_seconds: float = 300.0
@@ -54,28 +54,28 @@ class EpisodeOptions:
             memory_bytes=4 * GIBIBYTE, pids=1024, disk_bytes=8 * GIBIBYTE, disk_entries=ENTRIES
         )
     )
-    """For the game. Defaults a backend cannot enforce are dropped; ``required_capabilities`` are not."""
+    """For the game. Defaults a backend cannot enforce are dropped; `required_capabilities` are not."""
     player_limits: Limits = field(
         default_factory=lambda: Limits(memory_bytes=2 * GIBIBYTE, pids=512, disk_bytes=GIBIBYTE, disk_entries=ENTRIES)
     )
     """For each player."""
     player_network: Network = "game-only"
-    """``open`` gives players a route to the internet and to each other."""
+    """`open` gives players a route to the internet and to each other."""
     player_https: tuple[str, ...] = ()
-    """HTTPS hosts that players may reach besides the game, on port 443: ``api.example.com``, or ``*.example.com`` for
+    """HTTPS hosts that players may reach besides the game, on port 443: `api.example.com`, or `*.example.com` for
     all hosts below it. Refused on a backend that cannot enforce it."""
     players_drop_privileges: bool = False
     """Whether players' start scripts may change file owners and switch users, as those of games may."""
     required_capabilities: tuple[str, ...] = ()
-    """Names of ``Capabilities`` fields without which the episode must not start."""
+    """Names of `Capabilities` fields without which the episode must not start."""
     platform: str | None = None
     """os/architecture of the images; None: the engine's."""
     watch: bool = False
-    """Whether to follow the public viewer stream and publish ``GameProgressed``."""
+    """Whether to follow the public viewer stream and publish `GameProgressed`."""
     admin: bool = False
-    """Whether to ask the game for its admin page (``COWORLD_ADMIN=1``); only ever for local play."""
+    """Whether to ask the game for its admin page (`COWORLD_ADMIN=1`); only ever for local play."""
     countdown_seconds: float = 0.0
-    """Seconds to ask the game to count down once all players are there (``COWORLD_COUNTDOWN_SECONDS``), so that people
+    """Seconds to ask the game to count down once all players are there (`COWORLD_COUNTDOWN_SECONDS`), so that people
     see the start. 0: no countdown. Games that do not know the variable start at once."""
 
 
@@ -85,7 +85,7 @@ OnReady = Callable[[PlayLinks], None]
 class ContractProbe(Protocol):
     """Further checks of a running game, in addition to those of every episode. The probe keeps its own results.
 
-    Both methods are called once, with the game's ``host:port`` and the tokens by slot, and must not raise.
+    Both methods are called once, with the game's `host:port` and the tokens by slot, and must not raise.
     """
 
     async def before_players(self, address: str, tokens: Sequence[str]) -> None:
@@ -95,6 +95,6 @@ class ContractProbe(Protocol):
     async def during_play(self, address: str, tokens: Sequence[str], players: Sequence[Unit]) -> None:
         """Called when every player has been started or could not be started; cancelled when the game is over.
 
-        ``players`` are their units; wait for one to learn how it ended.
+        `players` are their units; wait for one to learn how it ended.
         """
         ...

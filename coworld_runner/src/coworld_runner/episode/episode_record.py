@@ -77,7 +77,7 @@ def close_record(setup: Setup, record: EpisodeRecord) -> EpisodeRecord:
 def _said(setup: Setup) -> dict[str, Any]:
     history = setup.run.bus.history
     return {
-        # from the flow, from a backend, or from the bus about a listener that failed
+        # From the flow, from a backend, or from the bus about a listener that failed
         "warnings": tuple(event.message for event in history if isinstance(event, Notice) and event.level == "warning"),
         "leaks": tuple(
             LeakRecord(what=event.what, reason=event.reason) for event in history if isinstance(event, LeakFound)

@@ -97,7 +97,7 @@ class Watch:
         slot = player.spec.slot
         assert slot is not None
         if self._options.on_player_failure == "continue":
-            return True  # the game decides about missing players, so the seat must not be taken even for a moment
+            return True  # The game decides about missing players, so the seat must not be taken even for a moment
         if self.over.is_set() or await self.is_done():
             return True
         if self._ledger.disturbed_at is None:
@@ -105,7 +105,7 @@ class Watch:
         seen = await contract_probes.probe_seat(self._game.endpoint().here, slot, self._setup.tokens[slot])
         if seen.ok or not seen.reached:
             return True
-        # a game that is over, or exiting, need not admit anyone
+        # A game that is over, or exiting, need not admit anyone
         if self.over.is_set() or not await self._goes_on():
             return True
         if not self._shuts_out:
@@ -142,7 +142,7 @@ class Watch:
         self.over.set()
 
     async def _goes_on(self, *, grace: float = 0.0) -> bool:
-        """Whether the game outlives the failure just seen by at least ``grace`` seconds.
+        """Whether the game outlives the failure just seen by at least `grace` seconds.
 
         A game that dies takes its players and its viewers with it, and on a busy machine its own end may be reported
         much later than theirs. So the game is probed: one that no longer answers is exiting, and gets time for that. If
@@ -158,7 +158,7 @@ class Watch:
             except (OSError, TimeoutError):
                 asked = anyio.current_time()
                 await self._game.reach()
-                # time in which its end could not have been seen does not count against the game
+                # Time in which its end could not have been seen does not count against the game
                 silent_until += anyio.current_time() - asked
             else:
                 return True
@@ -203,12 +203,12 @@ class Watch:
                         continue
                     written.set()
                     written = anyio.Event()
-            group.cancel_scope.cancel()  # the game has ended: ``game`` handles the rest
+            group.cancel_scope.cancel()  # The game has ended: `game` handles the rest
 
         async with anyio.create_task_group() as group:
             group.start_soon(follow, group)
             while True:
-                # taken before looking, because looking takes time and events reported meanwhile count
+                # Taken before looking, because looking takes time and events reported meanwhile count
                 news = written
                 if not valid:
                     ledger.results_complete, ledger.over_at = False, None
@@ -220,7 +220,7 @@ class Watch:
                         await news.wait()
                         continue
                     if await game.size(REPLAY) != size:
-                        continue  # it is long, and still being written
+                        continue  # It is long, and still being written
                 ledger.results_complete, ledger.over_at = True, ledger.seconds()
                 with anyio.move_on_after(options.linger_seconds):
                     await news.wait()
@@ -243,7 +243,7 @@ class Watch:
         peek = self._setup.layout.workspace / f".{RESULTS}.{secrets.token_hex(4)}.peek"
         try:
             await self._game.fetch(RESULTS, peek, limit=MAX_RESULTS_BYTES)
-            # a hostile file may take a while to check
+            # A hostile file may take a while to check
             await anyio.to_thread.run_sync(self._setup.plan.read_results, peek)
         except (ManifestError, TransferError, FileNotFoundError):
             return False
@@ -256,14 +256,14 @@ class Watch:
     async def contract(self, all_started: anyio.Event) -> None:
         """Make the runtime contract's checks while the players start; a violation ends the episode."""
         results, broken, excused = list[contract_probes.ProbeResult](), list[contract_probes.ProbeResult](), False
-        # try again if only the connection to the game may have failed
+        # Try again if only the connection to the game may have failed
         for _ in range(2):
             results = await self._contract_checks(all_started)
             broken = [result for result in results if not result.ok]
-            # a failed check of a game that has ended, or whose player just failed, does not show a violation
+            # A failed check of a game that has ended, or whose player just failed, does not show a violation
             ended = self._game.exit is not None or self.over.is_set() or bool(self._ledger.faults)
             excused = bool(broken) and (ended or not await self._goes_on())
-            # a network connection may also break silently
+            # A network connection may also break silently
             lost = self._setup.backend.capabilities.remote or not all(result.reached for result in broken)
             if excused or not broken or not lost:
                 break
@@ -346,7 +346,7 @@ def _count(value: object) -> int | None:
 
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether an untrusted value is a number that every reader can represent."""
-    # an integer may be more than a float can hold
+    # An integer may be more than a float can hold
     return not isinstance(value, bool) and (
         (isinstance(value, int) and abs(value) <= _MOST) or (isinstance(value, float) and math.isfinite(value))
     )

@@ -127,7 +127,7 @@ class Flow:
             self._phases.end()
             if error.code not in OWN_DOING:
                 raise
-            # players are handled where they are started; this one could not even be created
+            # Players are handled where they are started; this one could not even be created
             spec = self._specs.get(str(error.context.get("unit")))
             await self._ledger.see(
                 "not_started", spec.component if spec else "game", spec.slot if spec else None, error=error
@@ -136,7 +136,7 @@ class Flow:
     async def _with_game(self, game: Unit, scratch: Scratch, proxy: str) -> None:
         address = game.endpoint().there
         specs = [player_spec(self._setup, slot, scratch, address=address, proxy=proxy) for slot in self._ledger.seats]
-        # created while the game boots, started when it is ready
+        # Created while the game boots, started when it is ready
         async with self._units(specs, start=False) as players:
             for player in players:
                 self._ledger.seat(player).unit = player
@@ -148,7 +148,7 @@ class Flow:
                     await self._play(game, players, watch)
                     await self._finish(game, players, watch)
             finally:
-                # ask now: nothing can be learned about units that are gone
+                # Ask now: nothing can be learned about units that are gone
                 self._ledger.trouble = self._backend.trouble()
                 await self._collector.players(game, players)
 
@@ -166,7 +166,7 @@ class Flow:
     async def _ensure_images(self) -> None:
         plan, platform, publish = self._setup.plan, self._options.platform, self._ledger.publish
         found: dict[str, ImageInfo] = {}
-        # keyed by file and content: a player in several seats is prepared once
+        # Keyed by file and content: a player in several seats is prepared once
         seats = [seat for seat in plan.seats if seat.has_unit]
         own = {seat.image: seat for seat in seats if seat.own is not None}
 
@@ -195,7 +195,7 @@ class Flow:
             try:
                 with unwrapped():
                     async with anyio.create_task_group() as group:
-                        # import what is needed from now on while the game boots
+                        # Import what is needed from now on while the game boots
                         group.start_soon(anyio.to_thread.run_sync, _load_the_rest)
                         await game.wait_ready(HttpProbe(timeout=self._options.ready_timeout_seconds))
             except NotReadyError as error:
@@ -213,7 +213,7 @@ class Flow:
         from .missing_players import watch_connections
         from .starvation import StarvationMeter, tick_seconds
 
-        # players that the game runs itself do not connect to /player
+        # Players that the game runs itself do not connect to /player
         address, tokens = game.endpoint().here, () if self._setup.plan.game_hosts else self._setup.tokens
         if self._probe is not None:
             with self._phases.during("probe"):
@@ -243,7 +243,7 @@ class Flow:
         meter = StarvationMeter(game, players, tick=tick)
 
         async with anyio.create_task_group() as group:
-            # start the players first: the episode waits for them, and the checks can run later
+            # Start the players first: the episode waits for them, and the checks can run later
             for player in players:
                 group.start_soon(run_player, player)
             group.start_soon(meter.run)
@@ -273,9 +273,9 @@ class Flow:
         ledger = self._ledger
         with self._phases.during("finish"):
             if game.exit is not None:
-                # read the results before waiting for the players or judging them
+                # Read the results before waiting for the players or judging them
                 await self._collector.results(game)
-            # once the game has done its part, one player's failure does not take the others' time from them
+            # Once the game has done its part, one player's failure does not take the others' time from them
             stopping = self._options.on_player_failure == "stop" and not ledger.played
             if ledger.faults and (stopping or ledger.failed):
                 await watch.judge_players()
@@ -296,7 +296,7 @@ class Flow:
     # --- when time is up
 
     async def _blame_who_still_runs(self, words: str, *, stopped: bool = False, hint: str | None = None) -> None:
-        """Blame the players that have not ended, or (if ``stopped``) that had to be stopped."""
+        """Blame the players that have not ended, or (if `stopped`) that had to be stopped."""
         for slot, seat in self._ledger.seats.items():
             if (seat.own_end if stopped else seat.end) is None:
                 said = f"{self._ledger.who('player', slot)} was still running {words}"
@@ -309,7 +309,7 @@ class Flow:
             "Read the logs for what it waited for, or allow more: EpisodeOptions(timeout_seconds=...).",
         )
         ledger.trouble = ledger.trouble or self._backend.trouble()
-        # a game may update its results from the first move on: while players stay, it may not be over
+        # A game may update its results from the first move on: while players stay, it may not be over
         playing = any(seat.own_end is None for seat in ledger.seats.values())
         over = ledger.results_complete and not ledger.rewritten and not playing
         if not ledger.trouble and (self._phases.stage == "finish" or over):

@@ -30,12 +30,12 @@ _MOST_TOLD = 20
 
 
 def read_hosts(text: str) -> tuple[str, ...]:
-    """Read a list of HTTPS hosts: ``api.example.com,*.example.org``.
+    """Read a list of HTTPS hosts: `api.example.com,*.example.org`.
 
     Raises:
         UsageError: An entry is not a host; the message says what would be right.
     """
-    # imported here because the module is also the proxy's program: it imports a server that few episodes need
+    # Imported here because the module is also the proxy's program: it imports a server that few episodes need
     from ..web.https_proxy import host_problem
 
     hosts = tuple(dict.fromkeys(entry.strip().lower() for entry in text.split(",")))
@@ -49,7 +49,7 @@ def require_way_out(plan: EpisodePlan, backend: Backend, options: EpisodeOptions
     """Check that players can be restricted to the HTTPS hosts that they may reach; starts nothing.
 
     Raises:
-        UsageError: An entry is not a host, the players' network is not ``game-only``, or the game runs its players
+        UsageError: An entry is not a host, the players' network is not `game-only`, or the game runs its players
             itself, so that they have its network.
         CapabilityError: The backend cannot restrict them.
     """
@@ -87,7 +87,7 @@ async def open_proxy(setup: Setup, ledger: Ledger, scratch: Scratch) -> AsyncGen
     """Run the proxy while players need it, then report what it refused as warnings of the episode.
 
     Yields:
-        The proxy's ``host:port`` as players see it; empty if they may reach no hosts outside.
+        The proxy's `host:port` as players see it; empty if they may reach no hosts outside.
 
     Raises:
         EnvironmentFault: The proxy could not be started.
@@ -127,8 +127,8 @@ def proxy_variables(proxy: str, game: str) -> Mapping[str, str]:
     """Return the variables that send a player's HTTPS traffic, and no other, through the proxy.
 
     Args:
-        proxy: ``host:port`` of the proxy; empty if there is none.
-        game: ``host:port`` of the game, which is reached directly.
+        proxy: `host:port` of the proxy; empty if there is none.
+        game: `host:port` of the game, which is reached directly.
     """
     if not proxy:
         return {}
@@ -169,7 +169,7 @@ def _refusals(log: Path | None) -> list[str]:
             entry = json.loads(line)
             told.append(f"A player asked for {entry['refused']}, which {entry['why']}.")
         except (ValueError, KeyError, TypeError):
-            continue  # a message from Python itself
+            continue  # A message from Python itself
     if len(told) > _MOST_TOLD:
         told[_MOST_TOLD:] = [f"The proxy refused {len(told) - _MOST_TOLD} more hosts: logs/{log.name} lists them."]
     return told

@@ -1,4 +1,4 @@
-"""Plays many episodes of any plans: each has a key and gets one line in ``episodes.jsonl`` when it ends.
+"""Plays many episodes of any plans: each has a key and gets one line in `episodes.jsonl` when it ends.
 
 The file is append-only and written one whole line at a time, so a killed run can resume: episodes that have a line are
 not played again, and interrupted episodes are cleaned up and played again.
@@ -77,7 +77,7 @@ class RunCounts:
     faulted: int = 0
     """Played episodes with a fault."""
     status: EpisodeStatus = "interrupted"
-    """``completed``: every plan has its row, and every one that was played completed."""
+    """`completed`: every plan has its row, and every one that was played completed."""
     seconds: float = 0.0
 
 
@@ -95,9 +95,9 @@ async def run_many(
     latest: bool = False,
     run_id: str | None = None,
 ) -> RunCounts:
-    """Play episodes of any plans, up to ``parallel`` at a time.
+    """Play episodes of any plans, up to `parallel` at a time.
 
-    Each has its own directory below the workspace, and gets a row in ``episodes.jsonl`` (``read_rows``) once it is
+    Each has its own directory below the workspace, and gets a row in `episodes.jsonl` (`read_rows`) once it is
     over. A failure of one episode (an unavailable image, an invalid config, an internal error) is recorded in its row;
     only an unreachable engine or a full disk ends the whole run. Plans are taken from the iterable as there is room for
     them.
@@ -106,7 +106,7 @@ async def run_many(
         plans: Keys and plans. A key identifies its episode for good: it must not occur twice.
         backend: An entered backend.
         workspace: The directory above the episodes' own; new or empty, unless an earlier run is resumed.
-        parallel: Number of episodes at a time, at least 1, or ``auto`` for as many as this machine can take. Fewer run
+        parallel: Number of episodes at a time, at least 1, or `auto` for as many as this machine can take. Fewer run
             at a time if this process cannot open enough files, even after raising its limit.
         options: How to run each episode.
         overwrite: Whether what an earlier run has left in the workspace is removed first.
@@ -114,7 +114,7 @@ async def run_many(
             of others are removed.
         listeners: Readers of the run's own events (one for each episode that ended).
         episode_listeners: Readers of one episode's events.
-        latest: Whether to point ``latest`` beside the workspace at it, once there is a replay.
+        latest: Whether to point `latest` beside the workspace at it, once there is a replay.
         run_id: Label of the run's own events; a new one by default. Each episode has a label of its own.
 
     Returns:
@@ -156,9 +156,9 @@ def open_keyed_run(
     latest: bool,
     rows: Rows | None = None,
 ) -> Generator[KeyedRun]:
-    """Open a workspace for many episodes, and its rows; the arguments are those of ``run_many``.
+    """Open a workspace for many episodes, and its rows; the arguments are those of `run_many`.
 
-    The rows are in ``episodes.jsonl`` unless the caller passes its own ``rows``.
+    The rows are in `episodes.jsonl` unless the caller passes its own `rows`.
     """
     rows = rows if rows is not None else _RowFile(workspace.expanduser().absolute() / ROWS_NAME)
     own = rows if isinstance(rows, _RowFile) else None
@@ -175,7 +175,7 @@ def open_keyed_run(
             )
         )
         with suppress(OSError):
-            run.layout.logs.rmdir()  # each episode has its own logs
+            run.layout.logs.rmdir()  # Each episode has its own logs
         if own is not None:
             stack.enter_context(own)
         yield KeyedRun(run, rows)
@@ -220,7 +220,7 @@ class KeyedRun:
             on_row: Called with each new row before it is written; an exception from it ends the run.
 
         Raises:
-            UsageError: See ``run_many``.
+            UsageError: See `run_many`.
             EnvironmentFault: The machine or the engine failed.
         """
         await self._clear_up(backend)
@@ -251,7 +251,7 @@ class KeyedRun:
                     scores=row.scores,
                 )
             )
-            # not in a ``finally``: after an error no further episode may begin
+            # Not in a `finally`: after an error no further episode may begin
             room.give_back(_files(plan))
             width.give_back(index, row)
 
@@ -260,7 +260,7 @@ class KeyedRun:
                 async with anyio.create_task_group() as group:
                     waiting = iter(plans)
                     for index in count(1):
-                        # the next plan may depend on the episodes that have ended by then
+                        # The next plan may depend on the episodes that have ended by then
                         await width.take(index)
                         key, plan = next(waiting, ("", None))
                         if plan is None:
@@ -349,12 +349,12 @@ class KeyedRun:
                 listeners=episode_listeners(key) if episode_listeners else (),
                 run_id=run_id,
             )
-        except Exception as error:  # any failure belongs to this episode
+        except Exception as error:  # Any failure belongs to this episode
             full = isinstance(error, EnvironmentFault) and error.code == "disk_full"
             if full or isinstance(error, (BackendUnavailable, WorkspaceError, *fatal)):
                 raise
             if EpisodeLayout(directory).record.exists():
-                # the record says whose fault it was
+                # The record says whose fault it was
                 record = read_record(directory)
             else:
                 verdict = judge_error(error)
@@ -410,7 +410,7 @@ def _player_faults(record: EpisodeRecord, conduct: Sequence[SeatBehaviour]) -> t
         if fault.party == "player" and fault.slot is not None:
             first.setdefault(fault.slot, fault)
     connected = {slot.slot: slot.connected for slot in record.slots}
-    # a connection may be too short to be seen, but who has acted was there
+    # A connection may be too short to be seen, but who has acted was there
     connected |= {slot: True for slot, seat in enumerate(conduct) if seat.acted}
     return tuple(
         PlayerFault(slot=slot, error_type=fault.error_type, message=fault.message, connected=connected.get(slot))
@@ -453,7 +453,7 @@ class Rows(abc.ABC):
 
     @abc.abstractmethod
     def append(self, row: EpisodeRow) -> None:
-        """Write a row, whole or not at all, and ``note`` it."""
+        """Write a row, whole or not at all, and `note` it."""
 
     def check(self, key: str, plan: EpisodePlan) -> None:
         """Check that a key's row belongs to this plan.

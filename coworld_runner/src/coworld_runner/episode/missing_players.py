@@ -43,20 +43,20 @@ async def watch_connections(
         for slot in ledger.seats
         if (startup := setup.plan.startup(slot)) is not None
     ]
-    patience = max(setup.options.connect_timeout_seconds, allowed if is_number(allowed) else 0, *warming)
-    while (waited := anyio.current_time() - begun) < patience:
+    time_limit = max(setup.options.connect_timeout_seconds, allowed if is_number(allowed) else 0, *warming)
+    while (waited := anyio.current_time() - begun) < time_limit:
         for player in missing() if waited >= _SILENT else ():
             if player.name not in named:
                 named.add(player.name)
                 who = ledger.who("player", player.spec.slot).removeprefix("Player")
                 words = f"Waiting for player{who}: it has not connected for {waited:.0f} s."
                 ledger.publish(Notice(message=words))
-        await anyio.sleep(min(_LOOK_AGAIN, patience - waited))
+        await anyio.sleep(min(_LOOK_AGAIN, time_limit - waited))
     if watch.over.is_set() or await watch.is_done():
         return
     for player in missing():
         slot = player.spec.slot
-        words = f"{ledger.who('player', slot)} had not connected {patience:g} s after all players were started."
+        words = f"{ledger.who('player', slot)} had not connected {time_limit:g} s after all players were started."
         await ledger.see("never_connected", "player", slot, words=words)
         if setup.options.on_player_failure == "stop":
             watch.over.set()

@@ -13,7 +13,7 @@ from coworld_core.errors import UsageError
 __all__ = ["Parallel", "Parallelism", "require_parallel"]
 
 Parallel = int | Literal["auto"]
-"""Number of episodes at a time; ``auto``: as many as the machine supports."""
+"""Number of episodes at a time; `auto`: as many as the machine supports."""
 
 _ELSEWHERE = 8
 """Episodes at a time on another machine or a cluster, whose load cannot be measured; surplus units wait there."""
@@ -36,12 +36,12 @@ def require_parallel(parallel: Parallel) -> None:
 class Parallelism:
     """Limits the number of episodes that are played at a time.
 
-    ``auto`` starts with one episode per processor. An episode that was short of processors reduces the number by one.
+    `auto` starts with one episode per processor. An episode that was short of processors reduces the number by one.
     When as many episodes in a row as are played at a time were not short, and the processors were idle enough, the
-    number grows by one. On another machine, ``auto`` is a fixed number.
+    number grows by one. On another machine, `auto` is a fixed number.
 
     Args:
-        parallel: The number of episodes, or ``auto``.
+        parallel: The number of episodes, or `auto`.
         remote: Whether they are played on another machine.
     """
 

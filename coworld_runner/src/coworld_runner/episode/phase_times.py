@@ -29,7 +29,7 @@ class Phases:
 
     def __init__(self, publish: Publish) -> None:
         self.now = self.stage = "prepare"
-        """The phase that began last; ``stage`` ignores collecting."""
+        """The phase that began last; `stage` ignores collecting."""
         self._publish = publish
         self._begun: float | None = None
         self._seconds: dict[str, float] = {}

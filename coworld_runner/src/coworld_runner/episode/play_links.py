@@ -25,7 +25,7 @@ class PlayLinks:
     admin: str | None = None
     """The admin page, if it was requested."""
     local_ports: Mapping[int, str] = field(default_factory=dict[int, str])
-    """``host:port`` of each extra port, by its number in the game."""
+    """`host:port` of each extra port, by its number in the game."""
 
 
 def extra_unit_ports(extra: Sequence[ExtraPort]) -> tuple[Port, ...]:
@@ -36,7 +36,7 @@ def extra_unit_ports(extra: Sequence[ExtraPort]) -> tuple[Port, ...]:
 
 
 def extra_port_environment(placement: Placement, extra: Sequence[ExtraPort]) -> dict[str, str]:
-    """Return ``COWORLD_LOCAL_PORT_<n>`` for each extra port and ``COWORLD_LOCAL_PORTS_JSON`` for all of them."""
+    """Return `COWORLD_LOCAL_PORT_<n>` for each extra port and `COWORLD_LOCAL_PORTS_JSON` for all of them."""
     if not extra:
         return {}
     here = {port.container: placement.endpoints[_name(port.container)].here for port in extra}

@@ -54,7 +54,7 @@ async def _built(player: OwnPlayer, backend: Backend, platform: str | None, publ
     def write(directory: str) -> None:
         player.put(Path(directory))
 
-    # build from the files as they were read, not as they are now
+    # Build from the files as they were read, not as they are now
     with tempfile.TemporaryDirectory(prefix="coworld-player-") as directory:
         await anyio.to_thread.run_sync(write, directory)
         return await backend.build_image(

@@ -1,7 +1,7 @@
 """Runs one program with read-only inputs, separate outputs, a deadline, and a recorded outcome.
 
 Every program that is neither a game nor a player runs this way: replay viewers, reporters, graders, diagnosers.
-``run_program`` runs one to its end; ``open_program`` keeps one that serves requests running while a context is open.
+`run_program` runs one to its end; `open_program` keeps one that serves requests running while a context is open.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Program:
     argv: tuple[str, ...] = ()
     """The program and its arguments; empty: the image's own command."""
     environment: Callable[[Placement], Mapping[str, str]] = no_environment
-    """Returns its whole environment except secrets: ``place.input_uri(name)`` is the address of an input,
-    ``place.uri(name)`` that of an output, ``place.listen`` has the ports to listen on."""
+    """Returns its whole environment except secrets: `place.input_uri(name)` is the address of an input,
+    `place.uri(name)` that of an output, `place.listen` has the ports to listen on."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secret variables; they never appear in an argument list, a log, a repr or a label."""
     inputs: Mapping[str, Given] = field(default_factory=dict[str, Given])
@@ -86,7 +86,7 @@ class Program:
     """Plain names of the required output files. Other files in the same directory are kept too."""
     ports: tuple[Port, ...] = ()
     network: Network = "open"
-    """``open``: the machine's network; ``none``: no network; ``game-only``: its ports can be reached, but it cannot
+    """`open`: the machine's network; `none`: no network; `game-only`: its ports can be reached, but it cannot
     connect anywhere."""
     limits: Limits = field(default_factory=Limits)
     platform: str | None = None
@@ -132,9 +132,9 @@ class ProgramOutcome:
     directory: Path
     """The directory of its outputs and logs."""
     unit: UnitRecord
-    """What ran, how and when it ended, and its logs relative to ``directory``."""
+    """What ran, how and when it ended, and its logs relative to `directory`."""
     outputs: Mapping[str, ArtifactRecord]
-    """Its outputs by name: path relative to ``directory``, size and digest."""
+    """Its outputs by name: path relative to `directory`, size and digest."""
     fault: Fault | None
     """What went wrong, and whose fault it was; None if nothing did."""
     log_tail: str
@@ -153,10 +153,10 @@ class ProgramOutcome:
     def outcome(self) -> Literal["ok"] | ErrorType:
         """The outcome as one word.
 
-        ``ok``; ``program_error`` (it ended with a status other than 0); ``program_timeout``; ``program_never_started``;
-        ``output_missing``; ``output_refused`` (not a regular file, unreadable or too large);
-        ``artifact_transport_error`` (an output could not be fetched, through no fault of the program);
-        ``platform_error`` (the platform removed or lost it).
+        `ok`; `program_error` (it ended with a status other than 0); `program_timeout`; `program_never_started`;
+        `output_missing`; `output_refused` (not a regular file, unreadable or too large);
+        `artifact_transport_error` (an output could not be fetched, through no fault of the program);
+        `platform_error` (the platform removed or lost it).
         """
         return "ok" if self.fault is None else self.fault.error_type
 
@@ -183,20 +183,20 @@ async def open_program(
 ) -> AsyncGenerator[RunningProgram]:
     """Run a program for as long as the context is open, and stop and remove it on leaving.
 
-    Its files are removed with it, unless they are fetched before (``RunningProgram.unit.fetch``).
+    Its files are removed with it, unless they are fetched before (`RunningProgram.unit.fetch`).
 
     Args:
         program: What to run.
         backend: An entered backend.
         publish: Receives events.
         run_id: The run's label; must differ from those of all running runs. A new one by default.
-        logs: A directory for its logs, ``NAME.stdout.log`` and ``NAME.stderr.log``; None: logs are not kept.
-        start: Whether to start it too; otherwise it is created and waits for ``Unit.start``.
+        logs: A directory for its logs, `NAME.stdout.log` and `NAME.stderr.log`; None: logs are not kept.
+        start: Whether to start it too; otherwise it is created and waits for `Unit.start`.
         stop_grace: Seconds between TERM and KILL on leaving.
         lifetime: Seconds after its start when the platform ends it, if it can, in case this process has died by then.
 
     Yields:
-        The program, which may not be ready yet (``Unit.wait_ready``).
+        The program, which may not be ready yet (`Unit.wait_ready`).
 
     Raises:
         UsageError: A name is not a plain name, or an input cannot be used.
@@ -263,9 +263,9 @@ async def run_program(
     Args:
         program: What to run.
         backend: An entered backend.
-        directory: The directory for outputs (``outputs/``) and logs (``logs/``); must be new or empty.
+        directory: The directory for outputs (`outputs/`) and logs (`logs/`); must be new or empty.
         options: How to run it.
-        publish: Receives events, such as an ``EventBus``'s ``publish``.
+        publish: Receives events, such as an `EventBus`'s `publish`.
         run_id: The run's label; a new one by default.
 
     Returns:
@@ -340,7 +340,7 @@ class _Run:
                     stop_grace=self._options.stop_grace,
                     lifetime=self._options.timeout + _SPARE_SECONDS,
                 ) as running:
-                    # from now on only the program has a deadline, and not the work on its outputs
+                    # From now on only the program has a deadline, and not the work on its outputs
                     preparing.deadline = math.inf
                     await self._run(running, deadline)
             if preparing.cancelled_caught:
@@ -534,7 +534,7 @@ def _put(given: Given, target: Path) -> None:
         copy_given(given, target)
     else:
         given(target)
-        target.chmod(0o644)  # a container reads it under another user id
+        target.chmod(0o644)  # A container reads it under another user id
 
 
 async def _give(name: str, given: Given, target: Path) -> None:

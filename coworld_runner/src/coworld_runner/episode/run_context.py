@@ -28,7 +28,7 @@ class RunContext:
     """The backend, entered."""
     workspace: Path
     latest: bool
-    """Whether to point ``latest`` beside the workspace at it."""
+    """Whether to point `latest` beside the workspace at it."""
     run_id: str
 
 
@@ -78,8 +78,8 @@ async def open_run_context(
         package: The package to run, if known.
         source: Where its manifest was read from.
         backend: An entered backend, or the name of one that is opened for this run.
-        workspace: The directory for the evidence; None: a fresh one, with ``latest`` beside it pointing at it.
-        latest: Whether to point ``latest`` at a given workspace, too.
+        workspace: The directory for the evidence; None: a fresh one, with `latest` beside it pointing at it.
+        latest: Whether to point `latest` at a given workspace, too.
         run_id: The run's label; None: a new one.
         below: Subdirectory of the package's results for fresh workspaces.
 

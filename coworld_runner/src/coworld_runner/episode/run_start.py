@@ -56,7 +56,7 @@ def open_run(
         run_id: The run's label; None: a new one.
         listeners: Readers of its events.
         overwrite: Whether what an earlier run has left in the workspace is removed first.
-        latest: Whether to point ``latest`` beside the workspace at it, once there is a replay.
+        latest: Whether to point `latest` beside the workspace at it, once there is a replay.
         resume: The name of a file that marks a workspace as one to resume in; empty: it must be fresh.
         keep: How many past events to keep for late readers; None: all of them.
 

@@ -51,27 +51,27 @@ async def run_episode(
 
         record = await run_episode("examples/paintarena", players=["frontier-painter"])
 
-    In a script, call it from a function that ``anyio.run`` or ``asyncio.run`` runs.
+    In a script, call it from a function that `anyio.run` or `asyncio.run` runs.
 
     Args:
-        what: A package, a reference that ``resolve_package`` accepts, or a complete plan.
-        variant: Id of a variant of the package, as for ``plan_episode``.
-        players: The players, as for ``plan_episode``.
-        seed: The seed, as for ``plan_episode``.
-        backend: An entered backend, or the name of one that is opened for this episode, ``auto`` included; a plan needs
+        what: A package, a reference that `resolve_package` accepts, or a complete plan.
+        variant: Id of a variant of the package, as for `plan_episode`.
+        players: The players, as for `plan_episode`.
+        seed: The seed, as for `plan_episode`.
+        backend: An entered backend, or the name of one that is opened for this episode, `auto` included; a plan needs
             an entered one.
-        workspace: The directory for the evidence; it must be new or empty. None: a fresh one below ``results`` beside
-            the manifest, where ``latest`` points at it.
+        workspace: The directory for the evidence; it must be new or empty. None: a fresh one below `results` beside
+            the manifest, where `latest` points at it.
         options: How to run it.
         overwrite: Whether what an earlier run has left in the workspace is removed first.
         listeners: Readers of the run's events.
         on_ready: Called once the game can be reached, with the links for browsers.
         probe: Further checks to make while the game runs.
-        latest: Whether ``latest`` beside the workspace should point at it, once it has left a replay.
+        latest: Whether `latest` beside the workspace should point at it, once it has left a replay.
         run_id: The run's label; a new one by default.
 
     Returns:
-        The record, also written as ``episode.json``. Its ``faults`` list what a game or a player did wrong.
+        The record, also written as `episode.json`. Its `faults` list what a game or a player did wrong.
 
     Raises:
         UsageError: There is no such package, variant, player or backend, or arguments repeat what a plan includes.

@@ -42,7 +42,7 @@ __all__ = [
 
 STARVED_SHARE = 0.9
 """A player that waited for at least this share of a tick's spare time counts as starved: an answer may have been late.
-``docs/backends.md`` says how well this tells changed results from unchanged ones."""
+`docs/backends.md` says how well this tells changed results from unchanged ones."""
 
 _LOOK_SECONDS = 0.01
 """Seconds between two looks when a look is cheap."""
@@ -105,7 +105,7 @@ class TickWindow:
 
         Args:
             since: Time of the last look, in seconds.
-            now: Time of this look; later than ``since``.
+            now: Time of this look; later than `since`.
             ran: Nanoseconds run.
             waited: Nanoseconds waited. A wait is reported when it ends, so it may have begun before the last look.
         """
@@ -181,7 +181,7 @@ class _Thread:
         try:
             ran, waited, _ = map(int, os.pread(file, 80, 0).split())
         except (OSError, ValueError):
-            return 0, 0  # it has ended
+            return 0, 0  # It has ended
         finally:
             if self._file is None:
                 os.close(file)
@@ -265,7 +265,7 @@ class _Track:
         ran = sum((at.end - at.begin) * at.ran for at in stretches)
         waited = sum((at.end - at.begin) * at.waited for at in stretches)
         if waited <= most * (tick - ran):
-            return  # counting overlaps once, which is more expensive, could only lower the share
+            return  # Counting overlaps once, which is more expensive, could only lower the share
         share = spare_share(tick, *together(stretches))
         if share > most:
             slots = (player.unit.spec.slot for player in players if player.took(now, tick))
@@ -273,7 +273,7 @@ class _Track:
 
     def worst(self, until: float) -> tuple[float, tuple[int, ...]]:
         """Return the largest share in any tick up to that time, and who took the processors in it."""
-        # the peaks increase
+        # The peaks increase
         return next(((share, slots) for when, share, slots in reversed(self.peaks) if when <= until), (0.0, ()))
 
 
@@ -363,7 +363,7 @@ class StarvationMeter:
         return tuple(
             track.unit
             for track in self._players
-            # if the game's processes are visible, a player that never was had ended before the first look
+            # If the game's processes are visible, a player that never was had ended before the first look
             if not track.connected and (track.seen or (self._game.seen and track.unit.exit is not None))
         )
 
@@ -379,7 +379,7 @@ class StarvationMeter:
             return None
         until = _written(self._game.unit)
         if until - self._began > 2 * self._tick and not self._first < until:
-            return None  # no tick of it was observed: this process may itself have been starved
+            return None  # No tick of it was observed: this process may itself have been starved
         worst = max(self._players, key=lambda player: player.worst(until)[0])
         share, slots = worst.worst(until)
         return StarvationRecord(

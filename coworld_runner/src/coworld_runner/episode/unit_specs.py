@@ -59,7 +59,7 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
     logs.chmod(0o777)
     config = directory / CONFIG
     config.write_text(json.dumps(setup.plan.config_with_tokens(setup.tokens), indent=2) + "\n", encoding="utf-8")
-    # the evidence must not hold tokens
+    # The evidence must not hold tokens
     atomic_write(setup.layout.config, (json.dumps(setup.plan.game_config, indent=2) + "\n").encode())
     extra = setup.plan.extra_ports
     secrets = _secret_files(directory, setup.plan.secret_files)
@@ -178,7 +178,7 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str, prox
             **{variable: placement.uri(name) for variable, name in secrets.items()},
             **player_variables(placement, slot, url),
             **proxy_variables(proxy, address),
-            # the game is ready before its players start, so this answers at once
+            # The game is ready before its players start, so this answers at once
             **({"COWORLD_PLAYER_START_URL": f"http://{address}/healthz"} if setup.plan.startup(slot) else {}),
         }
 
@@ -237,7 +237,7 @@ def player_variables(placement: Placement, slot: int, url: str) -> dict[str, str
     """Return a player's variables: its seat's address, with the token, and where to upload its artifact."""
     return {
         "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": placement.uri(f"policy_artifact_{slot}.zip"),
-        # the older name, the only one that the first generations of players know
+        # The older name, the only one that the first generations of players know
         "COGAMES_ENGINE_WS_URL": url,
         "COWORLD_PLAYER_WS_URL": url,
     }

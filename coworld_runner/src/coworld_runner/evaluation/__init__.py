@@ -1,6 +1,6 @@
 """Measures players by playing the blocks of a design as episodes until there is enough evidence.
 
-``many`` plays the episodes and ``coworld_core.evaluation`` analyses them. This package connects the two: it plans
+`many` plays the episodes and `coworld_core.evaluation` analyses them. This package connects the two: it plans
 episodes for lineups, decides what to play next, and keeps the files of a run.
 """
 

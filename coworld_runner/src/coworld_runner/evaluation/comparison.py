@@ -32,15 +32,15 @@ async def compare(
     decides. If the workspace already contains this comparison, only the missing episodes are played.
 
     Args:
-        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
-        new: The player expected to be better, as ``players.read_players`` reads it: an id, a file, an image, …
+        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        new: The player expected to be better, as `players.read_players` reads it: an id, a file, an image, …
         old: The player it is compared with.
         rules: What to play and what counts.
         margin: The largest difference of mean scores that is still considered negligible.
         run: Where and how to play.
 
     Returns:
-        The report, which is also written to ``report.json`` and ``report.md``.
+        The report, which is also written to `report.json` and `report.md`.
 
     Raises:
         UsageError: An unknown variant, a metric that the results do not have, an image that has changed since the

@@ -50,20 +50,20 @@ async def diagnose(
     strong player each take its place in turn. A workspace that already contains this diagnosis is resumed.
 
     Args:
-        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
-        player: The player to diagnose, as ``read_players`` reads it.
+        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        player: The player to diagnose, as `read_players` reads it.
         baseline: The player that scores 0 on the normalised scale.
         strong: The player that scores 1 on the normalised scale.
         before: Directory of an earlier diagnosis; the report lists what has certainly changed since.
-        rules: What to play and what counts. ``max_blocks`` applies to each variant. Without a ``variant``, all variants
-            of the game are played; a pattern (``small-*``) selects the variants that match it.
+        rules: What to play and what counts. `max_blocks` applies to each variant. Without a `variant`, all variants
+            of the game are played; a pattern (`small-*`) selects the variants that match it.
         run: Where and how to play.
 
     Returns:
-        The report, which is also written to ``report.json`` and ``report.md``.
+        The report, which is also written to `report.json` and `report.md`.
 
     Raises:
-        UsageError: ``before`` contains no diagnosis of this game, or as ``compare``.
+        UsageError: `before` contains no diagnosis of this game, or as `compare`.
         ManifestError: The config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
@@ -99,7 +99,7 @@ def _battery_ids(word: str | None, known: Sequence[str]) -> Sequence[str]:
     """Return the ids of the selected variants: all, one by its id, or those that match a pattern.
 
     Raises:
-        UsageError: Code ``unknown_variant``: the pattern matches no variant.
+        UsageError: Code `unknown_variant`: the pattern matches no variant.
     """
     if word is None:
         return known

@@ -20,7 +20,7 @@ from .evaluation_rules import EvaluationRules
 __all__ = ["Entrants"]
 
 _WIDEST = (2**63 - 1, 2**53 - 1, 2**31 - 1)
-"""Largest seeds to try, in order: a schema may limit the seed by other rules than ``maximum``."""
+"""Largest seeds to try, in order: a schema may limit the seed by other rules than `maximum`."""
 
 
 class Entrants:
@@ -28,7 +28,7 @@ class Entrants:
 
     Args:
         package: The Coworld.
-        players: The players to measure, by label: anything that ``read_players`` reads except a human.
+        players: The players to measure, by label: anything that `read_players` reads except a human.
         rules: What to play and what counts.
 
     Attributes:
@@ -42,7 +42,7 @@ class Entrants:
 
     def __init__(self, package: Package, players: Mapping[str, str], rules: EvaluationRules) -> None:
         self.package = package
-        # files are read once, so that their current content plays in every episode
+        # Files are read once, so that their current content plays in every episode
         self._players = {label: _entrant(player, package) for label, player in players.items()}
         self._rules = rules
         self._plans: dict[Lineup, EpisodePlan] = {}
@@ -105,7 +105,7 @@ class Entrants:
             seat = self.seat(label)
             runnable = seat.runnable
             what = (runnable.run, sorted(runnable.env.items())) if runnable is not None else ()
-            # files are compared by content, not by name
+            # Files are compared by content, not by name
             what = seat.own.digest if seat.own is not None else what
             groups.setdefault(repr(what), []).append(label)
         return tuple(tuple(group) for group in groups.values() if len(group) > 1)

@@ -1,6 +1,6 @@
 """Renders evaluations as one page: a file that opens anywhere, loads nothing and runs nothing.
 
-Everything that came from a manifest, a game or a player is escaped. ``templates/evaluation.html`` defines the layout;
+Everything that came from a manifest, a game or a player is escaped. `templates/evaluation.html` defines the layout;
 this module computes the values to fill in, including the positions in the drawings.
 """
 
@@ -107,10 +107,10 @@ def report_page(
     """Render one or more evaluations as one HTML document.
 
     Args:
-        runs: The evaluations (``read_evaluation``); nothing in them is trusted.
+        runs: The evaluations (`read_evaluation`); nothing in them is trusted.
         beside: The directory of the page; links to replays are relative to it.
         files: The directory of the episodes' files; None: the workspace of each run.
-        live: Whether the server announces changes of the page over the websocket ``changes``. A live page does not
+        live: Whether the server announces changes of the page over the websocket `changes`. A live page does not
             link to directories.
     """
     template = page_template("coworld_runner.evaluation", "evaluation.html")
@@ -125,7 +125,7 @@ def report_page(
 
 @cache
 def live_policy() -> str:
-    """Return the ``Content-Security-Policy`` of a live page: only its own script may run."""
+    """Return the `Content-Security-Policy` of a live page: only its own script may run."""
     script = (resources.files("coworld_runner.evaluation") / "templates" / "live.js").read_text("utf-8")
     return f"{_POLICY}; script-src '{script_digest(script)}'; connect-src 'self'"
 
@@ -180,9 +180,9 @@ def _link(path: Path, beside: Path) -> str:
     """Return a relative address of a file, which stays valid when the page and the file are copied together."""
     try:
         relative = os.path.relpath(path.absolute(), beside.absolute())
-    except ValueError:  # on another drive
+    except ValueError:  # On another drive
         return path.absolute().as_uri()
-    # without "./", a first part with a colon would be read as a scheme
+    # Without "./", a first part with a colon would be read as a scheme
     return "./" + quote(Path(relative).as_posix())
 
 

@@ -44,10 +44,10 @@ def rating_for(seats: int) -> RatingName:
 
 
 def blocks_for(episodes: int, size: int) -> int:
-    """Return the number of blocks of ``size`` episodes needed to play at least ``episodes``.
+    """Return the number of blocks of `size` episodes needed to play at least `episodes`.
 
     Raises:
-        UsageError: ``episodes`` is below 1.
+        UsageError: `episodes` is below 1.
     """
     if episodes < 1:
         raise UsageError("There must be at least 1 episode.", code="bad_count")

@@ -56,10 +56,10 @@ _Report = TypeVar("_Report", bound=ShownReport)
 
 
 class RunArguments(TypedDict, total=False):
-    """Where and how to play an evaluation; the same arguments as those of ``run_batch``."""
+    """Where and how to play an evaluation; the same arguments as those of `run_batch`."""
 
     backend: Backend | str
-    """An entered backend, or the name of one that is opened for this run; ``auto`` by default."""
+    """An entered backend, or the name of one that is opened for this run; `auto` by default."""
     workspace: str | os.PathLike[str] | None
     """The directory for the evidence: new, empty, or that of the same evaluation, which is resumed. None: a fresh one
     among the package's results."""
@@ -74,7 +74,7 @@ class RunArguments(TypedDict, total=False):
     episode_listeners: EpisodeListeners | None
     """Readers of one episode's events, by the episode's key."""
     latest: bool
-    """Whether to point ``latest`` beside the workspace at it."""
+    """Whether to point `latest` beside the workspace at it."""
     run_id: str | None
     """The run's label; a new one by default."""
 
@@ -95,21 +95,21 @@ async def play_evaluation(
 ) -> _Report:
     """Play until the evaluation is over, or resume the one in the workspace.
 
-    ``plan.json``, ``report.json`` and ``report.md`` are written beside the rows however the run ends; the report
+    `plan.json`, `report.json` and `report.md` are written beside the rows however the run ends; the report
     covers the episodes that had ended.
 
     Args:
         evaluation: The evaluation, without rows.
         entrants: The players.
-        backend: See ``RunArguments``.
-        workspace: See ``RunArguments``.
-        parallel: See ``RunArguments``.
-        options: See ``RunArguments``.
-        overwrite: See ``RunArguments``.
-        listeners: See ``RunArguments``.
-        episode_listeners: See ``RunArguments``.
-        latest: See ``RunArguments``.
-        run_id: See ``RunArguments``.
+        backend: See `RunArguments`.
+        workspace: See `RunArguments`.
+        parallel: See `RunArguments`.
+        options: See `RunArguments`.
+        overwrite: See `RunArguments`.
+        listeners: See `RunArguments`.
+        episode_listeners: See `RunArguments`.
+        latest: See `RunArguments`.
+        run_id: See `RunArguments`.
 
     Raises:
         UsageError: The workspace has another evaluation, or the metric is not in the results.
@@ -175,7 +175,7 @@ def read_evaluation(workspace: str | os.PathLike[str]) -> PlayedEvaluation:
     """Read the evaluation in a directory: its report so far, and its episodes.
 
     Args:
-        workspace: The directory of ``plan.json`` and ``episodes.jsonl``.
+        workspace: The directory of `plan.json` and `episodes.jsonl`.
 
     Raises:
         UsageError: The directory has no evaluation.
@@ -220,8 +220,8 @@ async def play_blocks(
         parallel: Number of episodes to play at a time.
         options: How to run each episode.
         episode_listeners: Readers of one episode's events.
-        between: Called when no episode is running; it may raise ``Evaluation.last_block`` to have more played.
-        held: Whether to begin no more episodes until ``between`` has been called.
+        between: Called when no episode is running; it may raise `Evaluation.last_block` to have more played.
+        held: Whether to begin no more episodes until `between` has been called.
 
     Raises:
         UsageError: A player differs from the one that played before, or the metric is not in the results.
@@ -259,7 +259,7 @@ async def play_blocks(
             )
 
     await between()
-    # the last running episodes may show that a block must be played again
+    # The last running episodes may show that a block must be played again
     while not evaluation.stopped and needed() is not None:
         await many.play(
             episodes(),
@@ -296,11 +296,11 @@ def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
     """
     path = workspace.expanduser().absolute() / PLAN_NAME
     if not path.is_file():
-        # a run that was killed before it wrote its plan
+        # A run that was killed before it wrote its plan
         rows = path.with_name(ROWS_NAME)
         return rows.is_file() and rows.stat().st_size == 0
     found = read_plan(path.parent)
-    # more blocks may be requested at any time: the evidence stays valid however often it is examined
+    # More blocks may be requested at any time: the evidence stays valid however often it is examined
     refuse_changed(found, plan)
     others = [
         name
@@ -321,7 +321,7 @@ def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
     """Refuse to resume with a player's file whose content has changed.
 
     Raises:
-        UsageError: Code ``player_changed``: a player's file has another digest than before.
+        UsageError: Code `player_changed`: a player's file has another digest than before.
     """
     before = found.players()
     for label, player in plan.players().items():

@@ -35,18 +35,18 @@ async def mix(
     that already contains this mixture is resumed.
 
     Args:
-        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
-        players: The players, as ``read_players`` reads them, and the proportion of the seats that each gets.
+        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        players: The players, as `read_players` reads them, and the proportion of the seats that each gets.
         episodes: Minimum number of episodes to play; the last block is always completed.
-        rules: What to play and what counts; ``episodes`` replaces ``max_blocks``.
+        rules: What to play and what counts; `episodes` replaces `max_blocks`.
         run: Where and how to play.
 
     Returns:
-        The report, which is also written to ``report.json`` and ``report.md``.
+        The report, which is also written to `report.json` and `report.md`.
 
     Raises:
         UsageError: No players, more players than seats, proportions that leave a player without a seat, or as
-            ``compare``.
+            `compare`.
         ManifestError: The config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.

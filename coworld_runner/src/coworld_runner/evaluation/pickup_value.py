@@ -39,22 +39,22 @@ async def pickup(
     already contains this pickup is resumed.
 
     Args:
-        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
-        candidate: The player to measure, as ``read_players`` reads it.
+        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        candidate: The player to measure, as `read_players` reads it.
         pool: The players that it replaces.
         episodes: Minimum number of episodes to play; the last block is always completed.
         team: Whether the mean score of all seats counts, for games that score a team with one number.
         credit: How to divide credit for the mean score of all seats among the candidate and the pool, if at all. A
             player that is left out is replaced by the player of the game's own configuration.
-        rules: What to play and what counts; ``episodes`` replaces ``max_blocks``.
+        rules: What to play and what counts; `episodes` replaces `max_blocks`.
         run: Where and how to play.
 
     Returns:
-        The report, which is also written to ``report.json`` and ``report.md``.
+        The report, which is also written to `report.json` and `report.md`.
 
     Raises:
         UsageError: An empty pool; a pool that contains the candidate; credit among more players than seats, or among
-            more than eight; or as ``compare``.
+            more than eight; or as `compare`.
         ManifestError: The config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.

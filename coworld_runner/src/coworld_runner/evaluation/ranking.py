@@ -34,18 +34,18 @@ async def rank(
     that already contains this ranking is resumed.
 
     Args:
-        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
-        players: At least two players, as ``players.read_players`` reads them: ids, files, directories, images.
+        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        players: At least two players, as `players.read_players` reads them: ids, files, directories, images.
         rating: The rating model; None: Plackett–Luce for more than two seats, otherwise Bradley–Terry. It may change
             when a run resumes.
         rules: What to play and what counts.
         run: Where and how to play.
 
     Returns:
-        The report, which is also written to ``report.json`` and ``report.md``.
+        The report, which is also written to `report.json` and `report.md`.
 
     Raises:
-        UsageError: Fewer than two players, or as ``compare``.
+        UsageError: Fewer than two players, or as `compare`.
         ManifestError: The config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.

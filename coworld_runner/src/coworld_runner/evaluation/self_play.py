@@ -29,17 +29,17 @@ async def scrimmage(
     Each block is one episode with its own seed. A workspace that already contains this scrimmage is resumed.
 
     Args:
-        what: The Coworld: a package, or anything that ``resolve_package`` accepts.
-        player: The player, as ``read_players`` reads it.
+        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        player: The player, as `read_players` reads it.
         episodes: Number of episodes to play.
-        rules: What to play and what counts; ``episodes`` replaces ``max_blocks``.
+        rules: What to play and what counts; `episodes` replaces `max_blocks`.
         run: Where and how to play.
 
     Returns:
-        The report, which is also written to ``report.json`` and ``report.md``.
+        The report, which is also written to `report.json` and `report.md`.
 
     Raises:
-        UsageError: ``episodes`` is below 1, or as ``compare``.
+        UsageError: `episodes` is below 1, or as `compare`.
         ManifestError: The config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.

@@ -46,7 +46,7 @@ def called_services(secrets: Mapping[str, str]) -> CalledServices:
     """Infer the services that players can call.
 
     Args:
-        secrets: Their secrets. Only the values of addresses, regions and ``USE_BEDROCK`` are read.
+        secrets: Their secrets. Only the values of addresses, regions and `USE_BEDROCK` are read.
     """
     names = {name.upper(): value for name, value in secrets.items()}
     addresses = {_ADDRESS.sub("", name): url for name, url in names.items() if _ADDRESS.search(name)}

@@ -23,10 +23,10 @@ _LEFT_OUT = frozenset(
 def changed_since_build(package: Package) -> str:
     """Find a source file that is newer than the manifest, which the build writes last. Blocks.
 
-    Files excluded by ``.dockerignore``, results and a built replay viewer do not count.
+    Files excluded by `.dockerignore`, results and a built replay viewer do not count.
 
     Returns:
-        The file's path, relative to the build context; empty if there is none, or if ``coworld build`` did not make
+        The file's path, relative to the build context; empty if there is none, or if `coworld build` did not make
         the game's image.
     """
     if package.path is None or ImageRef.parse(package.manifest.game.runnable.image).kind != "content":

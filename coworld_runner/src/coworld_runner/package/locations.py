@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
-"""At least two characters, so that a drive letter (``C:/game``) is not taken for a scheme."""
+"""At least two characters, so that a drive letter (`C:/game`) is not taken for a scheme."""
 
 FETCH_SECONDS = 60.0
 """Default timeout for a connection, or for the next bytes."""
@@ -51,7 +51,7 @@ class Location:
 
     kind: Literal["path", "http", "s3"]
     path: Path | None = None
-    """Absolute path, for the kind ``path``."""
+    """Absolute path, for the kind `path`."""
     url: str = ""
     """The address as given, for the other kinds."""
 
@@ -60,7 +60,7 @@ def read_location(argument: str | os.PathLike[str], *, what: str) -> Location:
     """Tell a path from an address.
 
     Args:
-        argument: A path (``~`` is expanded), or an address with the scheme file, http, https or s3.
+        argument: A path (`~` is expanded), or an address with the scheme file, http, https or s3.
         what: The kind of document, for messages: "manifest", "replay".
 
     Raises:
@@ -89,7 +89,7 @@ def read_location(argument: str | os.PathLike[str], *, what: str) -> Location:
 
 
 def expand(text: str) -> Path:
-    """Return an absolute path; ``~`` is replaced by the home directory, if there is one."""
+    """Return an absolute path; `~` is replaced by the home directory, if there is one."""
     path = Path(text)
     with contextlib.suppress(RuntimeError):
         path = path.expanduser()
@@ -122,7 +122,7 @@ def missing(path: Path, *, what: str) -> UsageError:
         parent = parent.parent
     wanted = path.relative_to(parent).parts[0] if path != parent else path.name
     try:
-        # the missing part of the path has parts below it, so only directories match
+        # The missing part of the path has parts below it, so only directories match
         names = sorted(entry.name for entry in parent.iterdir() if parent == path.parent or entry.is_dir())
     except OSError:
         names = []
@@ -158,13 +158,13 @@ async def fetch(
     timeout: float = FETCH_SECONDS,
     deadline: float | None = None,
     token: str | None = None,
-    patience: float | None = None,
+    retry_timeout: float | None = None,
     on_retry: Callable[[RemoteError], object] | None = None,
 ) -> Fetched:
     """Download an address into an open file.
 
     Redirects to http and https are followed. Transient failures (no connection, a broken connection, 429, most 5xx) are
-    retried; a ``Retry-After`` of up to a minute is respected.
+    retried; a `Retry-After` of up to a minute is respected.
 
     Args:
         url: An http(s) address.
@@ -174,12 +174,12 @@ async def fetch(
         timeout: Seconds to wait for a connection, or for the next bytes.
         deadline: Seconds for everything, retries included; None: no limit.
         token: Bearer token; sent to this address's own origin only, never along a redirect to another.
-        patience: Seconds for which failures are retried; None: three tries in all.
+        retry_timeout: Seconds for which failures are retried; None: three tries in all.
         on_retry: Called with the error before each retry.
 
     Raises:
         UsageError: The address is invalid, or a token would be sent to another machine over plain http.
-        RemoteError: The host cannot be reached, refused, or sent more than ``limit`` bytes; the message names it.
+        RemoteError: The host cannot be reached, refused, or sent more than `limit` bytes; the message names it.
         EnvironmentFault: There is no disk space left for the body.
     """
     from httpx2 import AsyncClient, InvalidURL, Timeout
@@ -199,10 +199,13 @@ async def fetch(
     headers = {"User-Agent": f"coworld-runner/{__version__}", "Accept-Encoding": "identity"}
     with _past(deadline, what, start.host):
         async with AsyncClient(headers=headers, timeout=Timeout(timeout), follow_redirects=False) as client:
-            most = _TRIES if patience is None else None
-            # do not wait for a Retry-After beyond the deadline
+            most = _TRIES if retry_timeout is None else None
+            # Do not wait for a Retry-After beyond the deadline
             tries = Tries(
-                _BACKOFF, most=most, patience=deadline if patience is None else patience, clock=anyio.current_time
+                _BACKOFF,
+                most=most,
+                retry_timeout=deadline if retry_timeout is None else retry_timeout,
+                clock=anyio.current_time,
             )
             while True:
                 try:
@@ -358,7 +361,7 @@ def _oversize(url: URL, what: str, limit: int) -> RemoteError:
 
 
 def s3_address(url: str, endpoint: str | None) -> str:
-    """Return the public http(s) address of ``s3://bucket/key``.
+    """Return the public http(s) address of `s3://bucket/key`.
 
     Args:
         url: The s3 address; the key is taken literally, not percent-decoded.
@@ -384,6 +387,6 @@ def s3_address(url: str, endpoint: str | None) -> str:
             raise UsageError(f"The S3 endpoint {shown_url(endpoint)!r} is not an http(s) address.", code="bad_url")
         return f"{endpoint.rstrip('/')}/{bucket}/{quoted}"
     if "." in bucket:
-        # the certificate of *.s3.amazonaws.com covers one label only
+        # The certificate of *.s3.amazonaws.com covers one label only
         return f"https://s3.amazonaws.com/{bucket}/{quoted}"
     return f"https://{bucket}.s3.amazonaws.com/{quoted}"

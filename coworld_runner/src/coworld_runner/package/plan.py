@@ -48,9 +48,9 @@ class Seat:
     player_id: str | None = None
     """The bundled player's id, if it is one."""
     player_name: str = ""
-    """The player's own name, the same in every seat; empty: ``name``."""
+    """The player's own name, the same in every seat; empty: `name`."""
     own: OwnPlayer | None = None
-    """The file or directory that plays; then ``runnable`` is the image in which it runs."""
+    """The file or directory that plays; then `runnable` is the image in which it runs."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secrets for this seat's player alone; never in logs, records or argument lists."""
     secret_files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
@@ -95,7 +95,7 @@ class EpisodePlan:
     manifest_sha256: str = ""
     episode_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     policy_names: tuple[str, ...] = ()
-    """Names passed to games of the first generation in ``COGAMES_POLICY_NAMES``."""
+    """Names passed to games of the first generation in `COGAMES_POLICY_NAMES`."""
     secret_files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     """Secrets passed to the game as files, by environment variable; the variable's value is the file's URI."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
@@ -103,7 +103,7 @@ class EpisodePlan:
 
     @property
     def seed(self) -> int | None:
-        """The config's integer ``seed``, if it has one."""
+        """The config's integer `seed`, if it has one."""
         seed = self.game_config.get("seed")
         return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
 
@@ -130,7 +130,7 @@ class EpisodePlan:
         return next((entry.startup for entry in self.manifest.player if entry.id == player), None)
 
     def timeout_within(self, limit: float) -> float:
-        """Seconds the episode may take on a platform: ``episode_timeout_minutes``, but no more than its own limit."""
+        """Seconds the episode may take on a platform: `episode_timeout_minutes`, but no more than its own limit."""
         minutes = self.manifest.episode_timeout_minutes
         return limit if minutes is None else min(limit, minutes * 60.0)
 
@@ -181,9 +181,9 @@ def plan_episode(
 ) -> EpisodePlan:
     """Plan an episode.
 
-    Each player named in ``players`` gets a name for its seat, which is also passed to the game if its schema names
-    players: the display name of a bundled player, the stem of a file, the short name of an image (``player:2``). In
-    several seats the name is numbered: ``X``, ``X (2)``. Seats left to people are called ``Person`` instead of by a
+    Each player named in `players` gets a name for its seat, which is also passed to the game if its schema names
+    players: the display name of a bundled player, the stem of a file, the short name of an image (`player:2`). In
+    several seats the name is numbered: `X`, `X (2)`. Seats left to people are called `Person` instead of by a
     bot's name. If the config cannot take these names, and for players that were not named, the author's names remain.
 
     Args:
@@ -192,11 +192,11 @@ def plan_episode(
             fixture is too short for people.
         request: An episode request, which contains everything, names included; excludes variant, players and run.
         players: The players, one for all seats or one per seat: the id of a bundled player, a file or directory, an
-            image, or ``human``; a suffix ``@N`` means N seats (``players.read_players``).
+            image, or `human`; a suffix `@N` means N seats (`players.read_players`).
         run: Command for players given as images.
         humans: Seats left to people.
         secret_env: Secrets for every player.
-        seed: Sets the config's integer ``seed``.
+        seed: Sets the config's integer `seed`.
 
     Raises:
         UsageError: An unknown variant or player, a wrong number of players, a seat that does not exist, a seed for a
@@ -265,7 +265,7 @@ def plan_episode(
         episode_tags=dict(asked.episode_tags),
         policy_names=policy_names,
     )
-    # the author of a request has already put everyone's names into the game's config
+    # The author of a request has already put everyone's names into the game's config
     return plan if request is not None else _named(plan, own if players else ())
 
 
@@ -278,7 +278,7 @@ def _own_secrets(player: OwnPlayer | None) -> Mapping[str, str]:
 
 
 def _with_people(humans: Sequence[int], named: Sequence[PlayerRef], manifest: Manifest) -> tuple[int, ...]:
-    """The seats left to people, including those where ``players`` says ``human``."""
+    """The seats left to people, including those where `players` says `human`."""
     people = [slot for slot, player in enumerate(named) if player.kind == HUMAN]
     if people and len(named) == 1:
         people = list(range(len(manifest.certification.players)))
@@ -319,7 +319,7 @@ def _seated(
     *,
     called: Sequence[Collection[str | None]] | None,
 ) -> list[_Taken]:
-    """The player of each seat; ``called`` has the seats' names in an episode request, if there is one."""
+    """The player of each seat; `called` has the seats' names in an episode request, if there is one."""
     manifest = package.manifest
     bundled = {player.id: player for player in manifest.player}
     hosts = manifest.game.player_runtime == GAME_HOSTED
@@ -380,8 +380,8 @@ def _with_seed(manifest: Manifest, config: Mapping[str, Any], seed: int, *, slot
 def plan_for_people(plan: EpisodePlan) -> EpisodePlan:
     """Return the plan with a longer connect timeout for people, and without bots' names for them.
 
-    The game waits half an hour for its players if its config schema has ``player_connect_timeout_seconds`` and the
-    maximum allows it. A person's seat that the config names after a bundled player is called ``Person`` instead, also
+    The game waits half an hour for its players if its config schema has `player_connect_timeout_seconds` and the
+    maximum allows it. A person's seat that the config names after a bundled player is called `Person` instead, also
     in the game if its schema names players.
     """
     return _patient(_named(plan))
@@ -411,7 +411,7 @@ def _named(plan: EpisodePlan, players: Sequence[str] = ()) -> EpisodePlan:
     if not validate_game_config(plan.manifest, config, slots=len(plan.seats)).ok:
         return plan
     seats = tuple(
-        # a game whose schema does not mention names may still be passed some
+        # A game whose schema does not mention names may still be passed some
         dataclasses.replace(seat, name=_display_name(config, slot) or names[slot])
         for slot, seat in enumerate(plan.seats)
     )
@@ -444,7 +444,7 @@ def _bundled_id(manifest: Manifest, runnable: Runnable, called: Collection[str |
     """Return the id of the bundled player that runs this program; None if neither program nor name identifies one."""
     alike = [entry for entry in manifest.player if entry.as_runnable() == runnable]
     if len(alike) > 1:
-        # the name of a player in several seats is numbered
+        # The name of a player in several seats is numbered
         names = {re.sub(r" \(\d+\)$", "", name) for name in called if name}
         alike = [entry for entry in alike if not names.isdisjoint((entry.id, entry.name))]
     return alike[0].id if len(alike) == 1 else None
@@ -455,11 +455,11 @@ def _patient(plan: EpisodePlan) -> EpisodePlan:
     if not rule:
         return plan
     most = rule.get("maximum")
-    patience = min(_PATIENCE, most) if isinstance(most, int | float) else _PATIENCE
+    time_limit = min(_PATIENCE, most) if isinstance(most, int | float) else _PATIENCE
     now = plan.game_config.get(CONNECT_TIMEOUT)
-    if isinstance(now, int | float) and now >= patience:
+    if isinstance(now, int | float) and now >= time_limit:
         return plan
-    return dataclasses.replace(plan, game_config={**plan.game_config, CONNECT_TIMEOUT: patience})
+    return dataclasses.replace(plan, game_config={**plan.game_config, CONNECT_TIMEOUT: time_limit})
 
 
 def _display_name(config: Mapping[str, Any], slot: int) -> str | None:

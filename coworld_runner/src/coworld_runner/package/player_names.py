@@ -1,7 +1,7 @@
 """Parses the names of players, wherever a user gives one.
 
-A player is the id of a bundled player, the user's own file or directory, an image, ``llm:…``, ``recording:…``,
-``random`` or ``human``. The suffix ``@N`` on any of them except a recording means N seats in a row.
+A player is the id of a bundled player, the user's own file or directory, an image, `llm:…`, `recording:…`,
+`random` or `human`. The suffix `@N` on any of them except a recording means N seats in a row.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PlayerRef:
 def read_players(words: Sequence[str | PlayerRef], package: Package) -> tuple[PlayerRef, ...]:
     """Parse the names of players; nothing is started or fetched.
 
-    A bundled player's id takes precedence over a file of the same name, which can be named as ``./NAME``. A bare word
+    A bundled player's id takes precedence over a file of the same name, which can be named as `./NAME`. A bare word
     that is neither is refused: it is unlikely to be an image that the user wants to fetch.
 
     Args:
@@ -70,7 +70,7 @@ def read_players(words: Sequence[str | PlayerRef], package: Package) -> tuple[Pl
         package: The Coworld.
 
     Returns:
-        One player for each named seat, with ``@N`` expanded.
+        One player for each named seat, with `@N` expanded.
 
     Raises:
         UsageError: There is no such player, or the file cannot be run.
@@ -108,10 +108,10 @@ def seat_files(own: OwnPlayer, seat: Runnable, host: Runnable) -> tuple[Runnable
     Args:
         own: The file or directory.
         seat: A player of the image that it runs in.
-        host: The result of ``player_host``.
+        host: The result of `player_host`.
     """
     python = host.run[0] if host.run and Path(host.run[0]).name.startswith("python") else "python3"
-    # the bundled player's variables are dropped, because they were meant for another program
+    # The bundled player's variables are dropped, because they were meant for another program
     return seat.model_copy(update={"run": own.shown(), "env": {}}), dataclasses.replace(own, python=python)
 
 
@@ -141,7 +141,7 @@ def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend
 
 def _counted(word: str) -> tuple[str, int]:
     match = _REPEATED.fullmatch(word)
-    # in a recording, the part after the @ says whose actions are replayed
+    # In a recording, the part after the @ says whose actions are replayed
     if match is None or word.startswith(RECORDING) or Path(word).exists():
         return word, 1
     count = int(match["count"])
@@ -175,7 +175,7 @@ def _read(word: str, package: Package) -> PlayerRef:
 
 def _random_player(manifest: Manifest) -> OwnPlayer:
     protocol = manifest.game.protocols.player
-    # a protocol that is only linked may still be ours; if not, the player reports it when it connects
+    # A protocol that is only linked may still be ours; if not, the player reports it when it connects
     if protocol.type == "text" and PROTOCOL not in protocol.value:
         raise UsageError(
             f"{RANDOM!r} plays games that speak {PROTOCOL} and say with it what is legal; {manifest.game.name} speaks "
@@ -203,7 +203,7 @@ def _is_bare(word: str) -> bool:
     try:
         reference = ImageRef.parse(word)
     except ImageError:
-        # invalid image references are reported where images are resolved
+        # Invalid image references are reported where images are resolved
         return False
     return reference.kind == "local" and "/" not in word and not reference.tag and not reference.digest
 

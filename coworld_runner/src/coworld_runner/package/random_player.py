@@ -90,7 +90,7 @@ def _list(known: dict[str, Any], root: Any, rng: random.Random, depth: int) -> l
 
 
 def _bounds(known: dict[str, Any], step: int) -> tuple[float, float]:
-    """Return the smallest and the largest number, for integers (``step`` 1) in units of ``multipleOf``.
+    """Return the smallest and the largest number, for integers (`step` 1) in units of `multipleOf`.
 
     An open maximum is the minimum plus 100; an open minimum is 0 or, if that is lower, the maximum minus 100.
     """

@@ -118,9 +118,9 @@ class Package:
         """Return its programs as flat rows, for a data frame.
 
         Returns:
-            Rows with the keys ``coworld``, ``version``, ``role`` (``game``, ``player``, ``grader``, …), ``id``,
-            ``name``, ``description``, ``image``, ``run`` (the command, quoted for a shell; empty for the image's own)
-            and ``context`` (the directory that the image is built from, or None); the game first, under its own name.
+            Rows with the keys `coworld`, `version`, `role` (`game`, `player`, `grader`, …), `id`,
+            `name`, `description`, `image`, `run` (the command, quoted for a shell; empty for the image's own)
+            and `context` (the directory that the image is built from, or None); the game first, under its own name.
         """
         game = self.manifest.game
         entries = self.manifest.roles()
@@ -160,8 +160,8 @@ class Package:
     def default_results_dir(self) -> Path:
         """Return the default directory for results.
 
-        It is ``results/`` beside the manifest; without a file, it is in the current directory: ``coworld/<id>/results``
-        for an id, ``coworld-results`` for an address.
+        It is `results/` beside the manifest; without a file, it is in the current directory: `coworld/<id>/results`
+        for an id, `coworld-results` for an address.
         """
         if self.directory is not None:
             return self.directory / "results"
@@ -179,7 +179,7 @@ class _Rules:
 
 
 def coworld_id(argument: str) -> str | None:
-    """Return the id in an argument that names a Coworld on a platform, ``cow_…`` or ``/v2/coworlds/<id>``, or None."""
+    """Return the id in an argument that names a Coworld on a platform, `cow_…` or `/v2/coworlds/<id>`, or None."""
     text = argument.strip()
     if match := _API_PATH.fullmatch(text):
         return match["id"]
@@ -189,7 +189,7 @@ def coworld_id(argument: str) -> str | None:
 def default_results_dir(argument: str) -> Path:
     """Return the default directory for results if the argument could not be read as a package.
 
-    It follows ``Package.default_results_dir``.
+    It follows `Package.default_results_dir`.
     """
     given = Path(argument).expanduser().absolute()
     beside = given if given.is_dir() else given.parent if given.is_file() else None
@@ -211,15 +211,15 @@ async def resolve_package(
     """Find and read the package that an argument names.
 
     Args:
-        argument: The path of a manifest or of a directory that contains one (``~`` is expanded), ``file://…``,
-            ``http(s)://…`` (a manifest, or an object of the API with one under ``manifest``), ``/v2/coworlds/<id>``, or
-            a bare ``cow_…`` id.
+        argument: The path of a manifest or of a directory that contains one (`~` is expanded), `file://…`,
+            `http(s)://…` (a manifest, or an object of the API with one under `manifest`), `/v2/coworlds/<id>`, or
+            a bare `cow_…` id.
         mode: How strictly the manifest is checked.
         prefer: Which file to use if a directory contains both a manifest and a template.
         template: Whether a template is accepted.
-        server: Base address of the API; needed for ids that are not in ``cache``.
+        server: Base address of the API; needed for ids that are not in `cache`.
         token: Bearer token, sent to the server of an id or an address, never along a redirect to another origin.
-        cache: The directory with downloaded packages, each in a subdirectory named by its id; None: ``coworld`` in the
+        cache: The directory with downloaded packages, each in a subdirectory named by its id; None: `coworld` in the
             current directory.
         timeout: Seconds for the whole download.
         published: A published version of the software; anything that it refuses is an error, too.
@@ -264,8 +264,8 @@ def find_in_directory(
 ) -> tuple[Path, tuple[Issue, ...]]:
     """Find the manifest or template of a directory; returns it with remarks about the choice.
 
-    The candidates are ``coworld_manifest.json``, ``dist/coworld_manifest.json`` and
-    ``coworld_manifest_template.json``.
+    The candidates are `coworld_manifest.json`, `dist/coworld_manifest.json` and
+    `coworld_manifest_template.json`.
 
     Args:
         directory: An existing directory.
@@ -273,7 +273,7 @@ def find_in_directory(
         template: Whether a template is accepted.
 
     Raises:
-        UsageError: There is none (code ``manifest_not_found``).
+        UsageError: There is none (code `manifest_not_found`).
     """
     built = next((path for path in _built(directory) if path.is_file()), None)
     authored = directory / TEMPLATE_NAME
@@ -410,7 +410,7 @@ def _api_base(server: str | None, identifier: str) -> str:
     base = server.rstrip("/")
     if not re.match(r"https?://[^/]", base, re.IGNORECASE):
         raise UsageError(f"The server {server!r} is not an http(s) address.", code="bad_url")
-    # the service for Coworlds is mounted one level below the API's base address
+    # The service for Coworlds is mounted one level below the API's base address
     return f"{base}/observatory" if base.endswith("/api") else base
 
 
@@ -465,7 +465,7 @@ def _parsed(data: bytes, rules: _Rules, host: str, shown: str) -> LoadedManifest
     try:
         return load_manifest(content, mode=rules.mode, published=rules.published)
     except ManifestError as error:
-        # the text has no file name to show before the issues, so show the address
+        # The text has no file name to show before the issues, so show the address
         raise ManifestError(
             error.report.model_copy(update={"source": shown}), code=error.code, hint=error.hint
         ) from None

@@ -32,8 +32,8 @@ def read_secret_env(
     """Read secrets from arguments and files.
 
     Args:
-        items: ``NAME``, whose value is taken from ``environment``, or ``NAME=VALUE``. They take precedence over files.
-        files: Files with one ``NAME=VALUE`` or ``NAME`` per line. Empty lines and lines that begin with ``#`` are
+        items: `NAME`, whose value is taken from `environment`, or `NAME=VALUE`. They take precedence over files.
+        files: Files with one `NAME=VALUE` or `NAME` per line. Empty lines and lines that begin with `#` are
             ignored, quotes around a whole value are removed, and values are not expanded. Later files take precedence.
         environment: The variables to look bare names up in.
 
@@ -56,7 +56,7 @@ def read_secret_env(
 
 
 def _lines(file: Path) -> list[str]:
-    """Return the lines of a file without a leading ``export``, with comments blanked to keep the line numbers."""
+    """Return the lines of a file without a leading `export`, with comments blanked to keep the line numbers."""
     try:
         with file.expanduser().open("rb") as opened:
             data = opened.read(_MAX_BYTES + 1)
@@ -81,7 +81,7 @@ def _split(item: str, environment: Mapping[str, str], where: str, *, may_be_blan
     name, given, value = item.partition("=")
     name = name.strip()
     if not _NAME.fullmatch(name):
-        # never show the item itself: a secret value may be in the place of the name
+        # Never show the item itself: a secret value may be in the place of the name
         raise UsageError(
             f"{where}: there is no name of an environment variable before the `=`."
             if given

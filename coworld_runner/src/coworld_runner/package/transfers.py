@@ -1,4 +1,4 @@
-"""Downloads and uploads of a worker: http(s) and file addresses, bare paths, and ``data:`` for reading.
+"""Downloads and uploads of a worker: http(s) and file addresses, bare paths, and `data:` for reading.
 
 Files are streamed. Transient failures are retried until time is up: a refused or broken connection, a timeout, a name
 that does not resolve yet, and the statuses by which a server says "later". A pod that has just started often sees all
@@ -52,14 +52,14 @@ _THERE = frozenset({409, 412})
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-async def read_document(uri: str, *, what: str, limit: int, patience: float = _PATIENCE) -> bytes:
+async def read_document(uri: str, *, what: str, limit: int, retry_timeout: float = _PATIENCE) -> bytes:
     """Read a small document into memory.
 
     Args:
         uri: An http(s), file or data address, or a path.
         what: A name for the document, for messages.
         limit: The most bytes it may have.
-        patience: Seconds for which transient failures are retried.
+        retry_timeout: Seconds for which transient failures are retried.
 
     Raises:
         UsageError: The file cannot be read or is too large, or the address is invalid.
@@ -75,7 +75,13 @@ async def read_document(uri: str, *, what: str, limit: int, patience: float = _P
         raise UsageError(f"The {what} cannot be read from {shown_url(uri)}.", code="bad_scheme")
     target = io.BytesIO()
     await fetch(
-        uri, target, what=what, limit=limit, timeout=_READ_SECONDS, patience=patience, on_retry=_warn_of_another_try
+        uri,
+        target,
+        what=what,
+        limit=limit,
+        timeout=_READ_SECONDS,
+        retry_timeout=retry_timeout,
+        on_retry=_warn_of_another_try,
     )
     return target.getvalue()
 
@@ -156,7 +162,7 @@ class Transfers:
             until: The deadline, on the event loop's clock; None: a minute from now.
 
         Raises:
-            TransferError: ``upload_refused`` when the server rejects it, ``upload_failed`` for any other failure.
+            TransferError: `upload_refused` when the server rejects it, `upload_failed` for any other failure.
             UsageError: The address is invalid.
         """
         until = anyio.current_time() + _PATIENCE if until is None else until
@@ -167,7 +173,7 @@ class Transfers:
             return
         if source.kind != "http":
             raise UsageError(f"The {what} cannot be put to {shown_url(uri)}.", code="bad_scheme")
-        tries = Tries(_BACKOFF, patience=until - anyio.current_time() - _SHORTEST_PUT, clock=anyio.current_time)
+        tries = Tries(_BACKOFF, retry_timeout=until - anyio.current_time() - _SHORTEST_PUT, clock=anyio.current_time)
         said = "there was no time left for it"
         while anyio.current_time() < until:
             asked: float | None = None
@@ -208,7 +214,7 @@ class Transfers:
                 timeout=httpx2.Timeout(_PUT_SECONDS, pool=None),
             )
         size = len(content) if isinstance(content, bytes) else (await anyio.Path(content).stat()).st_size
-        # object stores reject a body of unknown length
+        # Object stores reject a body of unknown length
         headers = {"Content-Type": content_type, "Content-Length": str(size)}
         try:
             body = content if isinstance(content, bytes) else _pieces(content, size)
@@ -216,7 +222,7 @@ class Transfers:
         except httpx2.InvalidURL as error:
             raise UsageError(f"{shown_url(uri)} is not an address: {error}.", code="bad_url") from None
         except httpx2.RequestError as error:
-            # the message may contain the whole address, with its signature
+            # The message may contain the whole address, with its signature
             reason = type(error).__name__ if "?" in str(error) or not str(error) else str(error)
             raise _Passing(f"{shown_url(uri)}: {reason}") from error
         return response.status_code, retry_after(response.headers)
@@ -227,7 +233,7 @@ class _Passing(Exception):
 
 
 async def _pieces(path: Path, size: int) -> AsyncGenerator[bytes]:
-    """Yield a file's first ``size`` bytes, to match Content-Length even if the file grows meanwhile."""
+    """Yield a file's first `size` bytes, to match Content-Length even if the file grows meanwhile."""
     async with await anyio.open_file(path, "rb") as file:
         left = size
         while left and (piece := await file.read(min(_CHUNK, left))):

@@ -38,7 +38,7 @@ _POLICY: Final = (
 _KINDS: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm", ".css": "text/css"}
 """Types that browsers require; the machine's own table does not always have these."""
 _ADDRESS: Final = "https://viewer.invalid/"
-"""Address that the bundle's modules take for their own; ``bundled.js`` has the same one."""
+"""Address that the bundle's modules take for their own; `bundled.js` has the same one."""
 _IMPORTS: Final = re.compile(
     r"""(?P<before>\b(?:from|import)\s*\(?\s*)(?P<quote>["'])(?P<name>\.{1,2}/[^"'\n]*)(?P=quote)"""
 )
@@ -60,8 +60,8 @@ def bundled_page(bundle: ViewerBundle, replay: Path, *, packed: bool = False) ->
         packed: Whether the viewer receives the replay as gzip.
 
     Raises:
-        EpisodeError: They are too large for one page (``replay_endless``), or the page loads a file that is not in the
-            bundle (``replay_page_not_alone``).
+        EpisodeError: They are too large for one page (`replay_endless`), or the page loads a file that is not in the
+            bundle (`replay_page_not_alone`).
     """
     size = replay.stat().st_size + sum(path.stat().st_size for path in bundle.files.values())
     if size > _MOST_BYTES:
@@ -87,7 +87,7 @@ def bundled_page(bundle: ViewerBundle, replay: Path, *, packed: bool = False) ->
         f'<script type="importmap">{_json({"imports": writer.modules})}</script>'
     )
     page = "".join(writer.written)
-    # first in the page, so that the page's own scripts find everything in place
+    # First in the page, so that the page's own scripts find everything in place
     place = re.search(r"<head[^>]*>", page, re.IGNORECASE) or re.search(
         r"<html[^>]*>|<!doctype[^>]*>", page, re.IGNORECASE
     )
@@ -125,7 +125,7 @@ class _Writer(HTMLParser):
             self.written.append(text)
             return
         if tag == "link" and not {"stylesheet", "icon"} & set(rel):
-            return  # preloading is of no use: the page already holds everything
+            return  # Preloading is of no use: the page already holds everything
         name = _name(named, VIEWER_PAGE)
         if name not in self.contents:
             if tag not in ("script", "link") or "icon" in rel:
@@ -159,7 +159,7 @@ class _Writer(HTMLParser):
         self.written.append(f"</{tag}>")
 
     def handle_data(self, data: str) -> None:
-        # a script may come in pieces
+        # A script may come in pieces
         if self._inside:
             self._text += data
         else:
@@ -182,7 +182,7 @@ class _Writer(HTMLParser):
             given: Any = json.loads(text)
             entries = cast("dict[str, Any]", given["imports"])
         except (ValueError, KeyError, TypeError):
-            return  # browsers ignore an invalid map, too
+            return  # Browsers ignore an invalid map, too
         for specifier, target in entries.items():
             name = _name(str(target), VIEWER_PAGE)
             self.modules[specifier] = self._data_of_module(name) if name in self.contents else str(target)
@@ -191,7 +191,7 @@ class _Writer(HTMLParser):
         """Add a module of the bundle, and what it imports, to the map; returns the name to import it by."""
         specifier = f"bundle/{name}"
         if specifier not in self.modules:
-            self.modules[specifier] = ""  # modules may import each other
+            self.modules[specifier] = ""  # Modules may import each other
             self.modules[specifier] = self._data_of_module(name)
         return specifier
 

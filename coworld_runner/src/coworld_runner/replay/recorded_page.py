@@ -77,14 +77,14 @@ async def replay_page(
     """Turn a replay into one page: of the package's static viewer if it is built, else of its game in replay mode.
 
     Args:
-        package: The Coworld, or a reference that ``resolve_package`` accepts.
-        replay: A reference that ``resolve_replay`` accepts: a file, the directory of an episode, an address.
+        package: The Coworld, or a reference that `resolve_package` accepts.
+        replay: A reference that `resolve_replay` accepts: a file, the directory of an episode, an address.
         backend: An entered backend, or the name of one.
         options: How the game is started.
 
     Raises:
-        EpisodeError: The game does not show the replay (``replay_unloadable``), its page loads other files
-            (``replay_page_not_alone``), or its socket does not stop sending (``replay_endless``).
+        EpisodeError: The game does not show the replay (`replay_unloadable`), its page loads other files
+            (`replay_page_not_alone`), or its socket does not stop sending (`replay_endless`).
         UsageError: There is no such package, replay or backend, or the viewer's directory holds no viewer.
     """
     options = options or ReplayOptions()
@@ -110,7 +110,7 @@ async def viewer_page(package: Package, viewer: Path, replay: Path) -> ReplayPag
         replay: A file with the replay as the game wrote it.
 
     Raises:
-        EpisodeError: The viewer cannot stand alone (``replay_page_not_alone``), or is too large (``replay_endless``).
+        EpisodeError: The viewer cannot stand alone (`replay_page_not_alone`), or is too large (`replay_endless`).
         UsageError: The directory holds no viewer.
     """
     declared = package.manifest.game.replay_viewer
@@ -135,7 +135,7 @@ async def record_page(session: ReplaySession, *, options: ReplayOptions | None =
     """Record the page of a game that shows a replay, with the messages of its socket.
 
     Raises:
-        EpisodeError: As for ``replay_page``.
+        EpisodeError: As for `replay_page`.
     """
     options = options or ReplayOptions()
     try:
@@ -163,7 +163,7 @@ async def record_page(session: ReplaySession, *, options: ReplayOptions | None =
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f'<script type="application/octet-stream" id="coworld-recorded">{packed}</script>\n<script>{script}</script>'
     )
-    # first in the page, so that the page's own scripts find the socket replaced
+    # First in the page, so that the page's own scripts find the socket replaced
     place = re.search(r"<head[^>]*>|<html[^>]*>|<!doctype[^>]*>", text, re.IGNORECASE)
     place = re.search(r"<head[^>]*>", text, re.IGNORECASE) or place
     at = place.end() if place is not None else 0
@@ -205,9 +205,9 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
 
     heard: list[str | dict[str, str]] = []
     size = 0
-    patience = anyio.move_on_after(_PATIENCE_SECONDS)
+    time_limit = anyio.move_on_after(_PATIENCE_SECONDS)
     try:
-        with patience:
+        with time_limit:
             async with game_socket(
                 session.unit.endpoint().here, session.socket_path, close_timeout=0.5, max_size=REPLAY_LIMIT
             ) as socket:
@@ -227,7 +227,7 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
         raise EpisodeError(
             f"The game does not play the replay: {words_of(error)}.", code="replay_unloadable"
         ) from error
-    if patience.cancelled_caught or size > _LIMIT:
+    if time_limit.cancelled_caught or size > _LIMIT:
         raise EpisodeError(
             f"The game's replay cannot be one file: it did not end after {len(heard)} messages.",
             code="replay_endless",

@@ -69,7 +69,7 @@ class Replay:
     compression: Compression
     """How it was compressed."""
     copied: bool
-    """Whether ``path`` is a copy."""
+    """Whether `path` is a copy."""
 
 
 @asynccontextmanager
@@ -85,19 +85,19 @@ async def resolve_replay(
     """Provide a replay as a plain file while the context is open.
 
     Args:
-        argument: A path (a directory counts when it holds a file ``replay``, as a workspace does), or an address:
-            ``file://``, ``http(s)://``, or ``s3://bucket/key`` for a public object.
+        argument: A path (a directory counts when it holds a file `replay`, as a workspace does), or an address:
+            `file://`, `http(s)://`, or `s3://bucket/key` for a public object.
         directory: An existing directory for copies. None: a temporary one, removed on leaving.
         limit: Size limit of the replay in bytes, fetched or unpacked.
         timeout: Seconds to wait for a connection, or for the next bytes.
         token: Bearer token for an http(s) address, sent to its own origin only.
-        environment: Environment with ``AWS_ENDPOINT_URL_S3`` and ``AWS_ENDPOINT_URL``; None means this process's.
+        environment: Environment with `AWS_ENDPOINT_URL_S3` and `AWS_ENDPOINT_URL`; None means this process's.
 
     Raises:
         UsageError: There is no such file, or the argument is not a readable address.
         RemoteError: The host cannot be reached or refused; the message names it.
-        ReplayError: It is empty, damaged, cut short or too large (codes ``replay_empty``, ``replay_damaged``,
-            ``replay_truncated``, ``replay_too_large``, ``replay_bomb``).
+        ReplayError: It is empty, damaged, cut short or too large (codes `replay_empty`, `replay_damaged`,
+            `replay_truncated`, `replay_too_large`, `replay_bomb`).
         EnvironmentFault: There is no room for a copy.
     """
     source = read_location(argument, what="replay")
@@ -107,7 +107,7 @@ async def resolve_replay(
         async def copies() -> Path:
             nonlocal place
             if place is None:
-                # labelled and locked like a run's, so that `coworld clean` finds it after a kill
+                # Labelled and locked like a run's, so that `coworld clean` finds it after a kill
                 place = (await stack.enter_async_context(open_scratch(new_run_id()))).directory("replay")
             return place
 
@@ -217,7 +217,7 @@ async def _remote(
     path = urlsplit(source.url).path if source.kind == "http" else source.url
     name = unquote(path.rpartition("/")[2])
     if answer.encoding:
-        # decode here, within the limit, because the transport has none
+        # Decode here, within the limit, because the transport has none
         fetched = await anyio.to_thread.run_sync(_decoded, fetched, answer.encoding, limit, shown)
     head = await anyio.to_thread.run_sync(_head, fetched)
     compression = await anyio.to_thread.run_sync(_compression, fetched, head, name or "replay")
@@ -248,7 +248,7 @@ def _decoded(path: Path, encoding: str, limit: int, source: str) -> Path:
     with path.open("rb") as file:
         actual = sniff_compression(file.read(4), name=".z")
     if actual == "none":
-        # some servers announce an encoding for files that they store packed, others for files that are not packed
+        # Some servers announce an encoding for files that they store packed, others for files that are not packed
         return path
     target = path.with_name("decoded")
     _unpack(path, target, actual, limit, source)

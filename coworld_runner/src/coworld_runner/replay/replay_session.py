@@ -34,9 +34,9 @@ class ReplayOptions:
     """How a replay is shown. Times are seconds."""
 
     ready_timeout: float = time_limits.REPLAY_SHOWN
-    """For the game to answer ``/healthz``."""
+    """For the game to answer `/healthz`."""
     message_timeout: float = 10.0
-    """For the first message on ``/replay``, if that is checked."""
+    """For the first message on `/replay`, if that is checked."""
     stop_grace: float = 5.0
     """Between TERM and KILL."""
     limits: Limits = field(default_factory=lambda: EpisodeOptions().game_limits)
@@ -54,7 +54,7 @@ class ReplaySession:
     run_id: str
     unit: Unit
     local_ports: Mapping[int, str]
-    """``host:port`` of each extra port, by its number in the game."""
+    """`host:port` of each extra port, by its number in the game."""
     socket_path: str
     """Path of the replay's websocket."""
 
@@ -73,7 +73,7 @@ async def open_replay(
 ) -> AsyncGenerator[ReplaySession]:
     """Start a game in replay mode, and stop it on leaving.
 
-    Supports both dialects: ``COGAME_LOAD_REPLAY_URI``, and the older ``COGAME_REPLAY_SERVER=1`` with the replay
+    Supports both dialects: `COGAME_LOAD_REPLAY_URI`, and the older `COGAME_REPLAY_SERVER=1` with the replay
     named in the page's address.
 
     Args:
@@ -84,13 +84,13 @@ async def open_replay(
         options: How to run it.
         logs: A directory for the game's logs.
         run_id: The run's label; a new one by default.
-        compressed: Whether to provide it as a zlib file ``replay.z``, as hosted viewers do.
+        compressed: Whether to provide it as a zlib file `replay.z`, as hosted viewers do.
 
     Yields:
         The session, once the page answers.
 
     Raises:
-        EpisodeError: Code ``replay_unloadable``: the game did not start with this replay, or shows no page.
+        EpisodeError: Code `replay_unloadable`: the game did not start with this replay, or shows no page.
         UsageError: There is no such file, or it cannot be read.
         BackendError: The engine failed.
     """
@@ -118,7 +118,7 @@ async def open_replay(
         environment=environment,
         inputs={file: functools.partial(_compress, replay) if compressed else replay},
         ports=(Port(name="http"), *extra_unit_ports(extra)),
-        # as for the game that played it
+        # As for the game that played it
         network="game-only" if backend.capabilities.network_isolation else "open",
         limits=enforceable(options.limits, backend.capabilities),
         platform=options.platform,
@@ -145,7 +145,7 @@ async def open_replay(
 
 
 async def _page(address: str, uri: str) -> tuple[contract_probes.Dialect, contract_probes.ProbeResult]:
-    """Request the replay page, first in the current dialect; in the older one the page needs its ``uri``."""
+    """Request the replay page, first in the current dialect; in the older one the page needs its `uri`."""
     dialect, result = await contract_probes.probe_page(address, "replay", redirects=True)
     if result.ok or dialect is contract_probes.CURRENT:
         return dialect, result
@@ -169,15 +169,15 @@ async def verify_replay(
     logs: Path | None = None,
     compressed: bool = False,
 ) -> float:
-    """Check that a game shows a replay: it starts, serves the page, and sends a first message on ``/replay``.
+    """Check that a game shows a replay: it starts, serves the page, and sends a first message on `/replay`.
 
-    The arguments are those of ``open_replay``.
+    The arguments are those of `open_replay`.
 
     Returns:
         The seconds that this took.
 
     Raises:
-        EpisodeError: Code ``replay_unloadable``, with what was seen and the game's log tail.
+        EpisodeError: Code `replay_unloadable`, with what was seen and the game's log tail.
     """
     options = options or ReplayOptions()
     begun = time.monotonic()

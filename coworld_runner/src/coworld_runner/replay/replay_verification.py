@@ -41,13 +41,13 @@ async def verify_episode_replay(
     Args:
         plan: The episode's plan.
         record: The episode's record; returned unchanged unless the episode was completed.
-        workspace: The episode's directory; ``episode.json`` is rewritten if the record changes.
+        workspace: The episode's directory; `episode.json` is rewritten if the record changes.
         backend: An entered backend.
         options: How the game is started in replay mode.
         listeners: Readers of the events.
 
     Returns:
-        The record, with a fault of the game (``replay_missing`` or ``replay_unloadable``) if it cannot be shown.
+        The record, with a fault of the game (`replay_missing` or `replay_unloadable`) if it cannot be shown.
 
     Raises:
         BackendError: The engine failed.
@@ -82,7 +82,7 @@ async def verify_episode_replay(
     changed = record.model_copy(
         update={
             "faults": (*record.faults, *((fault,) if fault else ())),
-            "artifacts": artifact_records(layout),  # now with the logs of the replay
+            "artifacts": artifact_records(layout),  # Now with the logs of the replay
         }
     )
     atomic_write(layout.record, (changed.model_dump_json(indent=2) + "\n").encode())
@@ -95,7 +95,7 @@ async def _show(
     """Have the viewer, or else the game, show the replay; returns how many seconds that took.
 
     Raises:
-        EpisodeError: The replay cannot be shown; code ``replay_unloadable``.
+        EpisodeError: The replay cannot be shown; code `replay_unloadable`.
     """
     viewer = plan.manifest.game.replay_viewer
     directory = bundle_in(plan.directory, viewer)
@@ -131,7 +131,7 @@ async def verify_batch_replays(
     """Check the replay of every completed episode of a batch, one after the other.
 
     Returns:
-        The summary with the faults found; ``summary.json`` is rewritten.
+        The summary with the faults found; `summary.json` is rewritten.
 
     Raises:
         BackendError: The engine failed.

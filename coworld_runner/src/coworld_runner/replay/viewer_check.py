@@ -91,7 +91,7 @@ async def _browser() -> AsyncGenerator[tuple[Browser | None, str]]:
         return
     program = next(filter(None, map(shutil.which, _BROWSERS)), None)
     arguments = ["--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    # as root, Chromium refuses to start with its sandbox
+    # As root, Chromium refuses to start with its sandbox
     arguments += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     playwright = await async_playwright().start()
     browser, why_not = None, ""
@@ -122,7 +122,7 @@ async def _look(browser: Browser, link: str, fetched: anyio.Event, seconds: floa
     with anyio.move_on_after(seconds):
         await fetched.wait()
         await anyio.sleep(_SETTLE)
-        # a page that reports progress also reports when it is ready
+        # A page that reports progress also reports when it is ready
         while (said := await _said(page)) and not {"ready", "error"} & {str(each.get("type")) for each in said}:  # noqa: ASYNC110
             await anyio.sleep(_LOOK_AGAIN)
     return _PageReport(fetched=fetched.is_set(), complaints=tuple(complaints), said=tuple(await _said(page)))

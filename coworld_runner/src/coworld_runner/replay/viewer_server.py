@@ -41,7 +41,7 @@ class ViewerSession:
     link: str
     """The page to open."""
     address: str
-    """``host:port`` of the server."""
+    """`host:port` of the server."""
     fetched: anyio.Event
     """Set once the page has asked for the replay."""
 
@@ -53,7 +53,7 @@ async def open_viewer(bundle: ViewerBundle, replay: Path, *, packed: bool = Fals
     Args:
         bundle: The viewer.
         replay: A file with the replay as the game wrote it.
-        packed: Whether to serve the replay as gzip, as ``replay_compression`` says.
+        packed: Whether to serve the replay as gzip, as `replay_compression` says.
     """
     fetched = anyio.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -62,7 +62,7 @@ async def open_viewer(bundle: ViewerBundle, replay: Path, *, packed: bool = Fals
 
         async def route(connection: ServerConnection, request: Request) -> Response:
             path = unquote(address_of(request).path)
-            # refuse a foreign page whose host name resolves to this machine (DNS rebinding)
+            # Refuse a foreign page whose host name resolves to this machine (DNS rebinding)
             if request.headers.get("Host") not in names:
                 return connection.respond(http.HTTPStatus.FORBIDDEN, "not by that name\n")
             if path == _REPLAY:

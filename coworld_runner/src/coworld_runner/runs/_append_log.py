@@ -21,7 +21,7 @@ class AppendedFile:
         path: The file; it may exist already.
 
     Raises:
-        WorkspaceError: On entry: another process has the file locked (code ``workspace_busy``).
+        WorkspaceError: On entry: another process has the file locked (code `workspace_busy`).
     """
 
     def __init__(self, path: Path) -> None:

@@ -54,7 +54,7 @@ def worth_keeping(names: Iterable[str], *, who: str, warn: Callable[[str], objec
     kept: list[str] = []
     for name in names:
         if not name.isprintable():
-            # such a name cannot be written to a record
+            # Such a name cannot be written to a record
             warn(f"{who} wrote {name!a}, which is not kept: the name is not printable.")
         elif len(kept) == _MOST_FILES:
             warn(f"{who} wrote more than {_MOST_FILES} further files; the rest is not kept.")
@@ -104,7 +104,7 @@ async def _fetch(want: Wanted, room: SpaceLeft | None) -> Fetched:
     if room is not None:
         size = await want.unit.size(want.name)
         limit = min(limit, room.left)
-        # reserved, because other fetches run at the same time
+        # Reserved, because other fetches run at the same time
         kept = min(size or 0, limit)
         room.left -= kept
     fetched: Fetched = 0

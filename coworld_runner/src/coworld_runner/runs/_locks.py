@@ -60,7 +60,7 @@ def while_opening(directory: Path) -> Generator[None]:
 
 
 def busy(place: Path, file: Path) -> WorkspaceError:
-    """Return the error for a place that another run writes to (code ``workspace_busy``).
+    """Return the error for a place that another run writes to (code `workspace_busy`).
 
     Args:
         place: What the run writes to.

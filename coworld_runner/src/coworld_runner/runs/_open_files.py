@@ -35,7 +35,7 @@ def _raised() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (ValueError, OSError):
-            return soft  # some systems allow less than they report
+            return soft  # Some systems allow less than they report
         _of_units = _of_units or soft
     return max(soft, wanted)
 
@@ -69,14 +69,14 @@ class FileBudget:
         return self._limit
 
     def has(self, count: int) -> bool:
-        """Return whether ``count`` files are available, raising the limit if needed; always True if none is taken."""
+        """Return whether `count` files are available, raising the limit if needed; always True if none is taken."""
         if self._held and self._held + count > self._size:
             self._limit = _raised()
             self._size = self._limit - self._before - _SPARE
         return not self._held or self._held + count <= self._size
 
     async def take(self, count: int) -> None:
-        """Wait until ``count`` files are available, and take them."""
+        """Wait until `count` files are available, and take them."""
         while not self.has(count):
             freed = self._freed
             await freed.wait()

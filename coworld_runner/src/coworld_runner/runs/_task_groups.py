@@ -30,7 +30,7 @@ async def nursery() -> AsyncGenerator[TaskGroup, None]:
         if len(errors.exceptions) != 1:
             raise
         failure = errors.exceptions[0]
-    # raised outside the handler, so that the group does not become its context
+    # Raised outside the handler, so that the group does not become its context
     raise failure
 
 

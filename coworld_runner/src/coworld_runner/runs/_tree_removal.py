@@ -112,8 +112,8 @@ class _Remover:
             os.close(directory)
 
     def _empty(self, directory: int, shown: str, on_directory: Callable[[str], None]) -> None:
-        """Remove the files of a directory, and call ``on_directory`` for each directory in it."""
-        # list everything first: removing entries during the listing could hide later ones
+        """Remove the files of a directory, and call `on_directory` for each directory in it."""
+        # List everything first: removing entries during the listing could hide later ones
         names: list[tuple[str, bool]] = []
         with os.scandir(directory) as entries:
             for entry in entries:
@@ -145,13 +145,13 @@ class _Remover:
         except OSError as error:
             if error.errno not in _CLOSED:
                 raise
-            # moving a directory requires write permission on it, too
+            # Moving a directory requires write permission on it, too
             _unlock(name, parent)
             os.rename(name, lifted, src_dir_fd=parent, dst_dir_fd=self._top)
         self._left.append(lifted)
 
     def _attempt(self, name: str, parent: int, act: Callable[[], None], shown: str = ".") -> bool:
-        """Call ``act``, and once more after restoring permissions that a program removed; keep the first error."""
+        """Call `act`, and once more after restoring permissions that a program removed; keep the first error."""
         for again in (True, False):
             try:
                 act()
@@ -193,6 +193,6 @@ def _unlock(name: str, parent: int | None) -> None:
 
 
 def _words(name: object, error: OSError) -> str:
-    # a name may contain any bytes, but is shown in terminals and in JSON
+    # A name may contain any bytes, but is shown in terminals and in JSON
     shown = " ".join(strip_controls(os.fsencode(str(name)).decode("utf-8", "replace")).split())
     return f"{shown}: {error.strerror or error}"

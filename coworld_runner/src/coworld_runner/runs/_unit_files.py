@@ -68,7 +68,7 @@ async def watch_directory(
         FileNotFoundError: There is no such directory.
     """
     descriptor = _inotify_open(directory)
-    # list after opening the watch: a file may be reported twice, but is never missed
+    # List after opening the watch: a file may be reported twice, but is never missed
     present = _regular_files(directory)
     send, receive = anyio.create_memory_object_stream[str](64)
     try:
@@ -99,7 +99,7 @@ def _inotify_open(directory: Path) -> int | None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     if sys.platform != "linux":
         return None
-    import ctypes  # takes 10 ms, so only runs pay for it
+    import ctypes  # Takes 10 ms, so only runs pay for it
 
     libc = ctypes.CDLL(None, use_errno=True)
     try:
@@ -135,7 +135,7 @@ def _inotify_read(descriptor: int) -> tuple[list[str], bool]:
             elif name and not mask & _IN_ISDIR and name not in names:
                 names.append(name)
         if len(names) > 256:
-            # enough for one read; the rest stays in the kernel's queue
+            # Enough for one read; the rest stays in the kernel's queue
             return names, overflow
 
 
@@ -158,7 +158,7 @@ async def _follow(
             if over:
                 return
             async with nursery() as tasks:
-                # whichever comes first: an event to read, or the end
+                # Whichever comes first: an event to read, or the end
                 tasks.start_soon(cancel_after, ended, tasks.cancel_scope)
                 await anyio.wait_readable(descriptor)
 
@@ -215,7 +215,7 @@ _LISTED = 3000
 
 
 def list_files(directory: Path | None) -> list[str]:
-    """List the regular files that a unit has left, as names for ``fetch_file``; none if ``directory`` is None."""
+    """List the regular files that a unit has left, as names for `fetch_file`; none if `directory` is None."""
     if directory is None:
         return []
     found = _regular_files(directory)
@@ -243,7 +243,7 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
 
     Args:
         directory: Where the file is.
-        name: A plain file name, without any directory, or ``logs/NAME``.
+        name: A plain file name, without any directory, or `logs/NAME`.
         target: The path of the copy; an existing file is replaced.
         limit: The most bytes it may have; None: any number.
 
@@ -252,7 +252,7 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
 
     Raises:
         FileNotFoundError: There is no such file.
-        TransferError: The name is not a plain file name, the file is not regular or larger than ``limit``, or it could
+        TransferError: The name is not a plain file name, the file is not regular or larger than `limit`, or it could
             not be read or written.
     """
     check_name(name.removeprefix(LOGS))
@@ -262,7 +262,7 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
 def copy_given(source: Path, target: Path) -> None:
     """Copy a file, or a directory with everything in it, readable for every user. Runs in a worker thread.
 
-    If ``source`` itself is a link, it is followed; inside a directory only files and directories are copied.
+    If `source` itself is a link, it is followed; inside a directory only files and directories are copied.
 
     Raises:
         OSError: There is no such file, or a directory cannot be read.
@@ -290,7 +290,7 @@ def check_name(name: str) -> None:
     """Refuse a name that is not a plain file name.
 
     Raises:
-        TransferError: ``file_name``.
+        TransferError: `file_name`.
     """
     if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
         raise TransferError(f"{name!r} is not a plain file name.", code="file_name", context={"name": name})
@@ -302,10 +302,10 @@ def check_size(size: int, limit: int | None, context: Mapping[str, object]) -> N
     Args:
         size: The file's size in bytes.
         limit: The most bytes it may have; None: any number.
-        context: Context of the error; its ``name`` is the file's.
+        context: Context of the error; its `name` is the file's.
 
     Raises:
-        TransferError: ``file_too_large``.
+        TransferError: `file_too_large`.
     """
     if limit is not None and size > limit:
         raise TransferError(
@@ -317,7 +317,7 @@ def check_size(size: int, limit: int | None, context: Mapping[str, object]) -> N
 
 
 def not_regular(context: Mapping[str, object]) -> TransferError:
-    """Return the error for something that is not a regular file; the context's ``name`` is its name."""
+    """Return the error for something that is not a regular file; the context's `name` is its name."""
     return TransferError(
         f"{context['name']} is not a regular file, so it is not fetched.",
         code="not_regular",
@@ -327,7 +327,7 @@ def not_regular(context: Mapping[str, object]) -> TransferError:
 
 
 def not_written(error: OSError, context: Mapping[str, object]) -> TransferError:
-    """Return the error for a copy that could not be written; the context has the file's ``name`` and ``target``."""
+    """Return the error for a copy that could not be written; the context has the file's `name` and `target`."""
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     return TransferError(
         f"{context['name']} could not be written to {context['target']}: {error.strerror}.",
@@ -342,7 +342,7 @@ def _fetch(directory: Path, name: str, target: Path, limit: int | None) -> int:
     with _open_regular(directory, name, context) as source:
         size = os.fstat(source).st_size
         check_size(size, limit, context)
-        # created with the caller's umask, like the caller's other files; mkstemp would make it private
+        # Created with the caller's umask, like the caller's other files; mkstemp would make it private
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         try:
             sink = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
@@ -376,7 +376,7 @@ def _open_regular(directory: Path, name: str, context: dict[str, object]) -> Gen
             below = None
             if name.startswith(LOGS):
                 below, path = stack.enter_context(_below(directory)), name.removeprefix(LOGS)
-            # checked before opening it, since opening a device may have side effects
+            # Checked before opening it, since opening a device may have side effects
             if not stat.S_ISREG(os.stat(path, dir_fd=below, follow_symlinks=False).st_mode):
                 raise wrong
             descriptor = os.open(path, flags, dir_fd=below)
@@ -415,7 +415,7 @@ def write_sparse(descriptor: int, data: bytes) -> None:
         while view:
             view = view[os.write(descriptor, view) :]
     if hole:
-        # the hole may be the end of the file
+        # The hole may be the end of the file
         os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
 
 
@@ -454,7 +454,7 @@ def cut_unfinished(file: int) -> int:
 class CappedLog:
     """A log file that never grows beyond its limit and never fails its writer.
 
-    When the limit is reached, the file ends with one line that says so and holds ``limit`` bytes in all (without the
+    When the limit is reached, the file ends with one line that says so and holds `limit` bytes in all (without the
     line if there is no room for it); everything later is counted and dropped.
 
     Args:

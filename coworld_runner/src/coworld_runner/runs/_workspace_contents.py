@@ -1,6 +1,6 @@
 """What a workspace holds: the files that runs have written, which may be removed, and everything else, which may not.
 
-A name alone proves nothing, since ``config.json`` and ``logs`` are common names. Files are ours if their names are
+A name alone proves nothing, since `config.json` and `logs` are common names. Files are ours if their names are
 those of a run's layout, and a record of that kind of run lies beside them and can be read. Links are never ours.
 """
 
@@ -82,7 +82,7 @@ def read_contents(workspace: Path, *, within: bool = False) -> Contents:
 
     Raises:
         OSError: A directory cannot be listed.
-        WorkspaceError: A run is writing to a directory below it (``workspace_busy``).
+        WorkspaceError: A run is writing to a directory below it (`workspace_busy`).
     """
     return _Reader(workspace, within=within).read()
 

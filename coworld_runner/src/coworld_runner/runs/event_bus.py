@@ -93,9 +93,9 @@ class EventBus:
     async def subscribe(
         self, *, after: int = 0, buffer: int = 1024
     ) -> AsyncGenerator[MemoryObjectReceiveStream[BaseEvent]]:
-        """A stream of the events after number ``after``: first those already published, then live ones.
+        """A stream of the events after number `after`: first those already published, then live ones.
 
-        The stream ends when the run is over, or when the reader fell ``buffer`` events behind; it may then
+        The stream ends when the run is over, or when the reader fell `buffer` events behind; it may then
         subscribe again with the last number it saw.
         """
         past = [event for event in self._history if event.seq > after]
@@ -159,7 +159,7 @@ class EventLog:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._file is not None:
-            # an error that a network file system reports only now is too late to act on
+            # An error that a network file system reports only now is too late to act on
             with contextlib.suppress(OSError):
                 self._file.close()
             self._file = None

@@ -57,7 +57,7 @@ async def sweep(
         try:
             async with backend:
                 if not apply:
-                    # a backend built on another one finds the same units
+                    # A backend built on another one finds the same units
                     known = {(item.kind, item.id) for item in found}
                     found.extend(item for item in await _units(backend, run_id) if (item.kind, item.id) not in known)
                     continue

@@ -1,6 +1,6 @@
 """A run's own directory: labelled with the run id before anything is in it, and locked while its runner lives.
 
-Every run has one directory below ``<temporary files>/coworld-<uid>/``, or below ``$XDG_RUNTIME_DIR/coworld-<uid>/`` if
+Every run has one directory below `<temporary files>/coworld-<uid>/`, or below `$XDG_RUNTIME_DIR/coworld-<uid>/` if
 another user has taken that name. The runtime directory always belongs to this user, but it comes second because it is
 usually in memory, and games write gigabytes. The directory's name is the run id. It holds the files that units exchange
 with the runner, and a lock file that the runner keeps locked. The lock tells a living run from a dead one: the kernel
@@ -72,7 +72,7 @@ def scratch_root() -> Path:
 
 def _unsafe(root: Path) -> str:
     try:
-        # check the opened descriptor, so that nothing can be swapped in between
+        # Check the opened descriptor, so that nothing can be swapped in between
         descriptor = _open_root(root)
     except FileNotFoundError:
         return ""
@@ -139,7 +139,7 @@ class Scratch:
 
 
 def remove_run(path: Path, within: float = math.inf) -> str:
-    """Remove the directory of a run, its lock last; arguments and result are those of ``remove_tree``."""
+    """Remove the directory of a run, its lock last; arguments and result are those of `remove_tree`."""
     return remove_tree(path, last=_LOCK, within=within)
 
 
@@ -147,7 +147,7 @@ def _is_locked(descriptor: int) -> bool:
     import fcntl
 
     try:
-        # a shared lock, so that two processes that look at the same time do not take each other for the owner
+        # A shared lock, so that two processes that look at the same time do not take each other for the owner
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
@@ -170,7 +170,7 @@ def _guard(root: Path, *, alone: bool) -> Generator[None]:
 def owner_is_alive(directory: Path) -> bool:
     """Return whether the runner that made a run's directory is still running on this machine; True if unknown.
 
-    Unlike ``run_is_alive``, this also covers runs of other users, and runs under another ``TMPDIR``.
+    Unlike `run_is_alive`, this also covers runs of other users, and runs under another `TMPDIR`.
     """
     try:
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -201,7 +201,7 @@ def _is_held(directory: Path) -> bool:
 
 
 def make_scratch(run_id: str) -> Scratch:
-    """Make a run's directory and keep it locked, until ``Scratch.remove``.
+    """Make a run's directory and keep it locked, until `Scratch.remove`.
 
     Raises:
         EnvironmentFault: It cannot be made: the disk is full, permission is missing, or the root is unsafe.
@@ -222,7 +222,7 @@ def make_scratch(run_id: str) -> Scratch:
         with _guard(root, alone=False):
             path.mkdir(mode=0o700)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            # only waits for a process that is just checking the lock
+            # Only waits for a process that is just checking the lock
             fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -239,14 +239,14 @@ def make_scratch(run_id: str) -> Scratch:
 async def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | None = None) -> AsyncGenerator[Scratch]:
     """Make the run's directory, keep it locked, and remove it with its content in a worker thread.
 
-    Removing takes at most ``REMOVE_SECONDS``, whatever a program has left; ``coworld clean`` removes the rest.
+    Removing takes at most `REMOVE_SECONDS`, whatever a program has left; `coworld clean` removes the rest.
 
     Args:
         run_id: The run's label.
         on_leak: Called with the path and the reason if it could not be removed.
 
     Raises:
-        EnvironmentFault: See ``make_scratch``.
+        EnvironmentFault: See `make_scratch`.
     """
     scratch = make_scratch(run_id)
     try:
@@ -259,7 +259,7 @@ async def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | No
 
 
 def find_scratch(run_id: str | None = None) -> tuple[Found, ...]:
-    """This user's run directories on this machine, except below roots that ``scratch_roots`` does not trust."""
+    """This user's run directories on this machine, except below roots that `scratch_roots` does not trust."""
     return tuple(item for root, why in scratch_roots().items() if not why for item in _find_below(root, run_id))
 
 
@@ -290,7 +290,7 @@ def _find_below(root: Path, run_id: str | None) -> list[Found]:
 
 
 def reap_scratch(found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-    """Remove directories of dead runs, and with ``force`` those of living ones too."""
+    """Remove directories of dead runs, and with `force` those of living ones too."""
     reaped: list[Reaped] = []
     for item in found:
         if item.kind != "directory":

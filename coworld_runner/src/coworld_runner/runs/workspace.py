@@ -50,7 +50,7 @@ _RESERVE = 256 * 1024
 
 
 def timestamp() -> str:
-    """Return the current local time as a directory name that sorts by time: ``20261121-141503``."""
+    """Return the current local time as a directory name that sorts by time: `20261121-141503`."""
     return dt.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
 
 
@@ -249,9 +249,9 @@ def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
 
 
 def point_latest(results: Path, workspace: Path) -> None:
-    """Make ``results/latest`` point at a workspace, atomically; of several runs, the last to call this wins.
+    """Make `results/latest` point at a workspace, atomically; of several runs, the last to call this wins.
 
-    Does nothing on a file system without links, or if ``latest`` is not a link.
+    Does nothing on a file system without links, or if `latest` is not a link.
     """
     link = results / _LATEST
     if link.exists() and not link.is_symlink():
@@ -314,7 +314,7 @@ class WorkspaceReservation:
         return self
 
     def write(self, path: Path, data: bytes) -> None:
-        """Like ``atomic_write``; if the disk is full, the reserve is released first.
+        """Like `atomic_write`; if the disk is full, the reserve is released first.
 
         Raises:
             WorkspaceError: It cannot be written.

@@ -40,7 +40,7 @@ HTTP = (Port(name="http"),)
 
 
 def subject_environment(placement: Placement) -> Mapping[str, str]:
-    """The variables that the subject needs; a ``UnitSpec.environment``."""
+    """The variables that the subject needs; a `UnitSpec.environment`."""
     return {
         "SUBJECT_DIR": placement.directory,
         "SUBJECT_HOST": placement.listen_host,
@@ -172,17 +172,17 @@ class Suite:
     deadline: float = 60.0
     """Seconds that one check may take."""
 
-    patience: float = 3.0
+    ready_timeout: float = 3.0
     """Seconds that a check waits for a unit that never becomes ready."""
 
-    # not abstract: each check of an incomplete suite says what is missing, where pytest could only fail to create it
+    # Not abstract: each check of an incomplete suite says what is missing, where pytest could only fail to create it
 
     def make_backend(self) -> Backend:
         """A new backend, not entered yet."""
         raise NotImplementedError("BackendConformance needs make_backend")
 
     def subject_spec(self, run_id: str, name: str, *steps: str) -> UnitSpec:
-        """A spec that runs ``subject.py`` with these steps as its arguments; the checks fill in the rest."""
+        """A spec that runs `subject.py` with these steps as its arguments; the checks fill in the rest."""
         raise NotImplementedError("BackendConformance needs subject_spec")
 
     def inside(self, run_id: str, name: str, directory: Path) -> Path:

@@ -1,6 +1,6 @@
 """Checks of the backend contract: entering, capabilities, creating units, and how they end."""
 
-# checks have no docstrings: their names say what they check
+# Checks have no docstrings: their names say what they check
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class MakingChecks(Suite):
                 one,
                 _,
             ):
-                # a unit that fails is no trouble of the platform
+                # A unit that fails is no trouble of the platform
                 assert not (await one.wait()).ok
                 assert backend.trouble() == ""
             assert backend.trouble() == ""
@@ -147,7 +147,7 @@ class MakingChecks(Suite):
             for name in names:
                 kinds = [type(event) for event in arena.events if getattr(event, "unit", "") == name]
                 assert kinds == [UnitCreated, UnitStarted]
-            # events identify their unit by component and slot, so that nothing needs to parse its name
+            # Events identify their unit by component and slot, so that nothing needs to parse its name
             told = {(event.component, event.slot) for event in arena.events if isinstance(event, UnitStarted)}
             assert told == {(units[0].spec.component, 3)}
 
@@ -264,7 +264,7 @@ class MakingChecks(Suite):
         async with arena.open() as backend:
             exit = await arena.run(backend, arena.spec("subject", "processes:60", limits=Limits(pids=30)))
             await arena.nothing_left(backend)
-        # over the limit, the platform either ends the unit or refuses further processes
+        # Over the limit, the platform either ends the unit or refuses further processes
         assert exit.reason == "pids" or exit.code == 1, exit
 
     async def test_too_much_on_disk_is_an_end_of_its_own(self, arena: Arena) -> None:

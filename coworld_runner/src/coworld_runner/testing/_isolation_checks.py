@@ -1,6 +1,6 @@
 """Checks of the backend contract: what a unit shares with the runner and with other units, and what it does not."""
 
-# checks have no docstrings: their names say what they check
+# Checks have no docstrings: their names say what they check
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SharingChecks(Suite):
             await unit.start()
             await arena.said("subject", "half replay")
             directory = arena.inside("subject")
-            # only half of it is written: files completed meanwhile are reported before it
+            # Only half of it is written: files completed meanwhile are reported before it
             for witness in ("w1", "w2", "w3"):
                 await until(lambda: (directory / "replay").stat().st_size == len(text) // 2)
                 (directory / witness).write_text("complete")

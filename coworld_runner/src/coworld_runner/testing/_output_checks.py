@@ -1,6 +1,6 @@
 """Checks of the backend contract: logs and readiness."""
 
-# checks have no docstrings: their names say what they check
+# Checks have no docstrings: their names say what they check
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class OutputChecks(Suite):
 
             tasks.start_soon(ready)
             with pytest.raises(NotReadyError):
-                await unit.wait_ready(HttpProbe(timeout=self.patience, interval=_INTERVAL))
+                await unit.wait_ready(HttpProbe(timeout=self.ready_timeout, interval=_INTERVAL))
             assert seconds == []
             (arena.inside("subject") / "go").touch()
             await until(lambda: bool(seconds))
@@ -151,7 +151,7 @@ class OutputChecks(Suite):
             backend.units([spec], publish=arena.publish) as (unit,),
         ):
             with pytest.raises(NotReadyError) as caught:
-                await unit.wait_ready(HttpProbe(timeout=self.patience, interval=_INTERVAL))
+                await unit.wait_ready(HttpProbe(timeout=self.ready_timeout, interval=_INTERVAL))
             assert unit.exit is None
         assert caught.value.context["exit"] is None
         assert caught.value.context["last"]
@@ -165,7 +165,7 @@ class OutputChecks(Suite):
             backend.units([spec], publish=arena.publish) as (unit,),
         ):
             await arena.said("subject", "up")
-            # the path to the unit works: it is the unit itself that does not answer
+            # The path to the unit works: it is the unit itself that does not answer
             await unit.reach()
             assert unit.exit is None
             await unit.stop(0)
@@ -183,7 +183,7 @@ class OutputChecks(Suite):
             async with _stranger(port):
                 await unit.start()
                 with pytest.raises(NotReadyError) as caught:
-                    await unit.wait_ready(HttpProbe(timeout=self.patience, interval=_INTERVAL))
+                    await unit.wait_ready(HttpProbe(timeout=self.ready_timeout, interval=_INTERVAL))
         assert "stranger" in str(caught.value.context["last"])
 
 

@@ -1,6 +1,6 @@
 """Checks of the backend contract: stopping, concurrent runs, and leftovers of a killed runner."""
 
-# checks have no docstrings: their names say what they check
+# Checks have no docstrings: their names say what they check
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class StoppingChecks(Suite):
         ):
             await arena.locked("subject", "daemon")
             (arena.inside("subject") / "go").touch()
-            # the daemon still has the log open, which must not delay the unit's end
+            # The daemon still has the log open, which must not delay the unit's end
             exit = await unit.wait()
             assert (exit.reason, exit.code) == ("exited", 3)
             assert not arena.is_locked("subject", "daemon")
@@ -96,7 +96,7 @@ class StoppingChecks(Suite):
             assert len(arena.of(UnitExited, "running")) == 1
 
     async def test_leaving_stops_all_at_once(self, arena: Arena) -> None:
-        # each ends only once all have been asked to: stopped one by one, the first would have to be killed
+        # Each ends only once all have been asked to: stopped one by one, the first would have to be killed
         names = ["one", "two", "three"]
         units: tuple[Unit, ...] = ()
         async with arena.open() as backend:
@@ -140,8 +140,8 @@ class StoppingChecks(Suite):
                     tasks.start_soon(one.stop, long)
                     await anyio.wait_all_tasks_blocked()
                     assert one.exit is None
-                    # the second unit's grace is still to come
-                    backend.hurry()
+                    # The second unit's grace is still to come
+                    backend.end_waits()
             assert [event.exit.reason for event in arena.of(UnitExited)] == ["stopped", "stopped"]
             await arena.nothing_left(backend)
 

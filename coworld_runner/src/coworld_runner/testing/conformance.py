@@ -11,7 +11,7 @@
 
 The checks are coroutines; with pytest-asyncio in its automatic mode they need nothing else. Checks of capabilities that
 a backend does not claim are expected failures, and it must refuse specs that ask for them. No check measures time: each
-waits for what must happen, within ``deadline``.
+waits for what must happen, within `deadline`.
 """
 
 from __future__ import annotations
@@ -26,4 +26,4 @@ __all__ = ["SUBJECT", "Arena", "BackendConformance", "subject_environment"]
 
 
 class BackendConformance(MakingChecks, OutputChecks, StoppingChecks, SharingChecks):
-    """The contract of ``coworld_runner.backend`` as checks. Subclasses define ``make_backend`` and ``subject_spec``."""
+    """The contract of `coworld_runner.backend` as checks. Subclasses define `make_backend` and `subject_spec`."""

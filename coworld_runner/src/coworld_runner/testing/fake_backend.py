@@ -86,7 +86,7 @@ class FakeContext:
 
 
 FakeProgram = Callable[[FakeContext], Awaitable[int | Exit]]
-"""The program of an image. It returns its exit status, or an ``Exit`` for an end that a coroutine cannot have (a
+"""The program of an image. It returns its exit status, or an `Exit` for an end that a coroutine cannot have (a
 signal, out of memory, ...). An exception becomes status 1, with the traceback on standard error."""
 
 
@@ -235,7 +235,7 @@ class FakeBackend(BaseBackend):
     """Runs programs that are coroutine functions, by image name, inside this process.
 
     Args:
-        programs: The program of each image, in addition to ``subject``, which the conformance checks run.
+        programs: The program of each image, in addition to `subject`, which the conformance checks run.
         executables: Allowed first elements of a command; units with another one are refused. None: any.
     """
 
@@ -306,7 +306,7 @@ class FakeBackend(BaseBackend):
         ]
 
     async def remove_found(self, found: Found) -> str:
-        """End a unit. Its runner is this process and so alive: only reaping with ``force`` gets here."""
+        """End a unit. Its runner is this process and so alive: only reaping with `force` gets here."""
         unit = _living.get(found.id)
         if unit is not None:
             unit.end_as(Exit(reason="signal", signal=int(signal.SIGKILL)))
@@ -318,7 +318,7 @@ class FakeBackend(BaseBackend):
 
 
 async def subject(context: FakeContext) -> int | Exit:
-    """Perform the steps of ``subject.py``, except those that need a real process."""
+    """Perform the steps of `subject.py`, except those that need a real process."""
     player = _Subject(context)
     steps = context.argv[1:]
     if steps and steps[0].endswith(".py"):
@@ -440,7 +440,7 @@ class _Subject:
         path = self._path(name)
 
         async def live() -> None:
-            # a lock belongs to the open file, so other files opened by this process see it too
+            # A lock belongs to the open file, so other files opened by this process see it too
             with path.open("wb") as file:
                 while not _lock(file.fileno()):  # noqa: ASYNC110 - a blocking lock would block every unit
                     await anyio.sleep(0.005)

@@ -1,6 +1,6 @@
 """Fails tests that leave something behind: processes, threads, ports, run directories, containers.
 
-In a ``conftest.py``::
+In a `conftest.py`::
 
     @pytest.fixture(scope="session", autouse=True)
     def own_scratch(tmp_path_factory):
@@ -64,8 +64,8 @@ def private_scratch(directory: Path) -> Generator[None]:
 def leak_check(*, containers: bool = False, ignore: Collection[str] = ()) -> Generator[None]:
     """Fail if something that the block creates outlives it.
 
-    Checked are child processes, threads, reserved ports, run directories in this process's ``scratch_root``, processes
-    labelled with a run there and, if ``containers`` is set, containers, networks and volumes labelled likewise.
+    Checked are child processes, threads, reserved ports, run directories in this process's `scratch_root`, processes
+    labelled with a run there and, if `containers` is set, containers, networks and volumes labelled likewise.
 
     Args:
         containers: Whether to check the local Docker engine too.
@@ -84,7 +84,7 @@ def leak_check(*, containers: bool = False, ignore: Collection[str] = ()) -> Gen
             return
         if time.monotonic() >= deadline:
             raise AssertionError("left behind: " + "; ".join(sorted(left.values())))
-        # no event loop runs around a test, and nothing reports that a process, port or container is gone
+        # No event loop runs around a test, and nothing reports that a process, port or container is gone
         time.sleep(0.01)
 
 
@@ -161,7 +161,7 @@ def _labelled_in_engine() -> list[str]:
             connection.request("GET", path)
             answer: Any = json.load(connection.getresponse())
         except (OSError, ValueError, http.client.HTTPException):
-            return []  # no engine, so nothing of ours on it
+            return []  # No engine, so nothing of ours on it
         finally:
             connection.close()
         items: list[dict[str, Any]] = (answer.get("Volumes") or []) if kind == "volume" else answer

@@ -1,6 +1,6 @@
 """A runner for tests to kill: runs one unit for ever, so that a test can see what a dead runner leaves behind.
 
-Reads a pickled ``(backend, spec)`` from standard input, prints ``up`` once the unit runs, and waits.
+Reads a pickled `(backend, spec)` from standard input, prints `up` once the unit runs, and waits.
 """
 
 from __future__ import annotations

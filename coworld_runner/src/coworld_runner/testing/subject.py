@@ -1,39 +1,39 @@
 """A test program that performs the steps given by its arguments, in order, on any backend.
 
-It needs only Python 3.11, so the file can be mounted into any image with it. Each argument is one step, ``verb`` or
-``verb:argument:...``; an argument ``$NAME`` stands for that environment variable. It exits with status 0 after the last
-step. The environment variables ``SUBJECT_DIR`` (its own directory), ``SUBJECT_HOST`` and ``SUBJECT_PORT`` (where to
+It needs only Python 3.11, so the file can be mounted into any image with it. Each argument is one step, `verb` or
+`verb:argument:...`; an argument `$NAME` stands for that environment variable. It exits with status 0 after the last
+step. The environment variables `SUBJECT_DIR` (its own directory), `SUBJECT_HOST` and `SUBJECT_PORT` (where to
 listen) configure it.
 
 ==========================  =================================================================================
-``print:TEXT``              write a line to standard output (``error:TEXT``: to standard error)
-``bytes:HEX``               write these bytes to standard output
-``flood:COUNT``             write that many bytes of lines to standard output
-``exit:STATUS``             exit with that status
-``die:SIGNAL``              send itself that signal and end by it
-``hang``                    do nothing until it is ended from outside
-``wait:NAME``               wait until that file exists in its directory
-``stubborn``                ignore TERM from now on
-``polite:STATUS``           on TERM, print ``goodbye`` and exit with that status
-``linger:NAME``             on TERM, print ``goodbye`` and exit with status 0 once that file exists
-``write:NAME:TEXT``         write a file in its directory, all at once
-``rename:NAME:TEXT``        write it under another name, then rename it into place
-``slow:NAME:TEXT:GO``       write half of it, then the rest once the file GO exists; report each step
-``size:NAME:BYTES``         write a file of that many zeros
-``link:NAME:TARGET``        create a symbolic link (``pipe:NAME``: a named pipe)
-``lock:NAME``               hold a lock on that file in its directory until it ends
-``child:NAME``              fork a child that holds such a lock and hangs
-``daemon:NAME``             the same with an orphaned grandchild in its own session that ignores TERM and HUP
-``serve:STATUS``            answer HTTP with that status from now on
-``serve:STATUS:GO``         the same once the file GO exists; 503 until then
-``mute``                    accept connections from now on and never answer
-``memory:BYTES``            use that much memory and hang
-``processes:COUNT``         fork that many children that hang, and hang too
-``env``                     print its environment as a line of JSON (``arguments``: its own command line)
-``read:PATH``               print whether that file can be read, and the beginning of its content
-``touch:NAME``              print whether that file can be written in its directory
-``connect:ADDRESS``         print whether ``host:port`` accepts a connection
-``addresses``               print its own network addresses, except loopback, on a line
+`print:TEXT`              write a line to standard output (`error:TEXT`: to standard error)
+`bytes:HEX`               write these bytes to standard output
+`flood:COUNT`             write that many bytes of lines to standard output
+`exit:STATUS`             exit with that status
+`die:SIGNAL`              send itself that signal and end by it
+`hang`                    do nothing until it is ended from outside
+`wait:NAME`               wait until that file exists in its directory
+`stubborn`                ignore TERM from now on
+`polite:STATUS`           on TERM, print `goodbye` and exit with that status
+`linger:NAME`             on TERM, print `goodbye` and exit with status 0 once that file exists
+`write:NAME:TEXT`         write a file in its directory, all at once
+`rename:NAME:TEXT`        write it under another name, then rename it into place
+`slow:NAME:TEXT:GO`       write half of it, then the rest once the file GO exists; report each step
+`size:NAME:BYTES`         write a file of that many zeros
+`link:NAME:TARGET`        create a symbolic link (`pipe:NAME`: a named pipe)
+`lock:NAME`               hold a lock on that file in its directory until it ends
+`child:NAME`              fork a child that holds such a lock and hangs
+`daemon:NAME`             the same with an orphaned grandchild in its own session that ignores TERM and HUP
+`serve:STATUS`            answer HTTP with that status from now on
+`serve:STATUS:GO`         the same once the file GO exists; 503 until then
+`mute`                    accept connections from now on and never answer
+`memory:BYTES`            use that much memory and hang
+`processes:COUNT`         fork that many children that hang, and hang too
+`env`                     print its environment as a line of JSON (`arguments`: its own command line)
+`read:PATH`               print whether that file can be read, and the beginning of its content
+`touch:NAME`              print whether that file can be written in its directory
+`connect:ADDRESS`         print whether `host:port` accepts a connection
+`addresses`               print its own network addresses, except loopback, on a line
 ==========================  =================================================================================
 """
 
@@ -78,13 +78,13 @@ def _path(name: str) -> str:
 
 def _wait(name: str) -> None:
     while not os.path.exists(_path(name)):  # noqa: PTH110
-        # a separate program that has nothing else to do
+        # A separate program that has nothing else to do
         time.sleep(0.005)
 
 
 def _hang() -> None:
     while True:
-        # a separate program that does nothing until it is stopped
+        # A separate program that does nothing until it is stopped
         time.sleep(3600)
 
 
@@ -343,7 +343,7 @@ def main(steps: list[str]) -> None:
     for step in steps:
         verb, *arguments = step.split(":")
         _VERBS[verb](*(os.environ[item[1:]] if item.startswith("$") else item for item in arguments))
-    # skips the interpreter's shutdown, which takes time and has nothing to wait for
+    # Skips the interpreter's shutdown, which takes time and has nothing to wait for
     os._exit(0)
 
 

@@ -21,7 +21,7 @@ __all__ = ["MESSAGE_LIMIT", "REPLAY_LIMIT", "game_socket", "hear", "is_too_long"
 MESSAGE_LIMIT = 4 * 1024 * 1024
 """Maximum bytes of a message from a running game."""
 REPLAY_LIMIT = 256 * 1024 * 1024
-"""Maximum bytes of a message on ``/replay`` that has to be read: a whole replay may be one message."""
+"""Maximum bytes of a message on `/replay` that has to be read: a whole replay may be one message."""
 
 
 class _Straight(connect):
@@ -34,22 +34,22 @@ def game_socket(address: str, target: str, **options: Any) -> connect:
     """Connect to a game; returns an async context manager.
 
     Args:
-        address: ``host:port``.
+        address: `host:port`.
         target: Path and query.
-        options: Further options of ``websockets.asyncio.client.connect``. By default, messages have up to
-            ``MESSAGE_LIMIT`` bytes and are not compressed, because a small one could become large.
+        options: Further options of `websockets.asyncio.client.connect`. By default, messages have up to
+            `MESSAGE_LIMIT` bytes and are not compressed, because a small one could become large.
 
     Raises:
         InvalidHandshake, OSError, EOFError, TimeoutError: On entering: the connection failed. A redirect raises
-            ``InvalidStatus``.
+            `InvalidStatus`.
     """
     options = {"max_size": MESSAGE_LIMIT, "compression": None, "create_connection": PacedClient, **options}
-    # never through a proxy: the address is on this machine
+    # Never through a proxy: the address is on this machine
     return _Straight(f"ws://{address}{target}", proxy=None, **options)
 
 
 async def hear(socket: ClientConnection) -> int | None:
-    """Wait for a message and return its size in bytes; None for one longer than ``max_size``, which is not read.
+    """Wait for a message and return its size in bytes; None for one longer than `max_size`, which is not read.
 
     Raises:
         ConnectionClosed: The connection is closed without a message.
@@ -63,7 +63,7 @@ async def hear(socket: ClientConnection) -> int | None:
 
 
 def is_too_long(error: ConnectionClosed) -> bool:
-    """Whether we closed a connection because a message is longer than ``max_size``."""
+    """Whether we closed a connection because a message is longer than `max_size`."""
     return error.sent is not None and error.sent.code == CloseCode.MESSAGE_TOO_BIG and not error.rcvd_then_sent
 
 

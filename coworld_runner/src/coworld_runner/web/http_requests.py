@@ -65,7 +65,7 @@ class HttpAnswer:
         raise StopAsyncIteration
 
     async def read(self, limit: int | None = None) -> bytes:
-        """Read the whole body, or stop once at least ``limit`` bytes are read."""
+        """Read the whole body, or stop once at least `limit` bytes are read."""
         parts: list[bytes] = []
         size = 0
         async for data in self:
@@ -120,9 +120,9 @@ async def exchange(
         read_bytes: How much of the answer to read at once.
 
     Raises:
-        OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError: ``BROKEN``.
+        OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError: `BROKEN`.
     """
-    import h11  # imported late, while a game is starting up anyway
+    import h11  # Imported late, while a game is starting up anyway
 
     whole = isinstance(content, bytes)
     # GET and HEAD have no body: some servers close the connection on a Content-Length, even if it is 0
@@ -142,7 +142,7 @@ async def exchange(
     except h11.LocalProtocolError as error:
         raise NotHttpError(f"a request that cannot be sent: {error}") from error
     async with await connect() as stream:
-        # a server that refuses a request may stop reading it, but its response may still be readable
+        # A server that refuses a request may stop reading it, but its response may still be readable
         with contextlib.suppress(anyio.BrokenResourceError):
             if whole:
                 body = connection.send(h11.Data(data=content)) if content else b""
@@ -163,10 +163,10 @@ async def exchange(
 
 @asynccontextmanager
 async def asking(address: str, path: str) -> AsyncGenerator[HttpAnswer]:
-    """Send ``GET path`` once, on a new connection; redirects are not followed.
+    """Send `GET path` once, on a new connection; redirects are not followed.
 
     Args:
-        address: ``host:port`` of an HTTP/1.1 server.
+        address: `host:port` of an HTTP/1.1 server.
         path: The path, with its leading slash.
 
     Raises:
@@ -189,7 +189,7 @@ async def asking(address: str, path: str) -> AsyncGenerator[HttpAnswer]:
 
 
 async def get_status(address: str, path: str) -> int:
-    """Return the status of ``GET path``; raises as ``asking`` does."""
+    """Return the status of `GET path`; raises as `asking` does."""
     async with asking(address, path) as answer:
         with contextlib.suppress(*BROKEN), anyio.move_on_after(_BODY_SECONDS):
             await answer.read(_BODY_BYTES)

@@ -100,7 +100,7 @@ def content_response(body: bytes, *, kind: str, policy: str) -> Response:
     Args:
         body: Its content.
         kind: Its media type.
-        policy: The ``Content-Security-Policy``.
+        policy: The `Content-Security-Policy`.
     """
     headers = {
         "Content-Type": kind,

@@ -2,7 +2,7 @@
 
 This file is also a program, for Python 3.9 or later without dependencies. An episode whose players may reach other
 hosts runs it beside them; their networks are closed, so the proxy is their only way out. It answers
-``CONNECT HOST:443`` for the hosts that its arguments name and forwards the bytes unchanged: TLS stays between the
+`CONNECT HOST:443` for the hosts that its arguments name and forwards the bytes unchanged: TLS stays between the
 player and the host.
 
 The proxy resolves names itself and connects to the addresses that it has checked, so no name can lead into a private
@@ -50,7 +50,7 @@ def host_problem(host: str) -> str:
     """Return why a text does not name an HTTPS host, and how to correct it; empty if it does.
 
     Args:
-        host: The text, in lower case: ``api.example.com``, or ``*.example.com`` for every name below that.
+        host: The text, in lower case: `api.example.com`, or `*.example.com` for every name below that.
     """
     if "://" in host or "/" in host:
         return "is a URL: give the host's name alone, as in api.example.com."
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
     """One connection of a client."""
 
     protocol_version = "HTTP/1.1"
-    # a client may send more than the request at once: what follows it must stay in the socket
+    # A client may send more than the request at once: what follows it must stay in the socket
     rbufsize = 0
     timeout = _IDLE_SECONDS
 

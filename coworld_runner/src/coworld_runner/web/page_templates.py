@@ -20,7 +20,7 @@ def page_template(package: str, name: str, **filters: Callable[..., Any]) -> Tem
     """Load a template of one of our packages.
 
     Args:
-        package: The package that contains the directory ``templates``.
+        package: The package that contains the directory `templates`.
         name: Name of the file in that directory.
         filters: The filters that the template uses.
     """

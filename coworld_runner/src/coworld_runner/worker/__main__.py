@@ -1,4 +1,4 @@
-"""``coworld-worker`` and ``python -m coworld_runner.worker``: the hosted worker as a program."""
+"""`coworld-worker` and `python -m coworld_runner.worker`: the hosted worker as a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``init-config``: writes tokens and config before the game starts; ``run`` reads them back."""
+"""`init-config`: writes tokens and config before the game starts; `run` reads them back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["STATE", "init_config", "read_plan", "read_tokens"]
 _log = logging.getLogger("coworld.worker")
 
 STATE = "state.json"
-"""The file that ``init-config`` leaves for ``run``."""
+"""The file that `init-config` leaves for `run`."""
 
 
 async def init_config(environ: Mapping[str, str]) -> None:
@@ -34,7 +34,7 @@ async def init_config(environ: Mapping[str, str]) -> None:
     Tokens of an earlier attempt in the same pod are reused, because the game may have started with them.
 
     Args:
-        environ: The environment: ``JOB_SPEC_URI``, ``COGAME_CONFIG_URI``, ``COWORLD_WORKDIR``.
+        environ: The environment: `JOB_SPEC_URI`, `COGAME_CONFIG_URI`, `COWORLD_WORKDIR`.
 
     Raises:
         UsageError: A variable or a document is missing.
@@ -82,10 +82,10 @@ async def read_plan(spec_uri: str) -> EpisodePlan:
 
 
 def read_tokens(state: Path, slots: int) -> tuple[str, ...]:
-    """Read the tokens that ``init-config`` made.
+    """Read the tokens that `init-config` made.
 
     Raises:
-        UsageError: ``state_missing`` or ``state_invalid``.
+        UsageError: `state_missing` or `state_invalid`.
     """
     try:
         text = state.read_text("utf-8")

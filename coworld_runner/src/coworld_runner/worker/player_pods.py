@@ -155,7 +155,7 @@ def player_pod(
         program,
         seconds=seconds,
         grace=5,
-        # an init process, so that TERM ends programs that do not handle it
+        # An init process, so that TERM ends programs that do not handle it
         shareProcessNamespace=True,
         serviceAccountName=BEDROCK_ACCOUNT if bedrock else None,
         **nodes_for(pods.workload_type, pods.capacity_type),

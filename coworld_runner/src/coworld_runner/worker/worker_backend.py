@@ -146,7 +146,7 @@ class JobBackend(BaseBackend):
                 context={"backend": self.name, "unit": spec.name, "asked": "inputs"},
             )
         if spec.component == "game":
-            # the game's files are on the volume that it shares with this worker; its two streams are merged
+            # The game's files are on the volume that it shares with this worker; its two streams are merged
             spec = dataclasses.replace(spec, directory=self._settings.workdir, stderr=None)
             return GameUnit(spec, place, backend=self, publish=publish)
         return PlayerUnit(spec, place, backend=self, publish=publish)
@@ -198,7 +198,7 @@ class JobBackend(BaseBackend):
 
     async def _leads_to_the_game(self, address: str, port: int) -> bool:
         try:
-            # by name, as the players connect: the name may resolve later than the address is routed
+            # By name, as the players connect: the name may resolve later than the address is routed
             known = await anyio.getaddrinfo(self._settings.service, port)
             there = any(entry[4][0] == address for entry in known)
             host = f"[{address}]" if ":" in address else address
@@ -211,7 +211,7 @@ class JobBackend(BaseBackend):
             return
         try:
             await self.cluster.delete(
-                "services", self._settings.service, uid=self._service_uid, patience=_CALL_PATIENCE
+                "services", self._settings.service, uid=self._service_uid, retry_timeout=_CALL_PATIENCE
             )
         except BackendError as error:
             publish(LeakFound(what=f"service {self._settings.service}", reason=error.message))
@@ -223,7 +223,7 @@ class JobBackend(BaseBackend):
         games = [unit for unit in units if isinstance(unit, GameUnit)]
         players = [unit for unit in units if isinstance(unit, PlayerUnit)]
         own = f"job-id={self._settings.job_id}"
-        # pods from before a restart of this worker are not ours
+        # Pods from before a restart of this worker are not ours
         others = f"{ATTEMPT}={self._attempt},{COMPONENT}=player"
 
         def refused(error: ClusterRefused) -> None:
@@ -267,7 +267,7 @@ class JobBackend(BaseBackend):
         """Remove a pod or the Service, at once."""
         kind: Literal["pods", "services"] = "pods" if found.kind == "pod" else "services"
         try:
-            await self.cluster.delete(kind, found.name, uid=found.id, patience=_CALL_PATIENCE)
+            await self.cluster.delete(kind, found.name, uid=found.id, retry_timeout=_CALL_PATIENCE)
         except BackendError as error:
             return error.message
         return ""

@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 
 
 def error_info(verdict: Verdict) -> bytes:
-    """The document that is uploaded to ``ERROR_INFO_URI``."""
+    """The document that is uploaded to `ERROR_INFO_URI`."""
     message = " ".join([verdict.published_message, *([verdict.hint] if verdict.hint else [])])
     document = {
         "error_type": verdict.published_type,
@@ -45,7 +45,7 @@ class Stopwatch:
             case PhaseFinished(phase="ready"):
                 self._marks.setdefault("booted", event.time)
             case UnitStarted(slot=int()):
-                # the last player to start counts
+                # The last player to start counts
                 self._marks["launched"] = event.time
             case ProbeFinished(probe="global_message", ok=True):
                 self._marks.setdefault("stepped", event.time)
@@ -61,7 +61,7 @@ class Stopwatch:
         spans: list[float] = []
         for name in names:
             mark = max(self._marks.get(name, before), before)
-            # the first message is polled for during the game, and may be noticed after its end
+            # The first message is polled for during the game, and may be noticed after its end
             mark = min(mark, max(self._marks.get("played", mark), before))
             spans.append(round((mark - before).total_seconds(), 3))
             before = mark

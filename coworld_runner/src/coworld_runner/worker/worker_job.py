@@ -76,7 +76,7 @@ class JobOptions:
     """Seconds for which the Job is kept after its end."""
     service_account: str = "coworld-worker"
     outputs: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Addresses by the output's name: a key of ``OUTPUTS``, ``log-N`` or ``artifact-N``."""
+    """Addresses by the output's name: a key of `OUTPUTS`, `log-N` or `artifact-N`."""
     output_claim: str | None = None
     """A PersistentVolumeClaim; outputs without an address go to a directory for this job on it."""
     output_secret: str | None = None
@@ -106,7 +106,7 @@ async def read_job_spec(
     """Read the job spec that an argument names: an episode request as written, or a package's variant.
 
     Args:
-        argument: The path of an episode request, or anything that ``resolve_package`` takes.
+        argument: The path of an episode request, or anything that `resolve_package` takes.
         variant: The variant of a package; None: its certification fixture.
         players: Images, one for all slots or one for each; none: the bundled players.
         run: Their command.
@@ -199,7 +199,7 @@ def worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = None)
         _worker("worker", "run", worker, options),
         grace=60,
         security={"fsGroup": _USER},
-        # the game gets no token: only the worker mounts it
+        # The game gets no token: only the worker mounts it
         serviceAccountName=options.service_account,
         initContainers=[_worker("coworld-init-config", "init-config", init, options)],
         volumes=_volumes(options),
@@ -209,7 +209,7 @@ def worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = None)
         "Job",
         {"name": name, "labels": labels, **_given(namespace=options.namespace)},
         spec={
-            # a retry would be a different episode, and so needs a Job of its own
+            # A retry would be a different episode, and so needs a Job of its own
             "backoffLimit": 0,
             "activeDeadlineSeconds": options.deadline,
             "ttlSecondsAfterFinished": options.ttl,
@@ -250,7 +250,7 @@ def _game(request: JobSpec, spec: LoadedRequest | JobSpec, options: JobOptions) 
         user=options.run_as_user,
         imagePullPolicy=options.pull_policy,
         ports=[{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
-        # the worker holds that port while it lives; without the probe the game would outlive it
+        # The worker holds that port while it lives; without the probe the game would outlive it
         livenessProbe={
             "tcpSocket": {"port": _HEALTH_PORT},
             "initialDelaySeconds": 15,

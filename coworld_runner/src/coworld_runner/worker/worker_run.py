@@ -1,4 +1,4 @@
-"""``run``: plays one episode beside its game, and uploads its outputs, whether it succeeds or fails."""
+"""`run`: plays one episode beside its game, and uploads its outputs, whether it succeeds or fails."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ async def run_worker(environ: MutableMapping[str, str]) -> Verdict:
     TERM ends the episode; the outputs so far are uploaded within the pod's grace.
 
     Args:
-        environ: The environment (docs/worker.md). ``POLICY_SECRETS_URI`` is removed from it.
+        environ: The environment (docs/worker.md). `POLICY_SECRETS_URI` is removed from it.
 
     Returns:
         Whether the episode counts, which requires that all its outputs were uploaded; if it does not, the reason, as
-        uploaded to ``ERROR_INFO_URI``.
+        uploaded to `ERROR_INFO_URI`.
     """
     return await _Worker(environ).run()
 
@@ -92,7 +92,7 @@ class _Worker:
             layout = EpisodeLayout(Path(directory) / "episode")
             async with nursery() as tasks, AsyncExitStack() as stack, Transfers() as transfers:
                 tasks.start_soon(self._watch_signals, tasks)
-                # imports while the first documents are read over the network
+                # Imports while the first documents are read over the network
                 tasks.start_soon(anyio.to_thread.run_sync, _import_library)
                 verdict = await self._played(stack, layout)
                 if not verdict.counts:
@@ -109,20 +109,20 @@ class _Worker:
             async for _ in signals:
                 if self._told_to_stop:
                     if self._backend is not None:
-                        self._backend.hurry()
+                        self._backend.end_waits()
                     continue
                 _log.warning("told to stop: collecting the outputs so far")
                 self._told_to_stop = True
                 self._over_at = min(self._over_at, anyio.current_time() + self._grace - _LAST_SECONDS)
                 self._delivery_until = min(self._delivery_until, self._over_at)
                 self._play_scope.cancel()
-                tasks.start_soon(self._hurry_later)
+                tasks.start_soon(self._end_waits_later)
 
-    async def _hurry_later(self) -> None:
+    async def _end_waits_later(self) -> None:
         """Kill players that are still ending when uploads need the rest of the grace."""
         await anyio.sleep(self._grace * _STOPPING_SHARE)
         if self._backend is not None:
-            self._backend.hurry()
+            self._backend.end_waits()
 
     # --- the episode
 
@@ -201,7 +201,7 @@ class _Worker:
             replay_timeout_seconds=time_limits.REPLAY if self._outputs.replay is not None else settings.linger,
             on_player_failure=settings.on_player_failure,
             stop_grace_seconds=_STOP_GRACE,
-            # the platform sets the game's limits, and the players' pods have theirs
+            # The platform sets the game's limits, and the players' pods have theirs
             game_limits=Limits(),
             player_limits=Limits(),
             player_network="open",
@@ -244,7 +244,7 @@ class _Worker:
 
 
 def _import_library() -> None:
-    # if it is missing, its first use fails and is reported to the platform
+    # If it is missing, its first use fails and is reported to the platform
     with contextlib.suppress(BackendUnavailable):
         import_library()
 

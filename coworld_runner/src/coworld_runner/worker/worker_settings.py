@@ -37,7 +37,7 @@ class Outputs:
     error_info: str | None = field(default=None, repr=False)
     timings: str | None = field(default=None, repr=False)
     record: str | None = field(default=None, repr=False)
-    """``episode.json``; the published worker has no such output."""
+    """`episode.json`; the published worker has no such output."""
     policy_logs: Mapping[int, str] = field(default_factory=dict[int, str], repr=False)
     """By slot."""
 
@@ -54,7 +54,7 @@ class PlayerPods:
     """None: 2Gi, or the request if that is more."""
     disk_limit: str = "1Gi"
     pull_policy: PullPolicy | None = None
-    """None: ``IfNotPresent`` for an image named by digest, else ``Always``."""
+    """None: `IfNotPresent` for an image named by digest, else `Always`."""
     workload_type: str | None = None
     capacity_type: str | None = None
     bedrock_region: str | None = None
@@ -65,13 +65,13 @@ class PlayerPods:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of ``run``."""
+    """Settings of `run`."""
 
     spec_uri: str = field(repr=False)
     workdir: Path
     """The directory that the game and the worker share."""
     state_dir: Path
-    """Where ``init-config`` left the tokens."""
+    """Where `init-config` left the tokens."""
     job_id: str
     job_name: str | None
     namespace: str
@@ -97,7 +97,7 @@ class Settings:
 
 
 def read_outputs(environ: Mapping[str, str]) -> Outputs:
-    """Read the addresses of the outputs. An invalid list of logs is empty here, and an error in ``read_settings``.
+    """Read the addresses of the outputs. An invalid list of logs is empty here, and an error in `read_settings`.
 
     Args:
         environ: The environment.
@@ -118,16 +118,16 @@ def read_outputs(environ: Mapping[str, str]) -> Outputs:
 
 
 def read_settings(environ: MutableMapping[str, str]) -> Settings:
-    """Read the settings of ``run``.
+    """Read the settings of `run`.
 
-    ``POLICY_SECRETS_URI`` is removed from the environment, so that nothing started later inherits it.
+    `POLICY_SECRETS_URI` is removed from the environment, so that nothing started later inherits it.
 
     Args:
         environ: The environment.
 
     Raises:
-        UsageError: Variables are missing (``environment_incomplete``, naming all of them) or one is invalid
-            (``environment_invalid``).
+        UsageError: Variables are missing (`environment_incomplete`, naming all of them) or one is invalid
+            (`environment_invalid`).
     """
     needed = ("JOB_SPEC_URI", "JOB_ID", "JOB_NAMESPACE", "COWORLD_SERVICE_NAME", "POD_NAME", "POD_UID")
     missing = [name for name in needed if not environ.get(name)]
@@ -178,7 +178,7 @@ def read_settings(environ: MutableMapping[str, str]) -> Settings:
 
 
 def read_secrets(data: bytes, slots: int) -> dict[int, dict[str, str]]:
-    """Read the players' secrets: ``{"policies": {"<slot>": {NAME: value}}}``.
+    """Read the players' secrets: `{"policies": {"<slot>": {NAME: value}}}`.
 
     Args:
         data: The document.
@@ -188,14 +188,14 @@ def read_secrets(data: bytes, slots: int) -> dict[int, dict[str, str]]:
         Names and values by slot; a slot may have none.
 
     Raises:
-        UsageError: ``secrets_invalid``. Nothing of the document is in the message.
+        UsageError: `secrets_invalid`. Nothing of the document is in the message.
     """
     try:
         document = json.loads(data)
         policies = cast("dict[str, dict[str, str]]", document["policies"])
         found = {int(slot): dict(values) for slot, values in policies.items()}
     except (ValueError, TypeError, KeyError, AttributeError):
-        # the document is secret, so neither it nor the parser's message is shown
+        # The document is secret, so neither it nor the parser's message is shown
         raise UsageError(
             'The policy secrets are not a JSON object like {"policies": {"0": {"NAME": "value"}}}.',
             code="secrets_invalid",

@@ -137,7 +137,7 @@ class PlayerUnit(BaseUnit):
         return f"pod {self.pod.name}"
 
     def endpoint(self, port: str = "http") -> Endpoint:
-        """Raise ``KeyError``: a player has no port."""
+        """Raise `KeyError`: a player has no port."""
         raise KeyError(port)
 
     # --- made
@@ -149,10 +149,10 @@ class PlayerUnit(BaseUnit):
             body = player_secret(settings, self._slot, self._place.attempt, self._concealed)
             self._secret = body["metadata"]["name"]
             try:
-                # create without reading back: the worker has no permission to read Secrets
+                # Create without reading back: the worker has no permission to read Secrets
                 await self._cluster.call("POST", self._cluster.path("secrets"), body=body)
             except ClusterRefused as error:
-                # the name is unique, so a conflict means that an interrupted call was carried out
+                # The name is unique, so a conflict means that an interrupted call was carried out
                 if error.status != 409:
                     raise self.pod.refused("secret", error) from error
 
@@ -190,7 +190,7 @@ class PlayerUnit(BaseUnit):
             except ClusterRefused as error:
                 if error.status != 404:
                     raise
-                # the old pod has just gone
+                # The old pod has just gone
                 await anyio.sleep(_REPLACE_PAUSE)
                 continue
             metadata: Mapping[str, str] = found["metadata"]
@@ -216,7 +216,7 @@ class PlayerUnit(BaseUnit):
         super().finish(exit)
 
     async def terminate(self, grace: float) -> None:
-        """Delete its pod: the node sends TERM now, and KILL after ``grace`` seconds."""
+        """Delete its pod: the node sends TERM now, and KILL after `grace` seconds."""
         self._killed_by_node = True
         await self._end(int(grace) or 1)
 
@@ -229,14 +229,16 @@ class PlayerUnit(BaseUnit):
 
     async def _end(self, grace: int) -> None:
         if not self.pod.over.is_set():
-            # set before the call: the deletion may be seen before the response
+            # Set before the call: the deletion may be seen before the response
             self.ended_by = self.ended_by or "stopped"
             await self._delete(grace)
 
     async def _delete(self, grace: int) -> str:
         """Delete the pod; returns the reason if that failed."""
         try:
-            await self._cluster.delete("pods", self.pod.name, grace=grace, uid=self.pod.uid, patience=_CALL_PATIENCE)
+            await self._cluster.delete(
+                "pods", self.pod.name, grace=grace, uid=self.pod.uid, retry_timeout=_CALL_PATIENCE
+            )
         except BackendError as error:
             return error.message
         return ""
@@ -245,7 +247,7 @@ class PlayerUnit(BaseUnit):
         """Make sure that the pod is gone, even if it may never have been made; returns the reason if that failed."""
         if not self.pod.uid:
             try:
-                found = await self._cluster.get("pods", self.pod.name, patience=_CALL_PATIENCE)
+                found = await self._cluster.get("pods", self.pod.name, retry_timeout=_CALL_PATIENCE)
             except BackendError as error:
                 return error.message
             if found is None:
@@ -262,7 +264,7 @@ class PlayerUnit(BaseUnit):
             self.leak(self.label, reason)
         if self._secret:
             try:
-                await self._cluster.delete("secrets", self._secret, patience=_CALL_PATIENCE)
+                await self._cluster.delete("secrets", self._secret, retry_timeout=_CALL_PATIENCE)
             except BackendError as error:
                 self.leak(f"secret {self._secret}", error.message)
         self.forsake()

@@ -1,4 +1,4 @@
-"""``python -m observatory``."""
+"""`python -m observatory`."""
 
 from .cli import main
 

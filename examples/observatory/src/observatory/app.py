@@ -64,7 +64,7 @@ PARTS = (
 )
 """Modules of this package that take part in the application.
 
-``router``: its routes; ``lifespan(services)``: an async context manager that is open while the server runs. Each module
+`router`: its routes; `lifespan(services)`: an async context manager that is open while the server runs. Each module
 has at least one of these.
 """
 
@@ -98,7 +98,7 @@ async def lifespans(services: Services) -> AsyncGenerator[None]:
 
 
 def create_app(services: Services) -> _Application:
-    """Create the application for open services, within ``lifespans``."""
+    """Create the application for open services, within `lifespans`."""
     app = _application(services.settings.url)
     app.state.services = services
     return _Envelope(app)
@@ -164,7 +164,7 @@ async def _docs(request: Request) -> Response:
 
 
 def _specificity(route: BaseRoute) -> tuple[tuple[bool, str], ...]:
-    """Sort fixed words before parameters: in ``/v2/leagues/game-of-week`` the last part is not a league's id."""
+    """Sort fixed words before parameters: in `/v2/leagues/game-of-week` the last part is not a league's id."""
     path = str(getattr(route, "path", ""))
     if not path.startswith(PREFIX):
         return ((True, "~"),)

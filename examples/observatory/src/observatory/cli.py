@@ -1,4 +1,4 @@
-"""The ``observatory`` command: serve a platform, and manage its users and leagues."""
+"""The `observatory` command: serve a platform, and manage its users and leagues."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _reason = click.option("--reason", metavar="TEXT", help="The reason, shown to th
 
 
 def add_user_operating(group: click.Group) -> None:
-    """Add the commands that list, disable and enable accounts to the group ``user``."""
+    """Add the commands that list, disable and enable accounts to the group `user`."""
     for command in (_user_list, _user_disable, _user_enable):
         group.add_command(command)
 
@@ -338,7 +338,7 @@ _AGES = {"d": "days", "h": "hours", "m": "minutes"}
 
 
 def _since(text: str) -> dt.datetime:
-    """Parse the value of ``--since``.
+    """Parse the value of `--since`.
 
     Raises:
         click.BadParameter: It is neither a date nor a duration.

@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Out(Output):
-    """A command's output, as in ``coworld``, but with JSON on a single line for programs that start a server."""
+    """A command's output, as in `coworld`, but with JSON on a single line for programs that start a server."""
 
     def rows(
         self, head: Sequence[str], rows: Sequence[Sequence[object]], *, none: str, right: Collection[int] = ()
@@ -61,7 +61,7 @@ class Out(Output):
 
 
 def where(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--data``, ``--database``, ``--key`` and ``--json`` to a command, which takes ``settings`` and ``out``."""
+    """Add `--data`, `--database`, `--key` and `--json` to a command, which takes `settings` and `out`."""
 
     @click.option(
         "--data",
@@ -108,7 +108,7 @@ def run(function: Callable[..., Any], *args: Any) -> Any:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
-        user = f"uid {os.getuid()}"  # a user without a name, as in some containers
+        user = f"uid {os.getuid()}"  # A user without a name, as in some containers
     with acting(Actor(kind="operator", origin=f"{user}@{socket.gethostname()}"[:256])):
         return anyio.run(function, *args)
 
@@ -146,7 +146,7 @@ def changing(settings: Settings, change: Callable[[AsyncSession], Awaitable[Any]
 
 
 def to_file(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--to`` to a command whose result is a secret; it takes ``to``, for ``keep_secret``."""
+    """Add `--to` to a command whose result is a secret; it takes `to`, for `keep_secret`."""
     return click.option(
         "--to",
         metavar="FILE",
@@ -165,7 +165,7 @@ def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, obj
         answer: The JSON result including the secret; with a file, the secret is left out.
 
     Raises:
-        UsageError: The file cannot be written (code ``bad_file``).
+        UsageError: The file cannot be written (code `bad_file`).
     """
     if to is None:
         out.answer(answer)
@@ -180,7 +180,7 @@ def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, obj
 
 
 def retains(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the retention options to a command, which takes ``retention``."""
+    """Add the retention options to a command, which takes `retention`."""
 
     @click.option(
         "--keep-days",
@@ -226,7 +226,7 @@ verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every r
 
 
 def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a league with a commissioner to a command: fields of ``LeagueSettings``."""
+    """Add the options of a league with a commissioner to a command: fields of `LeagueSettings`."""
     for option in (
         click.option(
             "--lifetime",
@@ -256,14 +256,14 @@ def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _named_hooks(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> list[str] | None:
-    """The hooks given by ``--hook``; None if the option is absent."""
+    """The hooks given by `--hook`; None if the option is absent."""
     if "none" in names and len(names) > 1:
         raise click.BadParameter("'none' stands alone: leave it out, or the other hooks.", context, option)
     return [name for name in dict.fromkeys(names) if name != "none"] if names else None
 
 
 def runs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the worker's options to a command, which takes ``work``, fields of the settings."""
+    """Add the worker's options to a command, which takes `work`, fields of the settings."""
 
     @click.option(
         "--backend",

@@ -16,7 +16,7 @@ def prepare_directory(path: Path) -> Path:
     """Create a directory that only its owner can read, and return it.
 
     Raises:
-        UsageError: It cannot be created or made private, or is not a directory (code ``bad_directory``).
+        UsageError: It cannot be created or made private, or is not a directory (code `bad_directory`).
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def locked_directory(data: Path) -> Generator[None]:
     """Hold the directory's lock: a registry has one server at a time.
 
     Raises:
-        EnvironmentFault: Another server holds it (code ``already_running``).
+        EnvironmentFault: Another server holds it (code `already_running`).
     """
     import fcntl
 

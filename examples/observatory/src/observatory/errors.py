@@ -15,7 +15,7 @@ class Refusal(CoworldError):
     Args:
         status: The HTTP status.
         detail: What happened and where, for a person; or a list of issues, as FastAPI writes them.
-        code: Stable name of the kind of error, the ``type`` of the body.
+        code: Stable name of the kind of error, the `type` of the body.
         headers: Further headers of the answer.
     """
 
@@ -60,7 +60,7 @@ def conflict(detail: str, *, code: str = "conflict") -> Refusal:
 
 
 def invalid(detail: str, *, at: tuple[str | int, ...] = (), code: str = "value_error") -> Refusal:
-    """422: a well-formed request with invalid content; ``at`` is the path to it, from ``body``."""
+    """422: a well-formed request with invalid content; `at` is the path to it, from `body`."""
     return Refusal(422, [{"type": code, "loc": list(at), "msg": detail}], code="validation_error")
 
 

@@ -6,5 +6,5 @@ __all__ = ["name_key"]
 
 
 def name_key(name: str) -> str:
-    """What a Coworld's name is known by: case does not matter, and ``-`` is ``_``."""
+    """What a Coworld's name is known by: case does not matter, and `-` is `_`."""
     return name.strip().casefold().replace("-", "_")

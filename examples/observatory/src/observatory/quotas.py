@@ -31,12 +31,12 @@ class Quotas:
 
 
 def read_quotas(words: Iterable[str]) -> dict[str, int | None]:
-    """Quotas as they are written on a command line, by name: ``episodes=500``, or ``episodes=none`` for no limit.
+    """Quotas as they are written on a command line, by name: `episodes=500`, or `episodes=none` for no limit.
 
-    Bytes may be written with a unit: ``stored=512M`` or ``stored=20G``, by powers of 1024.
+    Bytes may be written with a unit: `stored=512M` or `stored=20G`, by powers of 1024.
 
     Raises:
-        UsageError: There is no such quota, or it is no number (code ``bad_quota``).
+        UsageError: There is no such quota, or it is no number (code `bad_quota`).
     """
     found: dict[str, int | None] = {}
     names = [field.name for field in fields(Quotas)]

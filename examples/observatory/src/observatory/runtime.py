@@ -64,7 +64,7 @@ async def open_worker(services: Services, executor: Executor, *, owner: str) -> 
 
 @asynccontextmanager
 async def open_runtime(services: Services) -> AsyncGenerator[Runtime]:
-    """Open everything that runs beside a server in ``services.runtime``."""
+    """Open everything that runs beside a server in `services.runtime`."""
     settings = services.settings
     runtime = services.runtime
     runtime.links = LinkSigner(await _key(services), settings.url)

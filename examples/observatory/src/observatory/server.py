@@ -145,9 +145,9 @@ def require_safe_address(settings: Settings, host: str, *, allow_remote: bool) -
         allow_remote: Whether the operator allows other addresses; never with trusted uploads.
 
     Raises:
-        UsageError: The address is not loopback, or a name that may change its meaning (code ``not_loopback``), or
+        UsageError: The address is not loopback, or a name that may change its meaning (code `not_loopback`), or
         uploads
-            are trusted without local processes (code ``trust_without_processes``).
+            are trusted without local processes (code `trust_without_processes`).
     """
     if settings.trust_uploads and not settings.local_processes:
         raise UsageError(
@@ -180,7 +180,7 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one.
 
     Raises:
-        EnvironmentFault: The address is not available (code ``address_in_use``).
+        EnvironmentFault: The address is not available (code `address_in_use`).
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -214,7 +214,7 @@ async def serve(settings: Settings, listener: socket.socket) -> AsyncGenerator[S
     """Run a server while the context is open.
 
     Args:
-        settings: Its settings; clients reach the listener at their ``url``.
+        settings: Its settings; clients reach the listener at their `url`.
         listener: The listening socket, closed at the end.
 
     Raises:
@@ -275,7 +275,7 @@ def stop_signals(note: Callable[[str], None]) -> Generator[Callable[[], Awaitabl
 
 
 def with_url(settings: Settings, listener: socket.socket, url: str | None) -> Settings:
-    """The settings with the URL of a server: ``url``, or the listener's own address."""
+    """The settings with the URL of a server: `url`, or the listener's own address."""
     return replace(settings, url=(url or address_of(listener)).rstrip("/"))
 
 

@@ -46,15 +46,15 @@ class Settings:
 
     Args:
         data: Its directory, private to its user: database, registry blobs, secrets, artifacts.
-        database: SQLAlchemy URL, or ``postgresql://…`` for short; None: SQLite in ``data``.
-        key: File with the key that encrypts secrets; None: beside ``data``, under its name and ``.key``.
-        artifacts: fsspec URL of the artifacts; None: ``data/artifacts``.
-        url: The address for clients (``http://127.0.0.1:8787``), without a trailing slash.
+        database: SQLAlchemy URL, or `postgresql://…` for short; None: SQLite in `data`.
+        key: File with the key that encrypts secrets; None: beside `data`, under its name and `.key`.
+        artifacts: fsspec URL of the artifacts; None: `data/artifacts`.
+        url: The address for clients (`http://127.0.0.1:8787`), without a trailing slash.
         public: Whether anonymous visitors may read public leagues, Coworlds and episodes.
-        backend: Where episodes run: ``docker``, ``process``, ``kubernetes``; ``auto`` chooses, ``none`` runs nothing.
+        backend: Where episodes run: `docker`, `process`, `kubernetes`; `auto` chooses, `none` runs nothing.
         packages: Directories of the operator's own packages, whose programs may run as local processes.
         trust_uploads: Whether uploaded player files also run as local processes; only on loopback.
-        pull_secrets: Secrets in the cluster's namespace for pulling images, for ``kubernetes``.
+        pull_secrets: Secrets in the cluster's namespace for pulling images, for `kubernetes`.
         parallel: Episodes at a time; 0 leaves them to other workers.
         lease: Seconds until a worker's claim expires unless it is renewed.
         episode_timeout: The most seconds that a whole episode may take.
@@ -119,11 +119,11 @@ def database_url(given: str | None, data: Path) -> str:
     """The URL of a database for SQLAlchemy's async engine.
 
     Args:
-        given: ``sqlite:///…``, ``postgresql://…`` or either with an async driver named; None: SQLite in ``data``.
+        given: `sqlite:///…`, `postgresql://…` or either with an async driver named; None: SQLite in `data`.
         data: The data directory.
 
     Raises:
-        UsageError: The database is of another kind (code ``bad_database``).
+        UsageError: The database is of another kind (code `bad_database`).
     """
     if given is None:
         return f"sqlite+aiosqlite:///{(data / 'observatory.sqlite3').absolute()}"

@@ -27,7 +27,7 @@ async def load_replay(uri: str) -> list[str]:
         CoworldError: The replay cannot be read.
     """
     # No retries: a viewer should see at once that a replay cannot be read.
-    data = await read_document(uri, what="replay", limit=MAX_BYTES, patience=0)
+    data = await read_document(uri, what="replay", limit=MAX_BYTES, retry_timeout=0)
     return [replay_message(unpack(data, limit=MAX_BYTES, what="replay", source="it", error=ReplayError))]
 
 

@@ -1,7 +1,7 @@
 """A game that runs its players itself, from files; each prints a number, which is its score.
 
-``COGAME_VICE`` selects a fault: with ``half`` the game writes half of its results and pauses before the rest; with
-``silent`` it does not pass on the players' logs.
+`COGAME_VICE` selects a fault: with `half` the game writes half of its results and pauses before the rest; with
+`silent` it does not pass on the players' logs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Check and compile authors' JSON Schemas, and report errors in plain words.
 
-The schemas in a manifest are untrusted. The ``jsonschema`` library evaluates them as draft 2020-12, and nothing is
+The schemas in a manifest are untrusted. The `jsonschema` library evaluates them as draft 2020-12, and nothing is
 fetched: a reference leads into the schema itself or to the published meta-schemas, and any other is a finding. Three
 rules prevent harm: patterns that cannot be matched in linear time are refused, so are schemas that refer to themselves
 without descending into the value, and the cost of a validation is limited.
@@ -81,7 +81,7 @@ class CheckedSchema:
 
         Args:
             value: Plain JSON.
-            code: Code of the findings, except for misspelt keys (``misspelt_field``).
+            code: Code of the findings, except for misspelt keys (`misspelt_field`).
             secret: Whether the value at a path must not be quoted.
 
         Returns:
@@ -152,9 +152,9 @@ def parts(schema: object) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def follow(root: Mapping[str, Any], part: object) -> object:
-    """The schema that a chain of local ``$ref`` leads to; the part itself without a ``$ref``, None if it is unresolved.
+    """The schema that a chain of local `$ref` leads to; the part itself without a `$ref`, None if it is unresolved.
 
-    Only JSON pointers into the same schema (``#/$defs/...``) are followed, and at most 32 of them.
+    Only JSON pointers into the same schema (`#/$defs/...`) are followed, and at most 32 of them.
     """
     for _ in range(32):
         if not isinstance(part, dict) or not isinstance(ref := cast("dict[str, Any]", part).get("$ref"), str):

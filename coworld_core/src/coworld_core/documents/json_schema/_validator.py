@@ -1,4 +1,4 @@
-"""The ``jsonschema`` library's validator, with a cost budget, linear-time patterns and no remote references."""
+"""The `jsonschema` library's validator, with a cost budget, linear-time patterns and no remote references."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_STEPS = 1_000_000
 """Maximum steps of one validation, a few seconds of work: one per evaluated keyword, more for expensive ones."""
 
 _FRAMES_KEPT = 200
-"""Stack frames kept free at each reference: the library's code there does not handle a ``RecursionError``."""
+"""Stack frames kept free at each reference: the library's code there does not handle a `RecursionError`."""
 
 
 class Endless(Exception):
@@ -124,7 +124,7 @@ def resolver(schema: dict[str, Any]) -> Resolver[Any]:
 
 
 def validator(schema: dict[str, Any]) -> Validator:
-    """A validator for a schema; use it inside a ``budget``."""
+    """A validator for a schema; use it inside a `budget`."""
     return _validator_class()(schema, format_checker=_format_checker(), _resolver=resolver(schema))
 
 
@@ -154,7 +154,7 @@ def _validator_class() -> Callable[..., Validator]:
                 _leave_stack()
             elif keyword.startswith("unevaluated") and isinstance(instance, dict | list):
                 _count(len(cast("list[Any]", instance)) ** 2 // 100)
-            # not a generator, which would add a stack frame for each level of nesting
+            # Not a generator, which would add a stack frame for each level of nesting
             return map(weighed, evaluate(validator, value, instance, schema))
 
         return run

@@ -1,4 +1,4 @@
-"""Turn errors of the ``jsonschema`` library into readable findings."""
+"""Turn errors of the `jsonschema` library into readable findings."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Files:
         return descriptor
 
     def fill(self, given: str, inputs: str = "") -> None:
-        """Copy the files given to the pod: ``files`` into the directory, ``inputs`` into the read-only one."""
+        """Copy the files given to the pod: `files` into the directory, `inputs` into the read-only one."""
         logs = os.path.join(self.directory, "logs")  # noqa: PTH118
         os.makedirs(logs, exist_ok=True)  # noqa: PTH103
         for place in (self.directory, logs):
@@ -108,7 +108,7 @@ class Files:
             return []
 
     def left(self) -> list[str]:
-        """Names of the files that can be downloaded: those in the directory and those in its ``logs``."""
+        """Names of the files that can be downloaded: those in the directory and those in its `logs`."""
         found = self.regular()
         try:
             logs = os.open(os.path.join(self.directory, "logs"), _OPEN_BELOW)  # noqa: PTH118
@@ -162,7 +162,7 @@ class Files:
         return stable
 
     def open(self, name: str) -> int:
-        """Open a regular file, also ``logs/NAME``; nothing else is opened, and no link is followed.
+        """Open a regular file, also `logs/NAME`; nothing else is opened, and no link is followed.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -180,7 +180,7 @@ class Files:
         except OSError as error:
             raise ValueError("not a regular file") from error
         try:
-            # check before opening, since opening a pipe or a device may have side effects
+            # Check before opening, since opening a pipe or a device may have side effects
             if not stat.S_ISREG(os.stat(plain, dir_fd=below, follow_symlinks=False).st_mode):
                 raise ValueError("not a regular file")
             descriptor = os.open(plain, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=below)
@@ -208,7 +208,7 @@ def _copy_files(source: str, target: str, mode: int) -> None:
             _copy_files(path, copy, mode)
             continue
         with open(path, "rb") as given, open(copy, "wb") as file:  # noqa: PTH123
-            # from a Secret, so a mebibyte at most
+            # From a Secret, so a mebibyte at most
             file.write(given.read())
         os.chmod(copy, mode)  # noqa: PTH101
 

@@ -31,7 +31,7 @@ class Handler(BaseHTTPRequestHandler):
     """One request."""
 
     protocol_version = "HTTP/1.1"
-    # send each line without waiting for the acknowledgement of the one before
+    # Send each line without waiting for the acknowledgement of the one before
     disable_nagle_algorithm = True
     collector: Collector
 
@@ -170,10 +170,10 @@ class Handler(BaseHTTPRequestHandler):
     def _ready(self, port: int, path: str, interval: float) -> None:
         self._lines()
         told = ""
-        patience = 0.5
+        time_limit = 0.5
         beat = time.monotonic()
         while True:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=time_limit)
             try:
                 connection.request("GET", path, headers={"Connection": "close"})
                 status = connection.getresponse().status
@@ -185,8 +185,8 @@ class Handler(BaseHTTPRequestHandler):
             except ConnectionRefusedError:
                 last = f"connection refused{self._missed(port)}"
             except socket.timeout:  # noqa: UP041 - TimeoutError only since Python 3.10
-                last = f"no answer within {patience:g} s"
-                patience = min(patience * 2, 5.0)
+                last = f"no answer within {time_limit:g} s"
+                time_limit = min(time_limit * 2, 5.0)
             except http.client.HTTPException:
                 last = "an answer that is not HTTP"
             except OSError as error:
@@ -196,7 +196,7 @@ class Handler(BaseHTTPRequestHandler):
             if last != told or time.monotonic() - beat >= _BEAT_SECONDS:
                 told, beat = last, time.monotonic()
                 self._line({"last": last})
-            # runs in the request's own thread: nothing reports that a program has begun to answer
+            # Runs in the request's own thread: nothing reports that a program has begun to answer
             time.sleep(interval)
 
     def _missed(self, port: int) -> str:
@@ -225,7 +225,7 @@ class Handler(BaseHTTPRequestHandler):
             while left:
                 data = os.read(descriptor, min(_CHUNK, left))
                 if not data:
-                    # the file has shrunk: the announced length cannot be met
+                    # The file has shrunk: the announced length cannot be met
                     return
                 self.wfile.write(data)
                 left -= len(data)

@@ -87,7 +87,7 @@ class Collector:
         room = FreeRoom([self.settings.directory], self.settings.disk, self.settings.entries)
         begun = ended = time.monotonic()
         while True:
-            # runs in its own thread: nothing reports how much a directory holds
+            # Runs in its own thread: nothing reports how much a directory holds
             time.sleep(max(_ROOM_SECONDS, _DISK_SHARE * (ended - begun)))
             if time.monotonic() - ended < _DISK_SECONDS and not room.fell():
                 continue
@@ -120,12 +120,12 @@ def _leave(_number: int, _frame: object) -> None:
 
 def main() -> None:
     """Serve until told to end."""
-    # end at once, whatever is under way
+    # End at once, whatever is under way
     signal.signal(signal.SIGTERM, _leave)
-    # any user may enter the directories of uploaded files
+    # Any user may enter the directories of uploaded files
     os.umask(0o022)
     settings = CollectorSettings(os.environ)
-    # listen on both before the unit may start: early connections are answered a little later
+    # Listen on both before the unit may start: early connections are answered a little later
     waiting = socket.socket(socket.AF_UNIX)
     waiting.bind(address(settings.port))
     waiting.listen()
@@ -136,7 +136,7 @@ def main() -> None:
     collector = Collector(settings)
     collector.prepare()
     threading.Thread(target=collector.usher, args=(waiting,), daemon=True).start()
-    # imported late, while the unit starts
+    # Imported late, while the unit starts
     from .collector_server import serve
 
     serve(collector, requests)

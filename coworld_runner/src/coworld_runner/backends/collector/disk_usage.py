@@ -52,7 +52,7 @@ def disk_usage(
 
 
 def too_much(used: tuple[int, int], most_bytes: float | None, most_entries: float | None) -> str:
-    """Describe how ``disk_usage`` exceeds the limits; empty if it does not. None means no limit."""
+    """Describe how `disk_usage` exceeds the limits; empty if it does not. None means no limit."""
     if most_bytes is not None and used[0] > most_bytes:
         return f"{used[0]} bytes on disk, {most_bytes:.0f} allowed"
     if most_entries is not None and used[1] > most_entries:

@@ -60,7 +60,7 @@ def _listening(tables: str) -> set[tuple[str, int]]:
             fields = line.split()
             if fields[3] == _LISTEN:
                 address, _, port = fields[1].partition(":")
-                # words of four bytes, each in this machine's byte order
+                # Words of four bytes, each in this machine's byte order
                 packed = b"".join(
                     int(address[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(address), 8)
                 )

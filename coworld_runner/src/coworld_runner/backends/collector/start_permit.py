@@ -1,4 +1,4 @@
-"""What pods wait for: ``start_permit.py PORT`` ends with 0 once the collector there says that the unit may start."""
+"""What pods wait for: `start_permit.py PORT` ends with 0 once the collector there says that the unit may start."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ async def build_image(
         labels: Labels to add to those of the Dockerfile.
 
     Returns:
-        The image's id, ``sha256:…``.
+        The image's id, `sha256:…`.
 
     Raises:
         BuildError: A step failed, or the context cannot be sent.
@@ -111,7 +111,7 @@ async def build_image(
             "target": build.target,
             "platform": platform,
             "nocache": no_cache,
-            # never ask a registry for local images
+            # Never ask a registry for local images
             "pull": None,
             "rm": True,
             "forcerm": True,
@@ -168,7 +168,7 @@ def _failed(service: str, image: str, buildkit: str, refused: str, log: _Log) ->
         hint = "Correct the Dockerfile."
     at = f" at {_shortened(step)}" if step else ""
     if status := _STATUS.search(words):
-        # the step already contains the command
+        # The step already contains the command
         words = f"it ended with status {status[1]}"
     context |= {"step": step, "log_tail": "\n".join(tail)}
     return BuildError(f"The image of service {service!r} could not be built{at}: {words}.", hint=hint, context=context)
@@ -186,7 +186,7 @@ def _shortened(text: str) -> str:
 
 def _spool() -> IO[bytes]:
     try:
-        # has no name, so it cannot be left behind
+        # Has no name, so it cannot be left behind
         return tempfile.TemporaryFile()
     except OSError as error:
         raise _no_room(error) from error
@@ -279,7 +279,7 @@ class _ClassicLog:
                 yield from self._line(self._rest)
         elif "stream" in item:
             if self._rest and str(item["stream"]).startswith(_ENGINE_WORDS):
-                # the last line of a step may lack a line break
+                # The last line of a step may lack a line break
                 yield from self._line(self._rest)
                 self._rest = ""
             *lines, self._rest = strip_controls(self._rest + str(item["stream"])).split("\n")

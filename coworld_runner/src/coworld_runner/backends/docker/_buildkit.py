@@ -1,6 +1,6 @@
 """Reads the progress of a BuildKit build.
 
-The engine sends it as base64 of a protobuf message, ``moby.buildkit.v1.StatusResponse``. Only a few of its fields are
+The engine sends it as base64 of a protobuf message, `moby.buildkit.v1.StatusResponse`. Only a few of its fields are
 needed, too few to depend on generated code: vertexes (1: digest 1, name 3, started 5, error 7) and logs (3: vertex 1,
 message 4).
 """

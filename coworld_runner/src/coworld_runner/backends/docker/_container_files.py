@@ -40,12 +40,12 @@ async def fetch_archived(
 
     Raises:
         FileNotFoundError: There is no such file.
-        TransferError: It is not a regular file, is larger than ``limit`` bytes, or could not be copied.
+        TransferError: It is not a regular file, is larger than `limit` bytes, or could not be copied.
     """
     context: dict[str, object] = {"name": name, "target": str(target)}
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        # opened first: inside the stream, an OSError would be taken for one of the engine's connection
+        # Opened first: inside the stream, an OSError would be taken for one of the engine's connection
         async with (
             await anyio.open_file(part, "xb", buffering=0) as file,
             engine.stream(
@@ -85,7 +85,7 @@ class _Blocks:
         self._rest = b""
 
     async def some(self, most: int) -> bytes:
-        """Read at least one byte and at most ``most``."""
+        """Read at least one byte and at most `most`."""
         if not self._rest:
             try:
                 self._rest = await anext(self._source)
@@ -107,7 +107,7 @@ async def _regular_size(archive: _Blocks, context: dict[str, object]) -> int:
     while True:
         header = tarfile.TarInfo.frombuf(await archive.exactly(_BLOCK), "utf-8", "surrogateescape")
         if header.type in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME):
-            # skip headers with times and long names
+            # Skip headers with times and long names
             await archive.exactly((header.size + _BLOCK - 1) // _BLOCK * _BLOCK)
             continue
         if not header.isreg():
@@ -141,7 +141,7 @@ async def hand_back(engine: Engine, container: str, directory: Path, mount: str)
 
 
 def _foreign(directory: Path, opened: set[str]) -> list[str]:
-    """List visible directories below that belong to other users, except those in ``opened``."""
+    """List visible directories below that belong to other users, except those in `opened`."""
     found: list[str] = []
     try:
         top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -168,7 +168,7 @@ def _look_into(name: str, top: int, ahead: list[str], found: list[str], opened: 
                 length = len(os.fsencode(path))
                 if status.st_uid != os.getuid() and path not in opened:
                     if length > _LONGEST:
-                        continue  # retried once a directory above it has been moved up
+                        continue  # Retried once a directory above it has been moved up
                     found.append(path)
                 elif length > _LONGEST // 2:
                     up = f".deep-{secrets.token_hex(8)}"

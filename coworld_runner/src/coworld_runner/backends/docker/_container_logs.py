@@ -44,7 +44,7 @@ async def follow_logs(spec: UnitSpec, kept: UnitLogs, engine: Engine, path: str,
             attached.set()
             await _demultiplex(output, logs)
     except EngineGone:
-        # once attached, the caller next finds out whether and how the unit ended
+        # Once attached, the caller next finds out whether and how the unit ended
         if not attached.is_set():
             raise
     finally:
@@ -75,5 +75,5 @@ async def _demultiplex(output: Answer, logs: Mapping[int, CappedLog]) -> None:
         for written, pieces in parts.items():
             written.write(b"".join(pieces))
         if all(log.truncated for log in logs.values()):
-            # the logs are full; the engine drops the rest more cheaply than we could
+            # The logs are full; the engine drops the rest more cheaply than we could
             return

@@ -38,11 +38,11 @@ def container_body(
     """
     limits = spec.limits
     host: dict[str, Any] = {
-        # an init process: TERM ends programs that do not handle it, and orphans are reaped
+        # An init process: TERM ends programs that do not handle it, and orphans are reaped
         "Init": True,
         "AutoRemove": False,
         "RestartPolicy": {"Name": "no"},
-        # logs are read while the unit runs; the engine keeps no copy that could fill the disk
+        # Logs are read while the unit runs; the engine keeps no copy that could fill the disk
         "LogConfig": {"Type": "none"},
         "NetworkMode": network or "none",
         "PortBindings": {
@@ -56,7 +56,7 @@ def container_body(
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
     }
     if spec.network != "open":
-        # no DNS for outside names: the engine would forward the query, and a query can carry data
+        # No DNS for outside names: the engine would forward the query, and a query can carry data
         host["Dns"] = ["127.0.0.1"]
         host["DnsSearch"] = ["."]
         host["DnsOptions"] = ["timeout:1", "attempts:1"]
@@ -67,9 +67,9 @@ def container_body(
     if limits.cpus is not None:
         host["NanoCpus"] = int(limits.cpus * 1e9)
     if limits.pids is not None:
-        host["PidsLimit"] = limits.pids + 1  # the init process is ours
+        host["PidsLimit"] = limits.pids + 1  # The init process is ours
     if limits.disk_bytes is not None:
-        # a little more than is allowed, so that a single file over the limit shows as such
+        # A little more than is allowed, so that a single file over the limit shows as such
         largest = limits.disk_bytes + 4096
         host["Ulimits"].append({"Name": "fsize", "Soft": largest, "Hard": largest})
     body: dict[str, Any] = {
@@ -107,7 +107,7 @@ def _mounts(spec: UnitSpec, image: Mapping[str, Any], labels: Mapping[str, str])
             continue
         options: dict[str, Any] = {"Labels": dict(labels)}
         if spec.limits.of_disk:
-            # the engine does not count volumes, so each gets its own size, which the kernel enforces
+            # The engine does not count volumes, so each gets its own size, which the kernel enforces
             most = {"size": spec.limits.disk_bytes, "nr_inodes": spec.limits.disk_entries}
             size = ",".join(f"{name}={limit}" for name, limit in most.items() if limit is not None)
             options["DriverConfig"] = {"Name": "local", "Options": {"type": "tmpfs", "device": "tmpfs", "o": size}}
@@ -135,12 +135,12 @@ def exit_of(state: Mapping[str, Any], *, ours: ExitReason | None = None, detail:
     """How a container ended.
 
     Args:
-        state: The engine's description of it (``State``).
+        state: The engine's description of it (`State`).
         ours: Why the runner ended it, if it did.
         detail: Details for the reason.
     """
     code = int(state.get("ExitCode") or 0)
-    # a shell's convention, which the init process keeps; a program that ends with such a status looks the same
+    # A shell's convention, which the init process keeps; a program that ends with such a status looks the same
     number = code - 128 if 128 < code <= 128 + 64 else None
     reason: ExitReason = "exited" if number is None else "signal"
     if ours is not None:

@@ -78,7 +78,7 @@ def _moment(text: Any) -> float | None:
 
 
 async def reap_labelled(engine: Engine, found: Found) -> str:
-    """Remove one object that ``find_labelled`` found; return why it remains, or an empty string."""
+    """Remove one object that `find_labelled` found; return why it remains, or an empty string."""
     if found.kind == "container":
         return await _reap_container(engine, found.id)
     if found.kind == "network":
@@ -89,11 +89,11 @@ async def reap_labelled(engine: Engine, found: Found) -> str:
 async def _reap_container(engine: Engine, id: str) -> str:
     path = f"/containers/{path_segment(id)}"
     try:
-        # end it first, so that it creates no more directories while the existing ones are handed back
+        # End it first, so that it creates no more directories while the existing ones are handed back
         await engine.call("POST", f"{path}/kill", query={"signal": "SIGKILL"})
         await engine.call("POST", f"{path}/wait", timeout=_REMOVE_SECONDS)
     except (EngineRefused, EngineGone):
-        pass  # it had ended, or never ran
+        pass  # It had ended, or never ran
     for mount in (await _describe(engine, path)).get("Mounts") or ():
         bound: Mapping[str, Any] = mount
         if bound.get("Type") == "bind" and bound.get("RW"):

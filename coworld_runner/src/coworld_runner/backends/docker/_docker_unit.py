@@ -62,12 +62,12 @@ class _Attempt:
     """One attempt at starting a unit."""
 
     attached: anyio.Event = field(default_factory=anyio.Event)
-    """Set when its output is being read, or when ``error`` says why not."""
+    """Set when its output is being read, or when `error` says why not."""
     error: EngineRefused | EngineGone | None = None
 
 
 class DockerUnit(BaseUnit):
-    """A unit that runs as a container. Created by ``DockerBackend.units``."""
+    """A unit that runs as a container. Created by `DockerBackend.units`."""
 
     def __init__(self, spec: UnitSpec, place: ContainerContext, *, backend: Backend, publish: Publish) -> None:
         super().__init__(spec, backend=backend, publish=publish)
@@ -111,7 +111,7 @@ class DockerUnit(BaseUnit):
             ours = self._id in Path(f"/proc/{self._pid}/cgroup").read_text("ascii")
         except (OSError, ValueError):
             return ()
-        # on another machine's engine, the pid is that of an unrelated process here
+        # On another machine's engine, the pid is that of an unrelated process here
         return (self._pid, *descendants(self._pid)) if ours else ()
 
     def missed(self, port: str) -> str:
@@ -129,7 +129,7 @@ class DockerUnit(BaseUnit):
         """Create it with its networks; nothing runs yet.
 
         Raises:
-            StartError: It could not be created; ``remove`` cleans up what was created.
+            StartError: It could not be created; `remove` cleans up what was created.
         """
         try:
             peers = [self._peer(name) for name in (self.spec.connects_to, self.spec.proxy) if name is not None]
@@ -191,7 +191,7 @@ class DockerUnit(BaseUnit):
         try:
             await self._connect(network)
         except EngineRefused:
-            # the other side may have ended already; its client finds that out by itself
+            # The other side may have ended already; its client finds that out by itself
             if not await self._has_ended():
                 raise
 
@@ -237,7 +237,7 @@ class DockerUnit(BaseUnit):
             self._pid = int(described["State"]["Pid"])
             return since
         except BaseException:
-            # stop following it; a container that started although we were cancelled is removed by name
+            # Stop following it; a container that started although we were cancelled is removed by name
             self.forsake()
             raise
 
@@ -255,7 +255,7 @@ class DockerUnit(BaseUnit):
         if last:
             raise start_error(self.spec, "started", error) from error
         if any(port.fixed and not port.host_port for port in self.spec.ports):
-            # its environment names the port that was taken
+            # Its environment names the port that was taken
             await self._engine.call("DELETE", self._path, query={"force": True, "v": True})
             await self._make_container()
 

@@ -1,6 +1,6 @@
 """Calls the HTTP API of a Docker engine.
 
-This module does not use the ``docker`` package, because that package blocks: a call made in a thread cannot be
+This module does not use the `docker` package, because that package blocks: a call made in a thread cannot be
 cancelled, and each followed container occupies a thread. Here every call is an ordinary cancellable await, and
 following a hundred containers costs a hundred sockets.
 
@@ -98,18 +98,18 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 
 class Engine:
-    """A connection to an engine, for any number of concurrent calls. ``connect`` opens one and checks that it answers.
+    """A connection to an engine, for any number of concurrent calls. `connect` opens one and checks that it answers.
 
     Args:
         address: The engine's address.
-        api: The API version to use, e.g. ``1.41``.
+        api: The API version to use, e.g. `1.41`.
     """
 
     def __init__(self, address: Address, *, api: str = "") -> None:
         self.address = address
         self.api = api
         self.info: Mapping[str, Any] = {}
-        """The engine's description of itself (``GET /info``)."""
+        """The engine's description of itself (`GET /info`)."""
         self._pool: AsyncConnectionPool | None = None
 
     async def __aenter__(self) -> Self:
@@ -179,7 +179,7 @@ class Engine:
         return f"{self.info.get('OSType') or 'linux'}/{names.get(machine, machine)}"
 
     def security(self, option: str) -> bool:
-        """Whether the engine runs with a security option: ``rootless``, ``selinux``, ``userns``, ..."""
+        """Whether the engine runs with a security option: `rootless`, `selinux`, `userns`, ..."""
         return any(f"name={option}" in str(entry).split(",") for entry in self.info.get("SecurityOptions") or ())
 
     async def call(
@@ -240,7 +240,7 @@ class Engine:
         Args:
             method: HTTP method.
             path: Path below the API version, already quoted.
-            query: As for ``call``.
+            query: As for `call`.
             headers: Headers.
             content: The body; an iterable is sent as it produces data.
             silence: Seconds to wait for the next byte; None: no limit.
@@ -284,7 +284,7 @@ class Engine:
             extensions={"timeout": {"connect": _KNOCK_SECONDS, "read": silence}},
         ) as response:
             pieces = response.aiter_stream()
-            # close it when a reader leaves early, instead of when it is garbage-collected
+            # Close it when a reader leaves early, instead of when it is garbage-collected
             async with aclosing(pieces):
                 yield Answer(response, pieces)
 

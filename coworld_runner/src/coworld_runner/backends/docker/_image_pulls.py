@@ -39,8 +39,8 @@ class Images:
 
     Args:
         engine: The engine.
-        pull: ``missing`` pulls missing images; ``never`` refuses them.
-        logins: User and password by registry, instead of those stored by ``docker login``.
+        pull: `missing` pulls missing images; `never` refuses them.
+        logins: User and password by registry, instead of those stored by `docker login`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Images:
         flight = self._flights.setdefault((image, platform), _Flight())
         flight.callers += 1
         try:
-            # the lock's holder does the work; if it is cancelled, the next caller takes over
+            # The lock's holder does the work; if it is cancelled, the next caller takes over
             async with flight.lock:
                 if flight.outcome is None:
                     try:
@@ -76,7 +76,7 @@ class Images:
             if flight.callers == 0:
                 self._flights.pop((image, platform), None)
         if isinstance(flight.outcome, ImageError):
-            # a new error for each caller, since raising one adds a traceback to it
+            # A new error for each caller, since raising one adds a traceback to it
             error = flight.outcome
             raise ImageError(
                 error.message, code=error.code, hint=error.hint, context=error.context

@@ -86,7 +86,7 @@ def start_error(spec: UnitSpec, what: str, error: EngineRefused | EngineGone) ->
 
     Args:
         spec: The unit.
-        what: ``created`` or ``started``.
+        what: `created` or `started`.
         error: The engine's error.
     """
     words = error.words
@@ -151,7 +151,7 @@ class DiskLooks:
 
     def __init__(self, engine: Engine, path: str, spec: UnitSpec) -> None:
         self._engine, self._path, self._spec = engine, path, spec
-        # the disks of the unit's directory and, if it is on this machine, of the engine's containers
+        # The disks of the unit's directory and, if it is on this machine, of the engine's containers
         places = [str(spec.directory or ""), str(engine.info.get("DockerRootDir") or "")]
         self._room = FreeRoom(filter(None, places), spec.limits.disk_bytes, spec.limits.disk_entries)
         self._begun = self._ended = anyio.current_time()
@@ -175,7 +175,7 @@ async def explained(engine: Engine, id: str, path: str, spec: UnitSpec, ended: E
     if ended.reason == "signal" and ended.signal == signal.SIGKILL and await _ran_out_of_memory(engine, id, spec):
         return ended.model_copy(update={"reason": "oom"})
     if spec.limits.of_disk and ended.reason in ("exited", "signal") and not ended.ok:
-        # a program that can no longer write often ends by itself before the next count
+        # A program that can no longer write often ends by itself before the next count
         over = await _over_disk(engine, path, spec)
         if over:
             return ended.model_copy(update={"reason": "disk", "detail": over})
@@ -187,7 +187,7 @@ async def _ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec) -> bool:
     if spec.limits.memory_bytes is None:
         return False
     asked = {
-        # past events that the engine still knows, and new ones
+        # Past events that the engine still knows, and new ones
         "since": 1,
         "until": f"{time.time() + _OOM_SECONDS:.9f}",
         "filters": {"type": ["container"], "container": [id], "event": ["oom"]},
@@ -197,5 +197,5 @@ async def _ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec) -> bool:
             async for _ in events:
                 return True
     except (EngineRefused, EngineGone):
-        pass  # the end is known anyway
+        pass  # The end is known anyway
     return False

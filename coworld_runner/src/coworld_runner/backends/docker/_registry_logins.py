@@ -1,4 +1,4 @@
-"""Turns the credentials stored by ``docker login`` into the header that the engine expects for a pull."""
+"""Turns the credentials stored by `docker login` into the header that the engine expects for a pull."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ async def registry_headers(name: str, logins: Mapping[str, tuple[str, str]] | No
     """Headers for pulling an image.
 
     Args:
-        name: The image's name without tag: ``registry/path``, or a path in the public registry.
+        name: The image's name without tag: `registry/path`, or a path in the public registry.
         logins: User and password by registry, instead of the stored ones.
 
     Returns:
-        ``X-Registry-Auth``, or nothing without a stored login.
+        `X-Registry-Auth`, or nothing without a stored login.
     """
     first, slash, _ = name.partition("/")
     registry = first if slash and ("." in first or ":" in first or first == "localhost") else _HUB

@@ -60,7 +60,7 @@ async def make_network(engine: Engine, name: str, kind: NetworkKind, labels: Map
         "Labels": dict(labels),
     }
     if kind == "open":
-        # the engine avoids the routes of this machine, as long as its pools last
+        # The engine avoids the routes of this machine, as long as its pools last
         try:
             await engine.call("POST", "/networks/create", body=body)
         except EngineRefused as error:
@@ -73,7 +73,7 @@ async def make_network(engine: Engine, name: str, kind: NetworkKind, labels: Map
         try:
             await engine.call("POST", "/networks/create", body=body)
         except EngineRefused as error:
-            # the subnet is already in use: try another
+            # The subnet is already in use: try another
             if "overlap" not in error.words or not left:
                 raise
         else:
@@ -106,7 +106,7 @@ async def drop_network(engine: Engine, name: str) -> str:
                         raise
                     reason = error.words
                 await _cut_off(engine, path)
-                # a container that an interrupted call was attaching may already count as a user but not be listed yet
+                # A container that an interrupted call was attaching may already count as a user but not be listed yet
                 await anyio.sleep(pause)
                 pause = _DROP_PAUSE
     except EngineRefused as error:
@@ -122,7 +122,7 @@ async def _cut_off(engine: Engine, path: str) -> None:
         try:
             await engine.call("POST", f"{path}/disconnect", body={"Container": container, "Force": True})
         except EngineRefused as error:
-            # it has just ended by itself
+            # It has just ended by itself
             if error.status not in (403, 404, 500):
                 raise
 
@@ -144,7 +144,7 @@ class SharedNetwork:
                 try:
                     await make_network(engine, self.name, self._kind, self._labels)
                 except BaseException:
-                    # the network may exist although the call failed
+                    # The network may exist although the call failed
                     with anyio.move_on_after(_UNDO_SECONDS, shield=True):
                         await drop_network(engine, self.name)
                     raise

@@ -3,9 +3,9 @@
 Defaults, besides the limits of a unit's spec: no capabilities for players (a game keeps those that an image's start
 script needs to switch users), no new privileges, no core files, no log kept by the engine.
 
-A client whose network is ``game-only`` shares a network with the unit it connects to, and nothing else: it cannot reach
+A client whose network is `game-only` shares a network with the unit it connects to, and nothing else: it cannot reach
 other clients, the internet or the host's services, and cannot even look up outside names. A unit that publishes a port
-and is not ``open`` has no route to the internet either, but it can reach services of the host that listen on every
+and is not `open` has no route to the internet either, but it can reach services of the host that listen on every
 address, because publishing on loopback needs an address on the host.
 
 The kernel enforces process limits by refusing to create more processes. What a program does then is up to the program,
@@ -57,10 +57,10 @@ class DockerBackend(BaseBackend):
     """Runs units as containers of a Docker engine on this machine.
 
     Args:
-        host: The engine's address, e.g. ``unix:///run/user/1000/docker.sock``. By default the one that the ``docker``
-            command would use: ``DOCKER_HOST``, the current context, ``/var/run/docker.sock``.
-        pull: Whether a missing image is pulled (``missing``) or refused (``never``).
-        logins: User and password by registry (host and port) for pulling, instead of those that ``docker login`` has
+        host: The engine's address, e.g. `unix:///run/user/1000/docker.sock`. By default the one that the `docker`
+            command would use: `DOCKER_HOST`, the current context, `/var/run/docker.sock`.
+        pull: Whether a missing image is pulled (`missing`) or refused (`never`).
+        logins: User and password by registry (host and port) for pulling, instead of those that `docker login` has
             stored.
     """
 
@@ -87,7 +87,7 @@ class DockerBackend(BaseBackend):
 
     @classmethod
     def of(cls, options: BackendOptions) -> Self:
-        """Create the backend for the default engine; the entry point in ``coworld.backends``."""
+        """Create the backend for the default engine; the entry point in `coworld.backends`."""
         return cls()
 
     @property
@@ -155,7 +155,7 @@ class DockerBackend(BaseBackend):
 
     @property
     def helper_image(self) -> str:
-        """The image that ``COWORLD_COLLECTOR_IMAGE`` names, else one from Docker Hub."""
+        """The image that `COWORLD_COLLECTOR_IMAGE` names, else one from Docker Hub."""
         return helper_image()
 
     async def has_image(self, image: str) -> bool:
@@ -167,7 +167,7 @@ class DockerBackend(BaseBackend):
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """Make sure an image is present; a missing one is pulled, unless ``pull`` is ``never``."""
+        """Make sure an image is present; a missing one is pulled, unless `pull` is `never`."""
         self._entered()
         assert self._images is not None
         return await self._images.ensure(image, platform=platform, publish=publish)
@@ -183,7 +183,7 @@ class DockerBackend(BaseBackend):
     ) -> ImageInfo:
         """Build an image, unless the engine has it already."""
         engine = self._entered()
-        # episodes that begin at the same time need the same image: build it once
+        # Episodes that begin at the same time need the same image: build it once
         async with self._building:
             if not await self.has_image(image):
                 await self._make(engine, image, context, labels, platform, publish or _ignored)
@@ -204,7 +204,7 @@ class DockerBackend(BaseBackend):
 
         read = read_dockerfile(await anyio.Path(context, "Dockerfile").read_text(encoding="utf-8"))
         for base in read.images:
-            # the engine itself would ask a registry even if the image is present
+            # The engine itself would ask a registry even if the image is present
             await self.ensure_image(base, platform=platform, publish=publish)
         await build_image(
             engine,
@@ -336,7 +336,7 @@ def _free_bytes(directory: str) -> int | None:
         try:
             return shutil.disk_usage(directory).free
         except PermissionError:
-            # the parent is on the same file system, unless this very directory is a mount point
+            # The parent is on the same file system, unless this very directory is a mount point
             directory = os.path.dirname(directory) if len(directory) > 1 else ""  # noqa: PTH120
         except OSError:
             return None

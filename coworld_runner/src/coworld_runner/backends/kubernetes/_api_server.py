@@ -32,7 +32,7 @@ class ClusterRefused(BackendError):
 
     Attributes:
         status: The HTTP status: 403 forbidden or over quota, 404 not found, 409 already exists, ...
-        reason: The server's own name for it: ``Forbidden``, ``AlreadyExists``, ...
+        reason: The server's own name for it: `Forbidden`, `AlreadyExists`, ...
         words: The server's message.
         retry_after: Seconds to wait, if the server asks for that.
     """
@@ -77,8 +77,8 @@ class ApiServer:
 
     Args:
         context: A context of the kubeconfig; None: the current one.
-        namespace: The namespace of all objects; None: the context's own, else ``default``.
-        kubeconfig: The file; None: ``KUBECONFIG``, ``~/.kube/config``, or the pod's own service account.
+        namespace: The namespace of all objects; None: the context's own, else `default`.
+        kubeconfig: The file; None: `KUBECONFIG`, `~/.kube/config`, or the pod's own service account.
     """
 
     def __init__(self, *, context: str | None, namespace: str | None, kubeconfig: Path | None) -> None:
@@ -88,7 +88,7 @@ class ApiServer:
         self.namespace = namespace or "default"
         self.server = ""
         self.version = ""
-        """The server's version, e.g. ``v1.31.2``."""
+        """The server's version, e.g. `v1.31.2`."""
         self.calls = 0
         """Requests made so far."""
         self._silent_since: float | None = None
@@ -159,7 +159,7 @@ class ApiServer:
         query: Mapping[str, Any] | None = None,
         body: Any = None,
         content_type: str = "application/json",
-        patience: float = 60.0,
+        retry_timeout: float = 60.0,
         timeout: float = CALL_SECONDS,
     ) -> Any:
         """Make a call and return its answer, retrying while the server is busy, restarting or unreachable.
@@ -170,7 +170,7 @@ class ApiServer:
             query: Parameters; None values are omitted.
             body: Sent as JSON.
             content_type: The media type of the body.
-            patience: Seconds in which a call that failed for the server's own reasons is retried.
+            retry_timeout: Seconds in which a call that failed for the server's own reasons is retried.
             timeout: Seconds for one attempt.
 
         Returns:
@@ -180,14 +180,14 @@ class ApiServer:
             ClusterRefused: The server answered with an error.
             ClusterGone: It did not answer.
         """
-        tries = Tries(_BACKOFF, patience=patience, clock=anyio.current_time)
+        tries = Tries(_BACKOFF, retry_timeout=retry_timeout, clock=anyio.current_time)
         renewed = False
         while True:
             try:
                 return await self._once(method, path, query, body, content_type, timeout)
             except ClusterRefused as error:
                 if error.status == 401 and not renewed:
-                    # the token of a sign-in program has expired
+                    # The token of a sign-in program has expired
                     renewed = True
                     await self.sign_in()
                     continue
@@ -281,7 +281,7 @@ class ApiServer:
             async with contextlib.aclosing(chunks()) as pieces:
                 yield pieces
         finally:
-            # close without reading on: a followed log may have no end, and closing TLS properly would wait for an
+            # Close without reading on: a followed log may have no end, and closing TLS properly would wait for an
             # answer
             connection = response.connection
             if connection is not None and connection.transport is not None:

@@ -1,6 +1,6 @@
 """The Kubernetes API: the cluster, its objects, and connections to ports of pods.
 
-``kubernetes_asyncio`` signs in and handles connections, TLS, proxies and credentials; objects stay plain JSON, as the
+`kubernetes_asyncio` signs in and handles connections, TLS, proxies and credentials; objects stay plain JSON, as the
 server sends them. This module adds what the library lacks: retried calls, streams that report when they break, and
 port-forwarding. The library is imported only when a cluster is connected to.
 """
@@ -27,18 +27,18 @@ _GROUPS: dict[str, str] = {"jobs": "/apis/batch/v1", "networkpolicies": "/apis/n
 
 
 class Cluster(ApiServer):
-    """A cluster whose API server answers, and one namespace of it. Made by ``Cluster.connect``."""
+    """A cluster whose API server answers, and one namespace of it. Made by `Cluster.connect`."""
 
     @classmethod
     async def connect(
         cls, *, context: str | None = None, namespace: str | None = None, kubeconfig: Path | None = None
     ) -> Cluster:
-        """Find the cluster the way ``kubectl`` does, sign in, and check that it answers.
+        """Find the cluster the way `kubectl` does, sign in, and check that it answers.
 
         Args:
             context: A context of the kubeconfig; None: the current one.
-            namespace: The namespace of all objects; None: the context's own, else ``default``.
-            kubeconfig: The file; None: ``KUBECONFIG``, ``~/.kube/config``, or the pod's own service account.
+            namespace: The namespace of all objects; None: the context's own, else `default`.
+            kubeconfig: The file; None: `KUBECONFIG`, `~/.kube/config`, or the pod's own service account.
 
         Raises:
             BackendUnavailable: The message says why: not installed, no kubeconfig, no such context, no answer, not
@@ -56,9 +56,9 @@ class Cluster(ApiServer):
 
     async def _greet(self) -> None:
         try:
-            found = await self.call("GET", "/version", patience=0)
+            found = await self.call("GET", "/version", retry_timeout=0)
             self.version = str(found.get("gitVersion") or "")
-            await self.call("GET", self.path("pods"), query={"limit": 1}, patience=0)
+            await self.call("GET", self.path("pods"), query={"limit": 1}, retry_timeout=0)
         except ClusterGone as error:
             raise BackendUnavailable(error.message, code="cluster_unreachable", hint=error.hint) from error
         except ClusterRefused as error:
@@ -77,9 +77,9 @@ class Cluster(ApiServer):
 
     async def _has_namespace(self) -> bool:
         try:
-            await self.call("GET", f"/api/v1/namespaces/{quote(self.namespace)}", patience=0)
+            await self.call("GET", f"/api/v1/namespaces/{quote(self.namespace)}", retry_timeout=0)
         except ClusterRefused as error:
-            # a user who may not read the namespace object may still be allowed to use the namespace
+            # A user who may not read the namespace object may still be allowed to use the namespace
             return error.status != 404
         return True
 
@@ -90,31 +90,31 @@ class Cluster(ApiServer):
         base = f"{_GROUPS.get(kind, '/api/v1')}/namespaces/{quote(namespace or self.namespace)}/{kind}"
         return "/".join((base, *(quote(part) for part in (name, *more) if part)))
 
-    async def create(self, kind: Kind, body: Mapping[str, Any], *, patience: float = 60.0) -> Any:
+    async def create(self, kind: Kind, body: Mapping[str, Any], *, retry_timeout: float = 60.0) -> Any:
         """Create an object. If one with its unique name exists already, return that one.
 
         A call that was cut off may have succeeded, so a retry may find the object there.
         """
         try:
-            return await self.call("POST", self.path(kind), body=body, patience=patience)
+            return await self.call("POST", self.path(kind), body=body, retry_timeout=retry_timeout)
         except ClusterRefused as error:
             if error.status != 409 or error.reason != "AlreadyExists":
                 raise
-        return await self.call("GET", self.path(kind, body["metadata"]["name"]), patience=patience)
+        return await self.call("GET", self.path(kind, body["metadata"]["name"]), retry_timeout=retry_timeout)
 
-    async def get(self, kind: Kind, name: str, *, patience: float = 60.0) -> Any | None:
+    async def get(self, kind: Kind, name: str, *, retry_timeout: float = 60.0) -> Any | None:
         """An object, or None if there is none of that name."""
         try:
-            return await self.call("GET", self.path(kind, name), patience=patience)
+            return await self.call("GET", self.path(kind, name), retry_timeout=retry_timeout)
         except ClusterRefused as error:
             if error.status == 404:
                 return None
             raise
 
     async def list(
-        self, kind: Kind, selector: str = "", *, namespace: str | None = None, patience: float = 60.0
+        self, kind: Kind, selector: str = "", *, namespace: str | None = None, retry_timeout: float = 60.0
     ) -> Mapping[str, Any]:
-        """All objects of a kind with these labels; ``items`` and ``metadata.resourceVersion``."""
+        """All objects of a kind with these labels; `items` and `metadata.resourceVersion`."""
         items: list[Any] = []
         more: str | None = None
         while True:
@@ -122,7 +122,7 @@ class Cluster(ApiServer):
                 "GET",
                 self.path(kind, namespace=namespace),
                 query={"labelSelector": selector or None, "limit": 500, "continue": more},
-                patience=patience,
+                retry_timeout=retry_timeout,
             )
             items += page.get("items") or ()
             more = page["metadata"].get("continue")
@@ -130,7 +130,7 @@ class Cluster(ApiServer):
                 return {"items": items, "metadata": page["metadata"]}
 
     async def delete(
-        self, kind: Kind, name: str, *, grace: int | None = None, uid: str | None = None, patience: float = 60.0
+        self, kind: Kind, name: str, *, grace: int | None = None, uid: str | None = None, retry_timeout: float = 60.0
     ) -> bool:
         """Delete an object and what it owns.
 
@@ -139,7 +139,7 @@ class Cluster(ApiServer):
             name: Its name.
             grace: Seconds that a pod has to end; 0 removes it at once. None: the pod's own.
             uid: Delete only the object with this id, not a later one of the same name.
-            patience: Seconds in which the call is retried.
+            retry_timeout: Seconds in which the call is retried.
 
         Returns:
             Whether it existed.
@@ -150,16 +150,16 @@ class Cluster(ApiServer):
         if uid is not None:
             body["preconditions"] = {"uid": uid}
         try:
-            await self.call("DELETE", self.path(kind, name), body=body, patience=patience)
+            await self.call("DELETE", self.path(kind, name), body=body, retry_timeout=retry_timeout)
         except ClusterRefused as error:
             if error.status in (404, 409):
                 return False
             raise
         return True
 
-    async def delete_all(self, kind: Kind, selector: str, *, patience: float = 60.0) -> None:
+    async def delete_all(self, kind: Kind, selector: str, *, retry_timeout: float = 60.0) -> None:
         """Delete all objects of a kind with these labels."""
-        await self.call("DELETE", self.path(kind), query={"labelSelector": selector}, patience=patience)
+        await self.call("DELETE", self.path(kind), query={"labelSelector": selector}, retry_timeout=retry_timeout)
 
     async def review(self, verb: str, kind: str, *, group: str = "", subresource: str = "") -> bool:
         """Whether we have that permission in the namespace."""
@@ -178,7 +178,7 @@ class Cluster(ApiServer):
                 "kind": "SelfSubjectAccessReview",
                 "spec": {"resourceAttributes": attributes},
             },
-            patience=5,
+            retry_timeout=5,
         )
         return bool(answer.get("status", {}).get("allowed"))
 
@@ -195,7 +195,7 @@ class Cluster(ApiServer):
         client = self.connected(call)
         headers: dict[str, str] = {}
         await client.update_params_for_auth(headers, [], CREDENTIALS)
-        # not the library's own websocket client, which supports neither proxies nor TLS server names
+        # Not the library's own websocket client, which supports neither proxies nor TLS server names
         way = client.rest_client
         with self.reaching(call, timeout, counts=False):
             try:

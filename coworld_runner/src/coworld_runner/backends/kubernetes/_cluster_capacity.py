@@ -46,7 +46,7 @@ class Need:
         return Need(self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods)
 
     def fits(self, room: Need) -> bool:
-        """Whether ``room`` has enough of everything."""
+        """Whether `room` has enough of everything."""
         return self.cpu <= room.cpu and self.memory <= room.memory and self.pods <= room.pods
 
     def at_most(self, other: Need) -> Need:
@@ -79,11 +79,11 @@ class ClusterCapacity:
 
     Args:
         cluster: The cluster.
-        patience: Seconds that a run or a single pod may wait for room.
+        retry_timeout: Seconds that a run or a single pod may wait for room.
     """
 
-    def __init__(self, cluster: Cluster, *, patience: float) -> None:
-        self.patience = patience
+    def __init__(self, cluster: Cluster, *, retry_timeout: float) -> None:
+        self.wait_timeout = retry_timeout
         self._cluster = cluster
         self._entering = anyio.Lock()
         self._inside: dict[str, Need] = {}
@@ -109,15 +109,15 @@ class ClusterCapacity:
         self._calls.add(call)
         if run_id in self._inside:
             return
-        until = anyio.current_time() + self.patience
+        until = anyio.current_time() + self.wait_timeout
         told = False
         async with self._entering:
-            # a run alone is always admitted: the cluster describes better what it lacks
+            # A run alone is always admitted: the cluster describes better what it lacks
             while self._inside and not (need + self._taken()).fits(room := await self._look()):
                 left = until - anyio.current_time()
                 if left <= 0:
                     raise StartError(
-                        f"There was no room on the cluster for run {run_id} within {self.patience:g} s: "
+                        f"There was no room on the cluster for run {run_id} within {self.wait_timeout:g} s: "
                         f"it needs {need}, and there is {room - self._taken()}.",
                         code="no_room",
                         hint=Hint("run_fewer", "Run fewer episodes at a time (parallel), or ask for less."),
@@ -163,7 +163,7 @@ class ClusterCapacity:
         Raises:
             ClusterRefused: The pod was refused for another reason, or there was no room in time.
         """
-        tries = Tries(_BACKOFF, patience=self.patience, clock=anyio.current_time)
+        tries = Tries(_BACKOFF, retry_timeout=self.wait_timeout, clock=anyio.current_time)
         told = False
         while True:
             try:
@@ -199,10 +199,10 @@ def _is_ours(pod: Mapping[str, Any], calls: set[str]) -> bool:
 async def _on_nodes(cluster: Cluster, calls: set[str]) -> Need:
     """The nodes' resources, less those of others' pods; infinite if they cannot be read."""
     try:
-        nodes = await cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, patience=5)
+        nodes = await cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, retry_timeout=5)
         if len(nodes["items"]) > _MANY_NODES:
             return _ENDLESS
-        pods = await cluster.call("GET", "/api/v1/pods", query={"limit": 5000}, patience=5)
+        pods = await cluster.call("GET", "/api/v1/pods", query={"limit": 5000}, retry_timeout=5)
     except BackendError:
         return _ENDLESS
     total = Need()
@@ -219,8 +219,8 @@ async def _on_nodes(cluster: Cluster, calls: set[str]) -> Need:
 async def _in_quota(cluster: Cluster, calls: set[str]) -> Need:
     """The room in the namespace's quotas, not counting our own pods; infinite without a quota."""
     try:
-        quotas = (await cluster.list("resourcequotas", patience=5))["items"]
-        pods: Sequence[Any] = (await cluster.list("pods", CALL, patience=5))["items"] if quotas else ()
+        quotas = (await cluster.list("resourcequotas", retry_timeout=5))["items"]
+        pods: Sequence[Any] = (await cluster.list("pods", CALL, retry_timeout=5))["items"] if quotas else ()
     except BackendError:
         return _ENDLESS
     ours = sum((_asked(pod) for pod in pods if _is_ours(pod, calls)), Need())

@@ -47,7 +47,7 @@ _AGENTS = ("calico-node", "canal", "cilium", "antrea-agent", "weave-net", "kube-
 async def enforces_policies(cluster: Cluster) -> str:
     """Find an installed network plugin that is known to enforce network policies; empty if none is found."""
     try:
-        groups = await cluster.call("GET", "/apis", patience=10)
+        groups = await cluster.call("GET", "/apis", retry_timeout=10)
     except BackendError:
         return ""
     for entry in groups.get("groups") or ():
@@ -55,7 +55,7 @@ async def enforces_policies(cluster: Cluster) -> str:
             return _ENFORCERS[entry["name"]]
     try:
         found = await cluster.call(
-            "GET", "/apis/apps/v1/namespaces/kube-system/daemonsets", query={"limit": 200}, patience=0
+            "GET", "/apis/apps/v1/namespaces/kube-system/daemonsets", query={"limit": 200}, retry_timeout=0
         )
     except BackendError:
         return ""
@@ -120,8 +120,10 @@ async def _permissions(cluster: Cluster) -> list[Issue]:
 async def _name_service(cluster: Cluster) -> list[Issue]:
     """Check the cluster's DNS. Episodes work without it, as players get addresses; games that look up names do not."""
     try:
-        service = await cluster.call("GET", cluster.path("services", "kube-dns", namespace="kube-system"), patience=5)
-        ends = await cluster.call("GET", "/api/v1/namespaces/kube-system/endpoints/kube-dns", patience=5)
+        service = await cluster.call(
+            "GET", cluster.path("services", "kube-dns", namespace="kube-system"), retry_timeout=5
+        )
+        ends = await cluster.call("GET", "/api/v1/namespaces/kube-system/endpoints/kube-dns", retry_timeout=5)
     except ClusterRefused as error:
         if error.status == 403:
             return []
@@ -156,7 +158,7 @@ async def _name_service(cluster: Cluster) -> list[Issue]:
 
 async def _quota(cluster: Cluster) -> list[Issue]:
     try:
-        listing = await cluster.list("resourcequotas", patience=5)
+        listing = await cluster.list("resourcequotas", retry_timeout=5)
     except ClusterRefused:
         return []
     issues: list[Issue] = []
@@ -186,7 +188,7 @@ async def _quota(cluster: Cluster) -> list[Issue]:
 async def _room(cluster: Cluster) -> list[Issue]:
     """Check that a node takes pods."""
     try:
-        listing = await cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, patience=5)
+        listing = await cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, retry_timeout=5)
     except ClusterRefused:
         return []
     ready = 0
@@ -231,7 +233,7 @@ async def _policies(cluster: Cluster, told: bool | None) -> list[Issue]:
 
 
 async def _finished_jobs(cluster: Cluster) -> list[Issue]:
-    """Check, with a dry run, whether the server supports ``ttlSecondsAfterFinished``."""
+    """Check, with a dry run, whether the server supports `ttlSecondsAfterFinished`."""
     body = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -242,7 +244,7 @@ async def _finished_jobs(cluster: Cluster) -> list[Issue]:
         },
     }
     try:
-        job = await cluster.call("POST", cluster.path("jobs"), query={"dryRun": "All"}, body=body, patience=5)
+        job = await cluster.call("POST", cluster.path("jobs"), query={"dryRun": "All"}, body=body, retry_timeout=5)
     except ClusterRefused:
         return []
     if job["spec"].get("ttlSecondsAfterFinished") is not None:

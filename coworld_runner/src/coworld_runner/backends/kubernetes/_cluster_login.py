@@ -1,4 +1,4 @@
-"""Signs in to a cluster as ``kubectl`` does, with ``kubernetes_asyncio``, which is imported only then."""
+"""Signs in to a cluster as `kubectl` does, with `kubernetes_asyncio`, which is imported only then."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Login:
     context: str
     namespace: str
     client: Any
-    """``kubernetes_asyncio``'s ``ApiClient``, which renews tokens; the caller closes it."""
+    """`kubernetes_asyncio`'s `ApiClient`, which renews tokens; the caller closes it."""
 
 
 async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path | None) -> Login:
@@ -36,7 +36,7 @@ async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path |
     Raises:
         BackendUnavailable: The package is not installed, or there is no kubeconfig, context or credential to use.
     """
-    # before the slow import, so that a missing kubeconfig is reported at once
+    # Before the slow import, so that a missing kubeconfig is reported at once
     paths = await anyio.to_thread.run_sync(_kubeconfigs, kubeconfig)
     await anyio.to_thread.run_sync(import_library)
     import aiohttp
@@ -48,9 +48,9 @@ async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path |
     else:
         _load_in_cluster(configuration)
         name, own = "in-cluster", await anyio.to_thread.run_sync(_read_namespace)
-    # no limit: each followed log and each watch holds a connection
+    # No limit: each followed log and each watch holds a connection
     configuration.connection_pool_maxsize = 0
-    # certificates of clusters' own authorities often fail the strict checks of Python 3.13
+    # Certificates of clusters' own authorities often fail the strict checks of Python 3.13
     configuration.disable_strict_ssl_verification = True
     try:
         client: Any = ApiClient(configuration)
@@ -61,7 +61,7 @@ async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path |
             hint="See whether kubectl can: kubectl version.",
         ) from error
     client.user_agent = "coworld"
-    # replaces the library's session, which reads passwords from ~/.netrc at each request and sends them
+    # Replaces the library's session, which reads passwords from ~/.netrc at each request and sends them
     theirs = client.rest_client.pool_manager
     client.rest_client.pool_manager = aiohttp.ClientSession(connector=theirs.connector, read_bufsize=1 << 21)
     theirs.detach()
@@ -69,7 +69,7 @@ async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path |
 
 
 def import_library() -> None:
-    """Import ``kubernetes_asyncio``, which takes a second or two.
+    """Import `kubernetes_asyncio`, which takes a second or two.
 
     Raises:
         BackendUnavailable: It is not installed.
@@ -85,7 +85,7 @@ def import_library() -> None:
 
 
 def _kubeconfigs(given: Path | None) -> str:
-    """The paths of the kubeconfigs to read, joined as in ``KUBECONFIG``; empty inside a cluster without one."""
+    """The paths of the kubeconfigs to read, joined as in `KUBECONFIG`; empty inside a cluster without one."""
     if given is not None:
         if not given.is_file():
             raise BackendUnavailable(
@@ -147,7 +147,7 @@ async def _load(configuration: Any, paths: str, context: str | None) -> tuple[st
             hint="See whether kubectl can: kubectl config view.",
         ) from error
     except Exception as error:
-        # a YAML error, or an error from a sign-in program
+        # A YAML error, or an error from a sign-in program
         raise BackendUnavailable(
             f"Signing in with the kubeconfig {paths} failed: {error}.",
             code="kubeconfig_invalid",

@@ -88,13 +88,13 @@ class Collector:
                 context={"pod": self._pod},
             ) from error
 
-    async def call(self, method: str, target: str, *, patience: float = _PATIENCE, **more: Any) -> Any:
+    async def call(self, method: str, target: str, *, retry_timeout: float = _PATIENCE, **more: Any) -> Any:
         """Make a small request, retrying while the collector is unreachable; returns its JSON.
 
         Raises:
-            CollectorGone: It could not be reached within ``patience`` seconds, or refused.
+            CollectorGone: It could not be reached within `retry_timeout` seconds, or refused.
         """
-        tries = Tries(_BACKOFF, patience=patience, clock=anyio.current_time)
+        tries = Tries(_BACKOFF, retry_timeout=retry_timeout, clock=anyio.current_time)
         while True:
             try:
                 with anyio.fail_after(_CALL_SECONDS):
@@ -119,7 +119,7 @@ class Collector:
 
     async def signal(self, name: str) -> int:
         """Send TERM to the unit's first process, or KILL to all; returns the number of processes."""
-        answer = await self.call("POST", f"/signal?name={name}", patience=10)
+        answer = await self.call("POST", f"/signal?name={name}", retry_timeout=10)
         return int(answer["sent"])
 
     # --- observations
@@ -158,7 +158,7 @@ class Collector:
             CollectorGone: It was unreachable for half a minute.
         """
         since = 0
-        tries = Tries(_BACKOFF, patience=_PATIENCE, clock=anyio.current_time)
+        tries = Tries(_BACKOFF, retry_timeout=_PATIENCE, clock=anyio.current_time)
         while True:
             try:
                 stream = self.lines(f"/written?since={since}", heard=tries.got_further)
@@ -217,7 +217,7 @@ class Collector:
         """Upload a file, before the unit starts.
 
         Args:
-            name: Its path in the collector: ``files/NAME`` or ``inputs/PATH``.
+            name: Its path in the collector: `files/NAME` or `inputs/PATH`.
             path: The file.
 
         Raises:
@@ -248,7 +248,7 @@ class Collector:
                     said = json.loads(await answer.read(1 << 16))
                     if said.get("sha256") == digest.hexdigest():
                         return
-                # the digest of what arrived differs
+                # The digest of what arrived differs
                 raise CollectorGone(f"{name} could not be uploaded to pod {self._pod}.", context={"pod": self._pod})
             except (CollectorGone, ValueError):
                 pause = tries.again()
@@ -264,7 +264,7 @@ class Collector:
 
         Raises:
             FileNotFoundError: There is no such file.
-            TransferError: It is not a regular file, is larger than ``limit`` bytes, or could not be copied.
+            TransferError: It is not a regular file, is larger than `limit` bytes, or could not be copied.
             CollectorGone: The collector cannot be reached any more.
         """
         check_name(name.removeprefix(LOGS))

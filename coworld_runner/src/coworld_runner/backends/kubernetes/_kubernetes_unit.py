@@ -72,7 +72,7 @@ class PodContext:
 
 
 class KubernetesUnit(BaseUnit):
-    """A unit that runs as a pod. Created by ``KubernetesBackend.units``."""
+    """A unit that runs as a pod. Created by `KubernetesBackend.units`."""
 
     def __init__(self, spec: UnitSpec, place: PodContext, *, backend: Backend, publish: Publish) -> None:
         super().__init__(spec, backend=backend, publish=publish)
@@ -86,7 +86,7 @@ class KubernetesUnit(BaseUnit):
             name=object_name(spec.run_id, spec.name),
             explain=self._explain,
             forbidden_hint=Hint("check_permissions", "KubernetesBackend.check says what is not permitted."),
-            patience=self._patience,
+            start_timeout=self._start_timeout,
             settle=self._settle,
             signalling=self._signals.lock,
         )
@@ -132,7 +132,7 @@ class KubernetesUnit(BaseUnit):
         """Create everything but the pod, which would run at once.
 
         Raises:
-            StartError: Something could not be created; ``remove`` removes the rest.
+            StartError: Something could not be created; `remove` removes the rest.
         """
         spec, call = self.spec, self._place.call
         await self._ports.open(spec, self._place.tasks)
@@ -199,7 +199,7 @@ class KubernetesUnit(BaseUnit):
     async def _bring_files(self) -> None:
         """Upload the files that are too large for a Secret; the unit is held back until they have arrived."""
         await self.pod.until(lambda: bool(state.pod_address(self.pod.state)) or self._has_node())
-        until = anyio.current_time() + self._place.room.patience
+        until = anyio.current_time() + self._place.room.wait_timeout
         try:
             while not await self._collector_answers():
                 self.pod.raise_trouble()
@@ -219,7 +219,7 @@ class KubernetesUnit(BaseUnit):
 
     async def _collector_answers(self) -> bool:
         try:
-            await self._collector.call("GET", "/hello", patience=2)
+            await self._collector.call("GET", "/hello", retry_timeout=2)
         except CollectorGone:
             return False
         return True
@@ -227,7 +227,7 @@ class KubernetesUnit(BaseUnit):
     def _has_node(self) -> bool:
         return bool(self.pod.state.get("spec", {}).get("nodeName"))
 
-    def _patience(self) -> float:
+    def _start_timeout(self) -> float:
         """Return how many seconds the pod may still wait for a node."""
         words = state.unschedulable(self.pod.state)
         if not words:
@@ -237,7 +237,7 @@ class KubernetesUnit(BaseUnit):
             self._waiting_since = anyio.current_time()
             if state.lacks_room(words):
                 self._note_waiting(words)
-        left = self._waiting_since + self._place.room.patience - anyio.current_time()
+        left = self._waiting_since + self._place.room.wait_timeout - anyio.current_time()
         if not state.lacks_room(words) or left <= 0:
             raise self.pod.trouble("unschedulable", words, "Lower its resource requests, or add a node that fits it.")
         return left
@@ -272,7 +272,7 @@ class KubernetesUnit(BaseUnit):
 
     async def _over_disk(self, ended: Exit) -> Exit:
         try:
-            over = str((await self._collector.call("GET", "/used", patience=5))["over"])
+            over = str((await self._collector.call("GET", "/used", retry_timeout=5))["over"])
         except BackendError:
             return ended
         return ended.model_copy(update={"reason": "disk", "detail": over}) if over else ended
@@ -305,7 +305,7 @@ class KubernetesUnit(BaseUnit):
             except NotReadyError:
                 if self.exit is not None or (reached and await self._collector_answers()):
                     raise
-                # no request reached the unit: its time starts once the collector can be reached
+                # No request reached the unit: its time starts once the collector can be reached
                 await self.reach()
             else:
                 self.tell(UnitReady, seconds=seconds)
@@ -330,7 +330,7 @@ class KubernetesUnit(BaseUnit):
         try:
             return await self._collector.left()
         except CollectorGone:
-            # fetching a required file reports the error
+            # Fetching a required file reports the error
             return ()
 
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
@@ -369,7 +369,9 @@ class KubernetesUnit(BaseUnit):
 
     async def _delete(self, grace: int) -> bool:
         try:
-            return await self._cluster.delete("pods", self.pod.name, grace=grace, uid=self.pod.uid or None, patience=10)
+            return await self._cluster.delete(
+                "pods", self.pod.name, grace=grace, uid=self.pod.uid or None, retry_timeout=10
+            )
         except BackendError:
             return False
 
@@ -382,12 +384,12 @@ class KubernetesUnit(BaseUnit):
     async def _remove_pod(self) -> None:
         try:
             if state.exit_of(self.pod.state) is None and self._has_node():
-                # the unit may still run: kill it and wait until it has ended
+                # The unit may still run: kill it and wait until it has ended
                 await self._cluster.delete("pods", self.pod.name, grace=1, uid=self.pod.uid or None)
                 with anyio.move_on_after(_END_SECONDS):
                     while self._in_reach and not self.trouble:
                         await self.pod.changed.wait()
-            # only the collector is left, with nothing to do: do not wait for the node
+            # Only the collector is left, with nothing to do: do not wait for the node
             if self.pod.presence is not Presence.GONE:
                 await self._cluster.delete("pods", self.pod.name, grace=0, uid=self.pod.uid or None)
         except BackendError as error:

@@ -42,7 +42,7 @@ async def find_labelled(cluster: Cluster, run_id: str | None) -> tuple[Found, ..
         try:
             listing = await cluster.list(_KINDS[kind], run_selector(run_id))
         except ClusterRefused as error:
-            # objects that may not even be listed were not created with these rights
+            # Objects that may not even be listed were not created with these rights
             if error.status != 403:
                 raise
             return
@@ -63,14 +63,14 @@ def _found(kind: _FoundKind, item: Mapping[str, Any]) -> Found:
         id=f"{metadata['namespace']}/{metadata['name']} {metadata['uid']}",
         name=str(metadata["name"]),
         run_id=annotations.get(RUN) or metadata["labels"][RUN],
-        # a runner on another machine counts as alive until the cluster removes the Job it no longer renews
+        # A runner on another machine counts as alive until the cluster removes the Job it no longer renews
         alive=owner_lives(annotations),
         age_seconds=max(0.0, time.time() - made.timestamp()),
     )
 
 
 async def reap_labelled(cluster: Cluster, found: Found) -> str:
-    """Remove an object from ``find_labelled``, a pod after its end; return why it remains, else an empty string."""
+    """Remove an object from `find_labelled`, a pod after its end; return why it remains, else an empty string."""
     _, _, uid = found.id.partition(" ")
     try:
         if found.kind == "pod":

@@ -82,7 +82,7 @@ class Images:
     async def _on_nodes(self, image: str, platform: str | None) -> ImageInfo | None:
         """Return a node's description of an image; None if no node has it, or nodes may not be listed."""
         try:
-            listing = await self._cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, patience=10)
+            listing = await self._cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, retry_timeout=10)
         except ClusterRefused:
             return None
         wanted = _spellings(image)
@@ -102,7 +102,7 @@ class Images:
     async def _try(self, image: str, platform: str | None) -> ImageInfo:
         """Pull the image with a pod whose program does not exist, so that nothing runs."""
         check = f"image-{secrets.token_hex(6)}"
-        # locked meanwhile, so that it is not taken for the remains of a killed runner
+        # Locked meanwhile, so that it is not taken for the remains of a killed runner
         async with open_scratch(check):
             try:
                 job = await self._cluster.create("jobs", owner_body(check, lease=PULL_SECONDS, image=image))
@@ -152,7 +152,7 @@ async def pull(
 
     Args:
         cluster: The cluster.
-        body: The pod, built with ``pull_spec``.
+        body: The pod, built with `pull_spec`.
         selector: Labels that match the pod; they may match others as well.
         until: Whether a state of the pod settles the matter.
 

@@ -24,7 +24,7 @@ _GROUPS = {"Job": "batch/v1", "NetworkPolicy": "networking.k8s.io/v1"}
 
 
 def literal(text: str) -> str:
-    """Escape a text for a field in which the cluster replaces ``$(NAME)`` by a variable, and ``$$`` by ``$``."""
+    """Escape a text for a field in which the cluster replaces `$(NAME)` by a variable, and `$$` by `$`."""
     return text.replace("$", "$$")
 
 
@@ -45,7 +45,7 @@ def secret(metadata: Mapping[str, Any], data: Mapping[str, bytes]) -> dict[str, 
 
 
 def concealing(values: Iterable[str]) -> dict[str, bytes]:
-    """Build a Secret's contents from values of variables, in the order in which ``container`` gets their names."""
+    """Build a Secret's contents from values of variables, in the order in which `container` gets their names."""
     return {f"env.{index}": value.encode() for index, value in enumerate(values)}
 
 
@@ -72,7 +72,7 @@ def container(
         image: The image that it runs.
         argv: Program and arguments, passed literally; empty: the image's own.
         plain: Variables whose values appear in the pod's spec.
-        concealed: Names of variables whose values are in a Secret, in the order given to ``concealing``.
+        concealed: Names of variables whose values are in a Secret, in the order given to `concealing`.
         secret: The name of that Secret.
         env: Further variables, in the cluster's format.
         requests: Resources that the scheduler reserves for it.

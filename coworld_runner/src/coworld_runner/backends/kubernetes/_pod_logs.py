@@ -45,7 +45,7 @@ class LogReader:
         self._in_line = 0
         """Bytes of the current line so far; 0 at its beginning."""
         self._second = b""
-        """The second of the newest stamp, which ``_zone`` completes: ``2026-11-21T16:00:00`` and ``Z``."""
+        """The second of the newest stamp, which `_zone` completes: `2026-11-21T16:00:00` and `Z`."""
         self._zone = b"Z"
         self._seen: dict[bytes, int] = {}
         """How many pieces were written for each stamp in that second: two streams may be a little out of order."""
@@ -63,7 +63,7 @@ class LogReader:
         return (self._second + self._zone).decode("ascii") if self._second else None
 
     def reopened(self) -> None:
-        """Prepare for a new stream from ``since``, which repeats text that was already written."""
+        """Prepare for a new stream from `since`, which repeats text that was already written."""
         self._rest = b""
         self._in_line = 0
         self._skip = dict(self._seen) if self._second else None
@@ -82,7 +82,7 @@ class LogReader:
             if self._in_line == 0 or self._in_line % _PIECE == 0:
                 match = _STAMP.match(self._rest)
                 if match is None and len(self._rest) < _STAMP_BYTES and b"\n" not in self._rest:
-                    return  # it may be half a stamp
+                    return  # It may be half a stamp
                 if match is not None:
                     self._begin(match[1], match[2] or b"", match[3])
                     self._rest = self._rest[match.end() :]
@@ -177,7 +177,7 @@ async def follow_log(
                     reader.feed(data)
                     if enough():
                         return True
-            # a stream ends with the container, but also when the server restarts: only a stream opened after the
+            # A stream ends with the container, but also when the server restarts: only a stream opened after the
             # container's end is complete
             if over:
                 reader.finish()

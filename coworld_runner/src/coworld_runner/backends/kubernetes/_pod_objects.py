@@ -72,7 +72,7 @@ PULL_SECONDS = 900
 """Seconds that pulling an image may take before the cluster ends the attempt."""
 
 _NOBODY = 65534
-"""The id of the user ``nobody``."""
+"""The id of the user `nobody`."""
 NO_SCHEDULER = "coworld-nobody"
 """A scheduler that does not exist: a pod that names it waits forever, on no node."""
 
@@ -82,9 +82,9 @@ class Requests:
     """The resources that the scheduler reserves for a container. Limits come from the unit."""
 
     cpu: str
-    """A quantity: ``250m``."""
+    """A quantity: `250m`."""
     memory: str
-    """A quantity: ``256Mi``."""
+    """A quantity: `256Mi`."""
 
     def as_map(self) -> dict[str, str]:
         """The values by the cluster's names."""
@@ -122,20 +122,20 @@ class PodOptions:
     runtime_class: str | None = None
     priority_class: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Further labels of the pods: with ``kueue.x-k8s.io/queue-name``, Kueue admits them when there is room."""
+    """Further labels of the pods: with `kueue.x-k8s.io/queue-name`, Kueue admits them when there is room."""
     lifetime: float = 24 * 3600.0
     """Seconds after which the cluster ends a pod."""
 
     @property
     def pull_policy(self) -> str:
-        """The cluster's name for ``pull``."""
+        """The cluster's name for `pull`."""
         return {"missing": "IfNotPresent", "never": "Never", "always": "Always"}[self.pull]
 
     def placing(self, platform: str | None) -> dict[str, Any]:
         """The part of a pod's spec that selects nodes and names the pull Secrets.
 
         Args:
-            platform: ``os/arch`` of the nodes; None: any.
+            platform: `os/arch` of the nodes; None: any.
         """
         selector = dict(self.node_selector)
         if platform is not None:
@@ -177,7 +177,7 @@ def run_selector(run_id: str | None) -> str:
 
 
 def call_selector(call: str) -> str:
-    """The selector for everything made by one call of ``units``."""
+    """The selector for everything made by one call of `units`."""
     return f"{CALL}={call}"
 
 
@@ -218,7 +218,7 @@ def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
     """The Job that owns everything of a run, and that the cluster removes when its lease is not renewed.
 
     It runs nothing: its only pod names a scheduler that does not exist. At its deadline the cluster fails the Job, and
-    after ``ttlSecondsAfterFinished`` removes it with everything it owns.
+    after `ttlSecondsAfterFinished` removes it with everything it owns.
 
     Args:
         run_id: The run's label.
@@ -272,7 +272,7 @@ def pull_spec(image: str, *, policy: str, user: int = _NOBODY, **more: Any) -> d
 class Given:
     """The files that a unit finds when it starts, by their path in the collector.
 
-    ``files/NAME`` is a file of its directory, ``inputs/PATH`` one of its inputs.
+    `files/NAME` is a file of its directory, `inputs/PATH` one of its inputs.
     """
 
     small: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
@@ -399,16 +399,16 @@ def pod_body(
         security = {"runAsNonRoot": user != 0, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
     names: dict[str, Any] = {}
     if spec.network != "open":
-        # outside names are not even looked up: a DNS query can carry data
-        patience = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]
-        names = {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"], "options": patience}}
+        # Outside names are not even looked up: a DNS query can carry data
+        timeouts = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]
+        names = {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"], "options": timeouts}}
     pod = pod_spec(
         _collector(spec, options, name, given),
         _main(spec, options, name, environment, given.inputs_bytes),
         seconds=spec.lifetime or options.lifetime,
         grace=2,
         security=security,
-        # an init process for the pod: TERM ends programs that do not handle it, and the collector can send it
+        # An init process for the pod: TERM ends programs that do not handle it, and the collector can send it
         shareProcessNamespace=True,
         volumes=volumes,
         runtimeClassName=options.runtime_class,
@@ -424,7 +424,7 @@ def pod_body(
 def _size(spec: UnitSpec) -> dict[str, Any]:
     if spec.limits.disk_bytes is None:
         return {}
-    # the collector ends the unit at its limit; this stops a unit that writes faster than the collector checks
+    # The collector ends the unit at its limit; this stops a unit that writes faster than the collector checks
     return {"sizeLimit": str(spec.limits.disk_bytes * 2 + 64 * 1024**2)}
 
 
@@ -444,7 +444,7 @@ def _main(
     if spec.gpu:
         limits["nvidia.com/gpu"] = "1"
     if wanted.disk_bytes is not None:
-        # the unit's input files count towards the pod's storage too
+        # The unit's input files count towards the pod's storage too
         limits["ephemeral-storage"] = str(wanted.disk_bytes * 2 + _LOG_ROOM + inputs_bytes)
         requests["ephemeral-storage"] = "16Mi"
     mounts: list[dict[str, Any]] = []
@@ -503,7 +503,7 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, given: Given) -
         capabilities=_COLLECTOR_CAPABILITIES if own else (),
         user=0 if own else None,
         imagePullPolicy=options.pull_policy,
-        # containers start in order, each after the previous one's postStart hook has finished
+        # Containers start in order, each after the previous one's postStart hook has finished
         lifecycle={"postStart": {"exec": {"command": [*python, f"{_PROGRAM}/collector/start_permit.py", port]}}},
         volumeMounts=mounts,
     )

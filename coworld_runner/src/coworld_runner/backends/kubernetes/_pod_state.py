@@ -102,7 +102,7 @@ def _state(pod: Mapping[str, Any], name: str, kind: str) -> Mapping[str, Any] | 
 
 
 def pod_address(pod: Mapping[str, Any]) -> str:
-    """The pod's address as written in ``host:port``; empty while it has none."""
+    """The pod's address as written in `host:port`; empty while it has none."""
     address = str(_status(pod).get("podIP") or "")
     return f"[{address}]" if ":" in address else address
 
@@ -180,7 +180,7 @@ def pull_trouble(pod: Mapping[str, Any], name: str = MAIN) -> tuple[str, bool]:
 
 
 def start_trouble(pod: Mapping[str, Any], main: str = MAIN) -> Trouble | None:
-    """Why a container will not start, or None. ``unschedulable`` covers pods that no node takes."""
+    """Why a container will not start, or None. `unschedulable` covers pods that no node takes."""
     for name in (COLLECTOR, main):
         waiting = _state(pod, name, "waiting")
         reason, message = (str((waiting or {}).get(key) or "") for key in ("reason", "message"))
@@ -237,7 +237,7 @@ def exit_of(pod: Mapping[str, Any], name: str = MAIN, *, ours: ExitReason | None
     if ours is not None:
         return Exit(reason=ours, detail="", **fields)
     taken = _taken_away(pod)
-    # a container that ended with 0 before the pod was taken away keeps its own end
+    # A container that ended with 0 before the pod was taken away keeps its own end
     if taken is not None and (ended is None or code != 0):
         return Exit(reason=taken[0], detail=taken[1], **fields)
     if ended is None or ended.get("reason") in _UNKNOWN:

@@ -26,7 +26,7 @@ class ForwardedStream(ByteStream):
     """Bytes to and from a port. The protocol has no half-closed state: when either side is done, both are.
 
     Args:
-        carrier: A websocket that speaks ``v4.channel.k8s.io``: the first byte of a message is its channel, and the
+        carrier: A websocket that speaks `v4.channel.k8s.io`: the first byte of a message is its channel, and the
             first message of each channel is the port's number.
     """
 

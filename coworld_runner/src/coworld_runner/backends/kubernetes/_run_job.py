@@ -43,7 +43,7 @@ class Run:
         self.run_id = run_id
         self.units: dict[str, KubernetesUnit] = {}
         self._cluster = cluster
-        # older controllers check a deadline only when it was first due, and never again after it was extended
+        # Older controllers check a deadline only when it was first due, and never again after it was extended
         self._renewable = cluster.is_at_least(1, 23)
         self._lease = max(1, int(lease if self._renewable else lifetime + _AFTER_UNITS))
         self._image = image
@@ -87,10 +87,10 @@ class Run:
                     self._cluster.path("jobs", self.name),
                     body={"spec": {"activeDeadlineSeconds": until}},
                     content_type="application/merge-patch+json",
-                    patience=self._lease / 2,
+                    retry_timeout=self._lease / 2,
                 )
             except (ClusterRefused, ClusterGone):
-                # if the Job has been removed, the watch reports its units as gone
+                # If the Job has been removed, the watch reports its units as gone
                 continue
 
     async def close(self) -> None:

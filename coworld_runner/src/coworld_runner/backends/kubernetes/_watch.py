@@ -93,10 +93,10 @@ async def follow(
 async def _list(
     cluster: Cluster, kind: Kind, selector: str, known: dict[str, Mapping[str, Any]], on_object: Told, on_gone: Told
 ) -> str:
-    listing = await cluster.list(kind, selector, patience=0)
+    listing = await cluster.list(kind, selector, retry_timeout=0)
     present = {item["metadata"]["uid"]: item for item in listing["items"]}
     for uid in known.keys() - present.keys():
-        # before new objects that may have the same name
+        # Before new objects that may have the same name
         on_gone(known.pop(uid))
     for item in listing["items"]:
         on_object(item)

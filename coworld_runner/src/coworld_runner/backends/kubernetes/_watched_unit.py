@@ -51,13 +51,13 @@ class WatchedPod:
     Args:
         unit: The unit.
         cluster: The pod's cluster.
-        tasks: The task group that follows it, shielded from cancellation, until the unit's ``forsake``.
+        tasks: The task group that follows it, shielded from cancellation, until the unit's `forsake`.
         name: The pod's name, known before it exists.
         explain: Returns the error code and hint for a unit that does not start.
         forbidden_hint: The hint for objects that the user may not create.
         container: The name of the unit's container.
-        patience: Returns the seconds that the unit may still take to start, given the pod's state; raises
-            ``StartError`` when there are none left. None: any number.
+        start_timeout: Returns the seconds that the unit may still take to start, given the pod's state; raises
+            `StartError` when there are none left. None: any number.
         settle: Finishes up after the unit's end, before it counts as ended; returns its final exit.
         signalling: Held while the unit is signalled.
         log_seconds: Seconds for reading the rest of its log once it has ended.
@@ -73,7 +73,7 @@ class WatchedPod:
         explain: Callable[[state.Trouble], tuple[str, str]],
         forbidden_hint: str,
         container: str = MAIN,
-        patience: Callable[[], float] | None = None,
+        start_timeout: Callable[[], float] | None = None,
         settle: Callable[[Exit], Awaitable[Exit]] | None = None,
         signalling: anyio.Lock | None = None,
         log_seconds: float = 30.0,
@@ -97,7 +97,7 @@ class WatchedPod:
         self._explain = explain
         self._forbidden_hint = forbidden_hint
         self._container = container
-        self._patience = patience
+        self._start_timeout = start_timeout
         self._settle = settle
         self._signalling = signalling or anyio.Lock()
         self._log_seconds = log_seconds
@@ -187,7 +187,7 @@ class WatchedPod:
         while not reached():
             changed = self.changed
             self.raise_trouble()
-            with anyio.move_on_after(self._patience() if self._patience is not None else None):
+            with anyio.move_on_after(self._start_timeout() if self._start_timeout is not None else None):
                 await changed.wait()
 
     def raise_trouble(self) -> None:
@@ -259,11 +259,11 @@ class WatchedPod:
             if self.presence is Presence.LOST:
                 return Exit(reason="lost", detail=self._lost_why)
             words = "" if unit.ended_by else state.collector_end(self.state)
-            # the node may report the two ends one after the other
+            # The node may report the two ends one after the other
             with anyio.move_on_after(_SAME_END if words else None) as waiting:
                 await changed.wait()
             if waiting.cancelled_caught:
-                # without the collector, files cannot be fetched and readiness cannot be checked
+                # Without the collector, files cannot be fetched and readiness cannot be checked
                 return Exit(reason="lost", detail=f"the collector of pod {self.id} ended by itself: {words}")
 
     async def _keep_log(self, logged: anyio.Event) -> None:
@@ -345,7 +345,7 @@ async def watch_until_lost(
         refused_since = None
 
     def refused(error: ClusterRefused) -> None:
-        # a server that has just started refuses requests that it permits a moment later
+        # A server that has just started refuses requests that it permits a moment later
         nonlocal refused_since
         refused_since = refused_since or anyio.current_time()
         if anyio.current_time() - refused_since > _REFUSED_SECONDS:

@@ -78,7 +78,7 @@ class Written:
         if self._followed:
             with anyio.move_on_after(_DRAIN_SECONDS):
                 try:
-                    await self._collector.call("POST", "/ended", patience=5)
+                    await self._collector.call("POST", "/ended", retry_timeout=5)
                     await self._drained.wait()
                 except BackendError:
                     pass
@@ -100,7 +100,7 @@ class Written:
         self._changed = anyio.Event()
 
     async def _send_all(self, send: MemoryObjectSendStream[str]) -> None:
-        """Send every name, repeated each time the file is completed again, until ``end`` is called."""
+        """Send every name, repeated each time the file is completed again, until `end` is called."""
         since = 0
         async with send:
             while True:

@@ -12,7 +12,7 @@ Defaults, besides the limits of a unit's spec: no service account token, the run
 privileges, and no capabilities for players (a game keeps those that an image's start script needs to switch users).
 Environment and files are in Secrets, never in the pod's own spec.
 
-asyncio only, because ``kubernetes_asyncio`` is built on aiohttp.
+asyncio only, because `kubernetes_asyncio` is built on aiohttp.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class KubernetesBackend(BaseBackend):
 
     Args:
         context: A context of the kubeconfig; None: the current one.
-        namespace: The namespace of all objects; None: the context's own, else ``default``.
-        kubeconfig: The kubeconfig; None: ``KUBECONFIG``, ``~/.kube/config``, or the pod's own service account.
+        namespace: The namespace of all objects; None: the context's own, else `default`.
+        kubeconfig: The kubeconfig; None: `KUBECONFIG`, `~/.kube/config`, or the pod's own service account.
         collector_image: An image with Python 3.9 or later for the container beside each unit; None:
-            ``COWORLD_COLLECTOR_IMAGE``, else ``DEFAULT_HELPER_IMAGE``.
-        pods: Options shared by all pods; ``collector_image`` takes precedence over the one in it.
-        pull_secrets: Names of Secrets in the namespace for pulling images, in addition to those in ``pods``.
+            `COWORLD_COLLECTOR_IMAGE`, else `DEFAULT_HELPER_IMAGE`.
+        pods: Options shared by all pods; `collector_image` takes precedence over the one in it.
+        pull_secrets: Names of Secrets in the namespace for pulling images, in addition to those in `pods`.
         network_policy: Whether the cluster enforces network policies; None: detected from what is installed there.
         lease: Seconds after which the cluster removes the leftovers of a killed runner (from Kubernetes 1.23 on;
             before, a minute after the lifetime of the run's units).
@@ -111,7 +111,7 @@ class KubernetesBackend(BaseBackend):
 
     @classmethod
     def of(cls, options: BackendOptions) -> Self:
-        """Create the backend for the named cluster, or the current one; the entry point in ``coworld.backends``."""
+        """Create the backend for the named cluster, or the current one; the entry point in `coworld.backends`."""
         cluster = options.cluster
         return cls(
             context=cluster.context,
@@ -152,7 +152,7 @@ class KubernetesBackend(BaseBackend):
             raise
         self._cluster = cluster
         self._images = Images(cluster, self._pods)
-        self._room = ClusterCapacity(cluster, patience=self._pending)
+        self._room = ClusterCapacity(cluster, retry_timeout=self._pending)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -330,7 +330,7 @@ class KubernetesBackend(BaseBackend):
                     remove, f"policies of {names}", lambda: cluster.delete_all("networkpolicies", selector)
                 )
             for name in [unit.pod.name for unit in units if unit.spec.ports and unit.spec.clients]:
-                # older servers do not delete services by label
+                # Older servers do not delete services by label
                 tasks.start_soon(remove, f"service {name}", partial(cluster.delete, "services", name))
         ours = {(unit.spec.run_id, unit.name) for unit in units}
         for run_id in run_ids:

@@ -1,7 +1,7 @@
 """A control group for each local unit, on Linux where the user may create one.
 
 A process in the group can be attributed to the unit even if it changes its environment, session or parent. The unit's
-shim creates the group and removes it (see ``_shim``); this module chooses and reads its name.
+shim creates the group and removes it (see `_shim`); this module chooses and reads its name.
 """
 
 from __future__ import annotations

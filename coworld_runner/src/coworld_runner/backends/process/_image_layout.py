@@ -1,7 +1,7 @@
 """Lays out an image's files on this machine as its Dockerfile would, with links instead of copies.
 
-Local processes need this because their commands name paths in an image: ``python /app/player.py`` must run the
-package's own file. The results of build steps (``RUN``) are missing; units that need them need the image.
+Local processes need this because their commands name paths in an image: `python /app/player.py` must run the
+package's own file. The results of build steps (`RUN`) are missing; units that need them need the image.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Laid:
     workdir: Path | None
     """Where its commands run; None: nothing was copied there, or it is the root directory."""
     env: Mapping[str, str]
-    """Its variables, with paths below ``root``."""
+    """Its variables, with paths below `root`."""
 
     def here(self, text: str) -> str:
         """Replace a path in the image, in a word of a command or variable, with the path of that file here."""

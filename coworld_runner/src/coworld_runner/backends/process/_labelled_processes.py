@@ -32,13 +32,13 @@ def process_labels(spec: UnitSpec) -> Mapping[str, str]:
     return {
         _RUN: spec.run_id,
         _UNIT: spec.name,
-        # locates the runner's lock when the process is found under another TMPDIR
+        # Locates the runner's lock when the process is found under another TMPDIR
         _SCRATCH: str(scratch_root() / spec.run_id),
     }
 
 
 def find_processes(run_id: str | None = None) -> list[Found]:
-    """Find this user's processes with ``process_labels`` or in a unit's control group, in our own PID namespace.
+    """Find this user's processes with `process_labels` or in a unit's control group, in our own PID namespace.
 
     Args:
         run_id: Only those of this run; None: of all runs.
@@ -67,13 +67,13 @@ def find_processes(run_id: str | None = None) -> list[Found]:
                 run, unit = environment.get(_RUN, ""), environment.get(_UNIT, "")
                 if not run:
                     run, unit = group_of(str(process.pid))
-                # the slower checks come last, for the few processes that belong to a run
+                # The slower checks come last, for the few processes that belong to a run
                 if not run or process.uids().real != mine or process.status() == psutil.STATUS_ZOMBIE:
-                    continue  # its parent reaps a zombie
+                    continue  # Its parent reaps a zombie
                 if place := environment.get(_SCRATCH):
                     places[run] = Path(place)
                 if (run_id is not None and run != run_id) or _namespace(str(process.pid)) != space:
-                    continue  # its engine removes a process in a container
+                    continue  # Its engine removes a process in a container
                 found.append(
                     Found(
                         kind="process",
@@ -86,11 +86,11 @@ def find_processes(run_id: str | None = None) -> list[Found]:
                 )
         if not bare:
             break
-        # a process has no environment for a moment while it executes a program
+        # A process has no environment for a moment while it executes a program
         pending = bare
-        # runs in a worker thread or in `clean`; nothing reports when that moment is over
+        # Runs in a worker thread or in `clean`; nothing reports when that moment is over
         time.sleep(0.005)
-    # for a process that dropped its environment, others of its run may still locate the runner's lock
+    # For a process that dropped its environment, others of its run may still locate the runner's lock
     alive = {item.run_id: owner_is_alive(places.get(item.run_id, scratch_root() / item.run_id)) for item in found}
     return [replace(item, alive=alive[item.run_id]) for item in found]
 
@@ -138,7 +138,7 @@ async def kill_processes(run_id: str, unit: str) -> None:
 
 
 async def reap_processes(found: Sequence[Found], *, force: bool) -> list[Reaped]:
-    """Kill processes that ``find_processes`` found, but never this process or its ancestors."""
+    """Kill processes that `find_processes` found, but never this process or its ancestors."""
     refused = {item.id: "its runner is still running" for item in found if item.alive and not force}
     own = {str(pid) for pid in _our_own()} if found else set[str]()
     refused |= {item.id: "it is this process or one of its ancestors" for item in found if item.id in own}

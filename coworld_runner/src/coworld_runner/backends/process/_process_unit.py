@@ -148,7 +148,7 @@ class ProcessUnit(BaseUnit):
                 return write
 
             stdout = sink(spec.stdout)
-            # one pipe for both, so that their lines stay in order
+            # One pipe for both, so that their lines stay in order
             stderr = sink(spec.stderr) if spec.stderr is not None else stdout
             try:
                 control, other = socket.socketpair()
@@ -228,7 +228,7 @@ class ProcessUnit(BaseUnit):
         while hasattr(os, "waitid"):
             await anyio.sleep(_AWAKE_SECONDS)
             try:
-                # it does not block
+                # It does not block
                 stopped = os.waitid(os.P_PID, self._shim.pid, os.WSTOPPED | os.WNOHANG)  # noqa: ASYNC222
             except ChildProcessError:
                 return
@@ -254,7 +254,7 @@ class ProcessUnit(BaseUnit):
                 if not data:
                     return
                 log.write(data)
-                # a flood must not keep the others waiting
+                # A flood must not keep the others waiting
                 await anyio.lowlevel.checkpoint()
         finally:
             os.close(read)
@@ -300,7 +300,7 @@ class ProcessUnit(BaseUnit):
 
     def _order(self, order: bytes) -> None:
         if self._control is not None:
-            # a full or closed socket means that the shim is already ending
+            # A full or closed socket means that the shim is already ending
             with contextlib.suppress(OSError):
                 self._control.send(order)
 
@@ -320,7 +320,7 @@ class ProcessUnit(BaseUnit):
         """Release the unit's ports, group and directories. A process that still runs is published as a leak."""
         if self._shim is not None and not self._buried.is_set():
             self.leak(self.label, f"it was still there {self.kill_seconds:g} s after it was killed")
-            # the shim keeps killing and ends by itself: do not wait for it
+            # The shim keeps killing and ends by itself: do not wait for it
             self._shim.returncode = 0
         self.forsake()
         self._hang_up()
@@ -336,7 +336,7 @@ class ProcessUnit(BaseUnit):
 
 
 def _shim_command(spec: UnitSpec, context: Path, group: str, private: Path, control: int) -> list[str]:
-    """The command line of a unit's shim; the ``control`` socket tells it when to run the unit's own command."""
+    """The command line of a unit's shim; the `control` socket tells it when to run the unit's own command."""
     limits = spec.limits
     directories = [str(path.absolute()) for path in (spec.directory, private) if path is not None]
     first, *arguments = spec.argv
@@ -362,7 +362,7 @@ def _cannot_run(spec: UnitSpec, number: int, directory: Path | None) -> StartErr
             context=context,
         )
     program = spec.argv[0]
-    # in an image's layout, programs are links to the package's files
+    # In an image's layout, programs are links to the package's files
     real = os.path.realpath(program) if program.startswith("/") else program
     code, hint = {
         errno.ENOENT: ("program_missing", f"Install {real} on this machine, or use the docker backend."),

@@ -3,15 +3,15 @@
 It runs in a bare interpreter without site packages, so it imports little, and only from the standard library: each unit
 pays for every millisecond here. Its environment is the unit's.
 
-The **control** descriptor is one end of a socket pair. The runner sends single bytes: ``G`` (run the command; the shim
-waits for this, so that starting is quick), ``T`` (ask the tree to end), ``K`` (kill it). When the other end closes, the
+The **control** descriptor is one end of a socket pair. The runner sends single bytes: `G` (run the command; the shim
+waits for this, so that starting is quick), `T` (ask the tree to end), `K` (kill it). When the other end closes, the
 runner is gone, however it died, and the tree is killed. Unlike a parent-death signal, this does not depend on which
 thread started us. The shim sends lines to the runner:
 
-* ``S <pid>``: the command runs;
-* ``F <errno> <what>``: it could not be started, because of ``what`` (``directory`` or ``program``);
-* ``E <wait status> <reason> <detail>``: it ended; ``reason`` is ``-`` (by itself), ``stopped``, ``oom``, ``pids`` or
-  ``disk``;
+* `S <pid>`: the command runs;
+* `F <errno> <what>`: it could not be started, because of `what` (`directory` or `program`);
+* `E <wait status> <reason> <detail>`: it ended; `reason` is `-` (by itself), `stopped`, `oom`, `pids` or
+  `disk`;
 
 and closes the stream once the whole tree is gone. The shim is the subreaper of its descendants, so children that left
 their session, or whose parents are gone, are still found and counted, whatever their environment.
@@ -34,7 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    # ``signal`` builds its names with enum, whose import takes longer than everything else together
+    # `signal` builds its names with enum, whose import takes longer than everything else together
     try:
         import _signal as signal
     except ImportError:
@@ -146,7 +146,7 @@ class _Tree:
                     if os.getppid() != me:
                         os._exit(1)
                 os.setsid()
-                # signals that the shim handles, that Python ignores, or that a shell makes background jobs ignore
+                # Signals that the shim handles, that Python ignores, or that a shell makes background jobs ignore
                 for number in (*_TAKEN, signal.SIGQUIT, signal.SIGPIPE):
                     signal.signal(number, signal.SIG_DFL)
                 if hasattr(signal, "SIGXFSZ"):
@@ -162,7 +162,7 @@ class _Tree:
                     number = errno.ENOENT  # EACCES is about a directory in PATH, not about the program
                 os.write(write, f"{number} {what}".encode())
             except BaseException:  # noqa: BLE001
-                # control must never return from here into the parent's code
+                # Control must never return from here into the parent's code
                 os.write(write, f"{errno.EINVAL} {what}".encode())
             finally:
                 os._exit(127)
@@ -182,7 +182,7 @@ class _Tree:
             _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, hard))
         if self.disk:
-            # one byte more than allowed, so that a unit that hits this limit is also reported as over it
+            # One byte more than allowed, so that a unit that hits this limit is also reported as over it
             most = self.disk + 1
             _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             if hard == resource.RLIM_INFINITY or hard > most:
@@ -244,7 +244,7 @@ class _Tree:
         """Send a signal to everything in the tree."""
         pids = list(descendants(os.getpid()))
         if not pids and self.status is None:
-            # the platform does not list processes: only the command's own group is known
+            # The platform does not list processes: only the command's own group is known
             try:
                 os.killpg(self.main, number)
             except OSError:
@@ -256,7 +256,7 @@ class _Tree:
         """Kill everything, and return once nothing is left."""
         pause = 0.0005
         self._kill_groups()
-        # polling is fine here: this process has nothing else to do, and no event reports an empty group
+        # Polling is fine here: this process has nothing else to do, and no event reports an empty group
         while self.reap():
             time.sleep(pause)
             pause = min(0.05, pause * 2)
@@ -295,7 +295,7 @@ def _on_path(program: str) -> bool:
 
 
 def _kill_group(group: int) -> None:
-    # the shim's own group does not belong to the unit
+    # The shim's own group does not belong to the unit
     if group > 1 and group != os.getpgrp():
         try:
             os.killpg(group, signal.SIGKILL)
@@ -313,7 +313,7 @@ def _kill(pid: int, number: int) -> None:
 
 
 def _prctl():
-    """The ``prctl`` function, if the platform has it."""
+    """The `prctl` function, if the platform has it."""
     if not _LINUX:
         return None
     import ctypes
@@ -351,7 +351,7 @@ def _guarded(tree: _Tree) -> bool:
             _kill(shim, signal.SIGTERM)
         elif heard is not None and heard.si_signo != signal.SIGCHLD:
             _kill(shim, heard.si_signo)
-    # the child's descendants are ours now
+    # The child's descendants are ours now
     tree.status = status
     tree.kill()
     return False
@@ -421,7 +421,7 @@ def main(arguments: list[str]) -> None:
         try:
             os.write(control, (line + "\n").encode())
         except OSError:
-            return  # the runner is gone, which the next read reports too
+            return  # The runner is gone, which the next read reports too
 
     failed, what = tree.start(argv, context)
     if failed:
@@ -438,7 +438,7 @@ def main(arguments: list[str]) -> None:
     try:
         while tree.status is None:
             if os.getppid() != runner:
-                # the runner is gone, so there is nothing to report the end to
+                # The runner is gone, so there is nothing to report the end to
                 return
             if b"K" in orders:
                 tree.reason = "stopped"
@@ -463,10 +463,10 @@ def main(arguments: list[str]) -> None:
                 numbers = os.read(wake, 256)
                 if any(number != signal.SIGCHLD for number in numbers):
                     killed = True
-            # before obeying any order: a process that ended by itself was not stopped
+            # Before obeying any order: a process that ended by itself was not stopped
             tree.reap()
         if tree.reason == "-":
-            # the limit may have been exceeded between two checks
+            # The limit may have been exceeded between two checks
             tree.over_disk()
         tell(f"E {tree.status} {tree.reason} {tree.detail}")
     finally:

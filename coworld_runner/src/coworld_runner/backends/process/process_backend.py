@@ -1,8 +1,8 @@
 """The process backend: units are local processes, for code you trust.
 
-There is no daemon and no image: a unit runs the ``run`` of its manifest entry, or its Dockerfile's command, in the
+There is no daemon and no image: a unit runs the `run` of its manifest entry, or its Dockerfile's command, in the
 build context of its image, laid out as the Dockerfile copies it, with the interpreter that runs coworld. Each unit
-lives under a shim (``_shim``) that dies with the runner and kills the unit's whole process tree.
+lives under a shim (`_shim`) that dies with the runner and kills the unit's whole process tree.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ class ProcessBackend(BaseBackend):
 
     Args:
         contexts: Directory to run in, by image reference (the build contexts of the package's compose file).
-        default_context: Directory for images that ``contexts`` does not name; None refuses them.
+        default_context: Directory for images that `contexts` does not name; None refuses them.
     """
 
     name = "process"
 
     def __init__(self, *, contexts: Mapping[str, Path] | None = None, default_context: Path | None = None) -> None:
-        # not copied: the mapping may resolve tags that it does not list
+        # Not copied: the mapping may resolve tags that it does not list
         self._contexts: Mapping[str, Path] = contexts or {}
         self._default_context = default_context
 
     @classmethod
     def of(cls, options: BackendOptions) -> Self:
-        """Create the backend for a package; the entry point in ``coworld.backends``."""
+        """Create the backend for a package; the entry point in `coworld.backends`."""
         return cls(contexts=options.contexts)
 
     @property
@@ -216,7 +216,7 @@ class ProcessBackend(BaseBackend):
             )
         spec = replace(spec, argv=argv)
         if layout is not None and layout.read.copies and spec.directory is not None:
-            # beside the unit's own directory: removed with the run, but not counted against the unit
+            # Beside the unit's own directory: removed with the run, but not counted against the unit
             if unmade := layout.unmade(argv):
                 raise _not_made(spec, *unmade)
             laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"))

@@ -1,6 +1,6 @@
 """Hosts commissioners: starts their program on a backend and talks to it over a websocket.
 
-``coworld_core.commissioner`` parses their messages; this package does not interpret them.
+`coworld_core.commissioner` parses their messages; this package does not interpret them.
 """
 
 from __future__ import annotations

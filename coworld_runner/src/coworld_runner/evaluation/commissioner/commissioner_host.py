@@ -47,7 +47,7 @@ class CommissionerOptions:
     """How to run a commissioner. Times are in seconds."""
 
     start_timeout: float = 30.0
-    """Time for its program to answer ``/healthz``."""
+    """Time for its program to answer `/healthz`."""
     reply_timeout: float = 120.0
     """Time for each of its messages; time spent playing episodes does not count."""
     ping_timeout: float = 30.0
@@ -63,13 +63,13 @@ class CommissionerOptions:
 class CommissionerSocket:
     """One conversation with a commissioner.
 
-    Every method raises ``CommissionerError`` with one of these codes, or ``BackendError`` (``commissioner_lost``) if
+    Every method raises `CommissionerError` with one of these codes, or `BackendError` (`commissioner_lost`) if
     the platform stopped the program:
 
-    * ``commissioner_silent``: it did not reply in time or did not answer a ping.
-    * ``commissioner_gone``: it closed the connection or exited.
-    * ``commissioner_oversized``: a message is too long, or there are too many before the answer to a hook.
-    * ``commissioner_nonsense``: a message is unknown or not allowed at this point.
+    * `commissioner_silent`: it did not reply in time or did not answer a ping.
+    * `commissioner_gone`: it closed the connection or exited.
+    * `commissioner_oversized`: a message is too long, or there are too many before the answer to a hook.
+    * `commissioner_nonsense`: a message is unknown or not allowed at this point.
     """
 
     def __init__(self, connection: ClientConnection, unit: Unit, options: CommissionerOptions) -> None:
@@ -119,15 +119,15 @@ class CommissionerSocket:
         """Send a request and wait for its answer."""
         await self.tell(request)
         while isinstance(heard := await self.hear(), EpisodeCancel):
-            pass  # no episode is running, so there is nothing to cancel
+            pass  # No episode is running, so there is nothing to cancel
         if not isinstance(heard, answer):
             raise misplaced(heard, request)
         return heard
 
     async def ask_meanwhile(self, request: HostMessage, answer: type[_Answer]) -> _Answer:
-        """Send a request within a round; ``hear`` returns messages of the round that arrive before the answer.
+        """Send a request within a round; `hear` returns messages of the round that arrive before the answer.
 
-        Their number and their total size are limited (``CommissionerOptions.message_bytes``).
+        Their number and their total size are limited (`CommissionerOptions.message_bytes`).
         """
         await self.tell(request)
         while True:
@@ -164,7 +164,7 @@ class CommissionerSocket:
                 code="commissioner_silent",
             )
         exit = None
-        # a program that disconnects usually exits; its exit says more than the disconnection
+        # A program that disconnects usually exits; its exit says more than the disconnection
         with anyio.move_on_after(1.0):
             exit = await self._unit.wait()
         if exit is not None and exit.reason in PLATFORM_ENDS:
@@ -202,7 +202,7 @@ class Commissioner:
         """Open a conversation, and end it on leaving.
 
         Raises:
-            CommissionerError: Code ``commissioner_gone``: it does not accept the connection.
+            CommissionerError: Code `commissioner_gone`: it does not accept the connection.
         """
         options = self._options
         try:
@@ -244,13 +244,13 @@ async def open_commissioner(
         backend: An entered backend.
         publish: Receives events.
         options: How to run it.
-        run_id: The label of the program, as in ``open_program``.
+        run_id: The label of the program, as in `open_program`.
 
     Yields:
-        The commissioner, once it answers ``/healthz``.
+        The commissioner, once it answers `/healthz`.
 
     Raises:
-        CommissionerError: Code ``commissioner_never_started``: it exited, or did not answer in time.
+        CommissionerError: Code `commissioner_never_started`: it exited, or did not answer in time.
         ImageError: The image is not available.
         EnvironmentFault: The machine or the engine failed.
     """

@@ -29,7 +29,7 @@ def declared_commissioner(manifest: Manifest, id: str) -> FoundCommissioner:
     """Return the commissioner of a manifest with this id.
 
     Raises:
-        UsageError: Code ``unknown_commissioner``: there is none.
+        UsageError: Code `unknown_commissioner`: there is none.
     """
     for entry in manifest.commissioner:
         if entry.id == id:
@@ -51,7 +51,7 @@ def find_commissioner(package: Package, word: str = "") -> FoundCommissioner:
             arguments, which runs in an image of the package that has Python. Empty: the only one in the manifest.
 
     Raises:
-        UsageError: ``word`` is empty and the manifest has no commissioner or several, or ``word`` matches nothing.
+        UsageError: `word` is empty and the manifest has no commissioner or several, or `word` matches nothing.
     """
     known = [entry.id for entry in package.manifest.commissioner]
     game = package.manifest.game.name

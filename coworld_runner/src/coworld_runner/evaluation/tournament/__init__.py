@@ -1,6 +1,6 @@
-"""Tournaments in a folder: ``tournament.toml`` has the settings, ``events.ndjson`` is the log of what has happened.
+"""Tournaments in a folder: `tournament.toml` has the settings, `events.ndjson` is the log of what has happened.
 
-The evidence of each episode is stored under ``episodes``. ``coworld_core.tournament`` computes the standings from the
+The evidence of each episode is stored under `episodes`. `coworld_core.tournament` computes the standings from the
 log.
 """
 

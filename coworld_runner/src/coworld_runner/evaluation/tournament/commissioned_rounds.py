@@ -152,7 +152,7 @@ class CommissionedTournament:
             CommissionerError: The commissioner failed; an open round is dropped.
         """
         tournament, league = self._tournament, self._tournament.league
-        tournament.next_events()  # returns no events here, but sets `stopped`
+        tournament.next_events()  # Returns no events here, but sets `stopped`
         if tournament.stopped and not self._asks_again():
             return False
         due = league.open
@@ -281,7 +281,7 @@ class CommissionedTournament:
                 now.events += answer.policy_membership_events
                 if answer.episodes:
                     await self._schedule(now, ScheduleEpisodes(episodes=answer.episodes))
-        if now.untold:  # still running, or requested by a hook
+        if now.untold:  # Still running, or requested by a hook
             await now.socket.require_open()
             return
         message = await now.socket.hear()
@@ -296,7 +296,7 @@ class CommissionedTournament:
             raise misplaced(message, now.start)
         elif message.request_id not in now.requests:
             raise refused(f"It cancels the episode {message.request_id!r:.80}, which it has not requested.")
-        # a cancellation has no effect: the episode had ended when the message was read
+        # A cancellation has no effect: the episode had ended when the message was read
 
     async def _consequences(self, now: _Round, event: RoundDecided) -> RoundDecided:
         """Add the answers of the hooks to the end of a round."""

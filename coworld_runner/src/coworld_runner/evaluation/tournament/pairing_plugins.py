@@ -1,4 +1,4 @@
-"""Finds pairings: the entry points of installed distributions in the group ``coworld.pairings``."""
+"""Finds pairings: the entry points of installed distributions in the group `coworld.pairings`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...backends._plugins import entry_points_of, find_entry_point, source_of
 __all__ = ["GROUP", "find_pairing", "pairing_names"]
 
 GROUP = "coworld.pairings"
-"""The entry point group; each of its entry points is a ``coworld_core.tournament.PairingRule``."""
+"""The entry point group; each of its entry points is a `coworld_core.tournament.PairingRule`."""
 
 
 def pairing_names() -> tuple[str, ...]:

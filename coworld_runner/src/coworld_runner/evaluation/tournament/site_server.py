@@ -119,7 +119,7 @@ async def open_site(directory: str | os.PathLike[str], *, port: int = 0) -> Asyn
 
         async def route(connection: ServerConnection, request: Request) -> Response | None:
             path = unquote(address_of(request).path)
-            # refuse foreign pages that reach this machine under a name of their own (DNS rebinding)
+            # Refuse foreign pages that reach this machine under a name of their own (DNS rebinding)
             if request.headers.get("Host") not in names:
                 return connection.respond(http.HTTPStatus.FORBIDDEN, "not by that name\n")
             if path == "/changes":

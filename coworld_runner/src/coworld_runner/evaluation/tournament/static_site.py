@@ -33,7 +33,7 @@ def export_tournament(directory: str | os.PathLike[str], target: str | os.PathLi
 
     Raises:
         UsageError: There is no tournament, its log was changed, or the target is the tournament's own directory.
-        WorkspaceError: The target cannot be written to, or has a page that no export wrote (``path_taken``).
+        WorkspaceError: The target cannot be written to, or has a page that no export wrote (`path_taken`).
     """
     played = read_tournament(directory)
     site = Path(target).expanduser()

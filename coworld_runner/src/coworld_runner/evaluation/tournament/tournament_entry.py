@@ -47,18 +47,18 @@ async def create_tournament(
     count_starved: bool = False,
     commissioner: str = "",
 ) -> Path:
-    """Write the ``tournament.toml`` of a new tournament, for a person to edit.
+    """Write the `tournament.toml` of a new tournament, for a person to edit.
 
     Args:
         directory: The tournament's directory, which is created.
-        game: The Coworld: anything that ``resolve_package`` accepts.
+        game: The Coworld: anything that `resolve_package` accepts.
         variant: Id of a variant; None: the certification fixture.
-        pairing: The pairing; empty: a round robin, or ``commissioner`` if one is named.
+        pairing: The pairing; empty: a round robin, or `commissioner` if one is named.
         rounds: Number of rounds; None: as many as the pairing needs.
         blocks: Blocks per match.
         seed: The base seed.
         count_starved: Whether to count episodes in which the machine was short of processors.
-        commissioner: The commissioner that decides the rounds (``find_commissioner``).
+        commissioner: The commissioner that decides the rounds (`find_commissioner`).
 
     Returns:
         The path of the file.
@@ -140,7 +140,7 @@ async def add_entrant(directory: str | os.PathLike[str], player: str, *, name: s
 
     Args:
         directory: The tournament's directory.
-        player: The player, as ``read_players`` reads it: an id, a file, a directory, an image.
+        player: The player, as `read_players` reads it: an id, a file, a directory, an image.
         name: Its name in the tournament; by default the player's own.
 
     Returns:

@@ -109,7 +109,7 @@ class TournamentFolder:
 
     Raises:
         WorkspaceError: On entry: another process, which the message names, is writing to the directory (code
-            ``workspace_busy``).
+            `workspace_busy`).
         UsageError: On entry: the log was changed. Nothing is overwritten.
     """
 
@@ -131,7 +131,7 @@ class TournamentFolder:
                     yield event
 
             self.tournament = replay(noted())
-            # only after the check, so that a log that was tampered with is left as it is
+            # Only after the check, so that a log that was tampered with is left as it is
             self._file.cut_unfinished()
             self._check = log.check
             self._stack = stack.pop_all()
@@ -144,7 +144,7 @@ class TournamentFolder:
         """Return the directory of the episodes' evidence, ready to be resumed."""
         layout = EpisodeLayout(self.directory / EPISODES)
         layout.workspace.mkdir(exist_ok=True)
-        layout.events.touch()  # this file marks the directory as a workspace of ours
+        layout.events.touch()  # This file marks the directory as a workspace of ours
         return layout.workspace
 
     def write(self, *events: LogEvent) -> None:
@@ -223,7 +223,7 @@ class TournamentFolder:
                 )
 
     def voided(self, since: int) -> list[LogEvent]:
-        """Return the events for blocks judged after block number ``since`` that do not count."""
+        """Return the events for blocks judged after block number `since` that do not count."""
         assert self.tournament is not None
         return [BlockVoided(block=block.block, reason=block.reason) for block in self.tournament.history.lost(since)]
 

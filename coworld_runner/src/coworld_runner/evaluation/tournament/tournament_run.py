@@ -44,8 +44,8 @@ async def play_tournament(
 ) -> TournamentReport:
     """Play a tournament until it is over, from its current state.
 
-    The current ``tournament.toml`` applies from now on. However the call ends, the next one resumes: an episode counts
-    once it is in the log. ``report.json`` and ``report.md`` are derived from the log alone.
+    The current `tournament.toml` applies from now on. However the call ends, the next one resumes: an episode counts
+    once it is in the log. `report.json` and `report.md` are derived from the log alone.
 
     Args:
         directory: The tournament's directory.

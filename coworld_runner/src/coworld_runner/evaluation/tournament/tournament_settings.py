@@ -1,4 +1,4 @@
-"""The settings of a tournament, in the file ``tournament.toml``."""
+"""The settings of a tournament, in the file `tournament.toml`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read_settings(directory: Path) -> TournamentSettings:
     """Read the settings of a tournament.
 
     Raises:
-        UsageError: The file is missing (``no_tournament``), or invalid (``settings_invalid``); the message names the
+        UsageError: The file is missing (`no_tournament`), or invalid (`settings_invalid`); the message names the
             line or the field.
     """
     path = directory / SETTINGS_NAME
@@ -86,7 +86,7 @@ def parse_settings(text: str, path: Path) -> TournamentSettings:
     """Parse the text of a settings file.
 
     Raises:
-        UsageError: Code ``settings_invalid``: the text is invalid.
+        UsageError: Code `settings_invalid`: the text is invalid.
     """
     try:
         return TournamentSettings.model_validate(tomllib.loads(text))

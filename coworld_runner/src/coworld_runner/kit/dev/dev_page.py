@@ -36,7 +36,7 @@ class DevControls:
     """The content of all open pages: the newest state and the log.
 
     Args:
-        address: ``host:port`` of the server.
+        address: `host:port` of the server.
         key: The secret that the page's address must contain.
     """
 

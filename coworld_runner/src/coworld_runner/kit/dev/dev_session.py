@@ -82,7 +82,7 @@ class Dev:
         relay: Connects the seats to the game.
         desk: Updates the open pages.
         variant: Id of the variant; None: the first.
-        players: The players, as for ``plan_episode``; none: a person in seat 0, and the package's own players.
+        players: The players, as for `plan_episode`; none: a person in seat 0, and the package's own players.
         seed: The game's seed, if the game takes one; None: a random one.
     """
 
@@ -129,7 +129,7 @@ class Dev:
         return len(self._seats)
 
     def sit(self, slot: int, who: str) -> None:
-        """Give a seat to another occupant: a person (``human``), a player of the package, or a file."""
+        """Give a seat to another occupant: a person (`human`), a player of the package, or a file."""
         seat = self._seats[slot]
         if who == seat.who:
             return
@@ -156,10 +156,10 @@ class Dev:
         self._log("dev", f"the connection of seat {slot} is cut")
         self._relay.drop(slot)
 
-    def hurry(self) -> None:
+    def end_waits(self) -> None:
         """Give programs that are being stopped no more time."""
         if self._backend is not None:
-            self._backend.hurry()
+            self._backend.end_waits()
 
     # --- games, one after the other
 
@@ -415,7 +415,7 @@ def _files_of(seat: Seat, package: Package) -> frozenset[Path]:
 
 
 def _said(tail: str, message: str, directory: Path) -> tuple[str, str, str]:
-    """Describe a failure from the end of a program's log: in one line, in full, and as ``file:line`` if known."""
+    """Describe a failure from the end of a program's log: in one line, in full, and as `file:line` if known."""
     root = directory.resolve()
     lines = [line.rstrip() for line in tail.splitlines() if line.strip()]
     mine: list[tuple[int, str]] = []
@@ -443,12 +443,12 @@ async def open_dev(
     Args:
         directory: The package: a directory with a manifest or its template.
         variant: Id of the variant; None: the first.
-        players: The players, as for ``plan_episode``; none: a person in seat 0, and the package's own players.
+        players: The players, as for `plan_episode`; none: a person in seat 0, and the package's own players.
         seed: The game's seed, if the game takes one; None: a random one.
         port: Port of the page on the loopback interface; 0: any free one.
 
     Yields:
-        The running ``Dev``. The first game may not have started yet.
+        The running `Dev`. The first game may not have started yet.
 
     Raises:
         UsageError: There is no such package, it cannot run as local processes, or the port is taken.

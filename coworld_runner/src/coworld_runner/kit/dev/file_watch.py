@@ -43,20 +43,20 @@ async def changes(directory: Path, more: Callable[[], Iterable[Path]]) -> AsyncG
     while True:
         await anyio.sleep(_LOOK_SECONDS)
         now = await anyio.to_thread.run_sync(_look, directory, tuple(more()))
-        # count further files only if they were watched at both looks: starting to watch a file does not change it
+        # Count further files only if they were watched at both looks: starting to watch a file does not change it
         known = (now.keys() & before.keys()) | {
             path for path in now.keys() ^ before.keys() if directory in path.parents
         }
         changed |= {path for path in known if now.get(path) != before.get(path)}
         before = now
-        # an editor may empty a file before it writes to it
+        # An editor may empty a file before it writes to it
         if changed and not any(now[path].size == 0 for path in changed & now.keys()):
             yield changed
             changed = frozenset()
 
 
 def find_players(directory: Path) -> tuple[Path, ...]:
-    """Return the files of a directory, at any depth, that define a function ``act``."""
+    """Return the files of a directory, at any depth, that define a function `act`."""
     return tuple(
         sorted(
             path

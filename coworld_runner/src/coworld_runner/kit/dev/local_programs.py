@@ -45,7 +45,7 @@ class OpenGame:
 
     @property
     def address(self) -> str:
-        """The game's ``host:port``."""
+        """The game's `host:port`."""
         return self.unit.endpoint().here
 
 
@@ -77,7 +77,7 @@ async def open_game(
     port: int = 0,
     stop_grace: float = 5.0,
 ) -> AsyncGenerator[Unit]:
-    """Start a game, and stop it on leaving; it may not be ready yet (``ready_game`` waits for that).
+    """Start a game, and stop it on leaving; it may not be ready yet (`ready_game` waits for that).
 
     Args:
         runnable: How to run it.

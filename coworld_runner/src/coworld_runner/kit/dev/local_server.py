@@ -48,8 +48,8 @@ async def open_served(
     """Serve one game on the loopback interface until the block ends.
 
     Args:
-        game: ``module:Class``, a file with rules, or a directory with a manifest.
-        config: The game's config, merged over that of the package's first variant. New ``tokens`` are generated unless
+        game: `module:Class`, a file with rules, or a directory with a manifest.
+        config: The game's config, merged over that of the package's first variant. New `tokens` are generated unless
             it holds some.
         seed: The game's seed.
         port: The port; 0: any free one.
@@ -58,7 +58,7 @@ async def open_served(
     Raises:
         UsageError: There is no such game, or it does not accept this config.
         ManifestError: The manifest has errors, or the config does not satisfy it.
-        EpisodeError: The game did not become ready; the end of its log is in ``context['log_tail']``.
+        EpisodeError: The game did not become ready; the end of its log is in `context['log_tail']`.
     """
     is_package = await anyio.Path(game).is_dir()
     found = await _of_package(game, config or {}, seed) if is_package else _of_rules(game, config or {}, seed)

@@ -72,12 +72,12 @@ class Relay:
         return self._seats.setdefault(slot, _Seat())
 
     def expect(self, tokens: tuple[str, ...]) -> None:
-        """Admit clients with the tokens of a game that is about to start; they wait for ``lead``."""
+        """Admit clients with the tokens of a game that is about to start; they wait for `lead`."""
         self.close()
         self._tokens = tokens
 
     def lead(self, address: str) -> None:
-        """Connect clients to the game that listens at ``host:port``."""
+        """Connect clients to the game that listens at `host:port`."""
         self._game = _Game(address, self._tokens)
         self._opened.set()
 
@@ -102,7 +102,7 @@ class Relay:
         return url.path in (SIT, WATCH) and seat_of(url, self._tokens) is not None
 
     async def serve(self, connection: ServerConnection, url: SplitResult) -> None:
-        """Serve a socket whose address ``admits`` accepts."""
+        """Serve a socket whose address `admits` accepts."""
         slot = seat_of(url, self._tokens)
         self._connections.add(connection)
         try:

@@ -23,14 +23,14 @@ from .local_programs import open_player
 __all__ = ["open_seat", "socket_address"]
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?|.+\.py:[A-Za-z_]\w*")
-"""``module``, ``module:act`` or ``file.py:act``."""
+"""`module`, `module:act` or `file.py:act`."""
 
 
 def socket_address(address: str) -> str:
     """Return the address of a seat's socket, given that address or the link of the seat's page.
 
     Args:
-        address: ``ws(s)://…/player?…``, or the page's link, ``http(s)://…/client/player?…``.
+        address: `ws(s)://…/player?…`, or the page's link, `http(s)://…/client/player?…`.
 
     Raises:
         UsageError: The address is neither.
@@ -55,8 +55,8 @@ async def open_seat(address: str, player: str, *, secret_env: Mapping[str, str] 
     """Run a player in a seat as a local process; stop it when the block ends.
 
     Args:
-        address: Address of the seat, as for ``socket_address``.
-        player: A player as ``read_own_player`` accepts it, or a function: ``module:act``, ``file.py:act``.
+        address: Address of the seat, as for `socket_address`.
+        player: A player as `read_own_player` accepts it, or a function: `module:act`, `file.py:act`.
         secret_env: Environment variables for the player, which does not inherit ours.
 
     Raises:

@@ -238,7 +238,7 @@ class PolicyTable:
             names=[f"Seat {seat}" for seat in range(self._seats)],
         )
 
-    # the players of the seats
+    # The players of the seats
 
     def _chooser(self, policy: SeatPolicy, opening: ExitStack) -> _Choose:
         if policy == RANDOM:

@@ -74,7 +74,7 @@ class Target:
             method: The variable with the method, which may be unset.
 
         Raises:
-            UsageError: ``variable`` is unset, or one of the two is invalid.
+            UsageError: `variable` is unset, or one of the two is invalid.
         """
         uri = _required(variable)
         if read_location(uri, what=variable).kind == "s3":
@@ -116,7 +116,7 @@ def countdown() -> float:
     """Return the seconds to count down before a game in which people play; 0 if the variable is unset.
 
     Raises:
-        UsageError: The variable is not a number of seconds from 0 to ``MAX_COUNTDOWN``.
+        UsageError: The variable is not a number of seconds from 0 to `MAX_COUNTDOWN`.
     """
     text = os.environ.get("COWORLD_COUNTDOWN_SECONDS", "0")
     try:

@@ -63,7 +63,7 @@ async def _play(rules: type[Rules]) -> int:
     data = await read_config_document()
     to_results, to_replay = results_and_replay(replay_type="application/octet-stream")
     to_events: Target | None = None
-    # older runners do not request events
+    # Older runners do not request events
     if os.environ.get("COGAME_EVENTS_URI"):
         to_events = Target.named("COGAME_EVENTS_URI", what="events", content_type="application/x-ndjson")
     try:
@@ -123,7 +123,7 @@ async def _play_through(match: Match, stop: Stop) -> tuple[_Ending, dict[str, An
 
 
 async def _load(uri: str) -> list[str]:
-    data = await read_document(uri, what="replay", limit=MAX_REPLAY, patience=0)
+    data = await read_document(uri, what="replay", limit=MAX_REPLAY, retry_timeout=0)
     return replay_messages(read_replay(data, source="The replay"))
 
 

@@ -190,7 +190,7 @@ class Match:
         """Ticks played."""
         return self._play.tick
 
-    # seats and spectators
+    # Seats and spectators
 
     def join(self, slot: int) -> Outbox:
         """Give a seat to a new connection; an older connection is closed.
@@ -236,7 +236,7 @@ class Match:
         self._all_seen.set()
         self._heard.set()
 
-    # messages from players
+    # Messages from players
 
     def delivered(self, slot: int) -> None:
         """Record that a seat's pending messages were sent: its clock does not run while we are busy."""
@@ -283,7 +283,7 @@ class Match:
         self._heard.set()
         return None
 
-    # the game
+    # The game
 
     async def play(self) -> None:
         """Wait for the players, then play to the end.
@@ -298,7 +298,7 @@ class Match:
             if len(absent) == len(self._seats):
                 raise TimeoutError(f"no player has connected within {self._config.connect_timeout:g} s")
             self._log(f"starting without seat {', '.join(map(str, absent))}: never connected")
-        # until the game has started, only a failure is heard
+        # Until the game has started, only a failure is heard
         await self._countdown.run(self._show, self._heard)
         self._started = True
         self._log(f"game starts: {self._rules.__name__}, {self._config.seats} seats")
@@ -362,7 +362,7 @@ class Match:
         except RulesError as error:
             self._log(f"the last observation of seat {slot} is not available: {error.message}")
 
-    # asking and waiting
+    # Asking and waiting
 
     def _ask(self) -> None:
         now = time.monotonic()
@@ -421,7 +421,7 @@ class Match:
         await anyio.sleep(due - now)
         return due
 
-    # messages
+    # Messages
 
     def _observe(self, slot: int) -> str:
         seat, play = self._seats[slot], self._play

@@ -80,7 +80,7 @@ def new_sample(source: Traversable, directory: Path, *, known_as: str) -> NewFil
     Args:
         source: The package's directory, perhaps inside an installed distribution.
         directory: The directory of the copy, which must be new or empty.
-        known_as: The name of the package's directory in its own files; the copy's files name ``directory`` instead.
+        known_as: The name of the package's directory in its own files; the copy's files name `directory` instead.
 
     Raises:
         UsageError: The directory is not empty, or a file is in its place.

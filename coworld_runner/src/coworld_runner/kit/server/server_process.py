@@ -21,7 +21,7 @@ def run_program(serve: Callable[[], Awaitable[int]], *, name: str = "") -> int:
         name: The program's name, a prefix of its error messages.
 
     Returns:
-        The exit code: that of ``serve``, 1 failed, 2 wrong arguments or settings, 130 or 143 stopped early.
+        The exit code: that of `serve`, 1 failed, 2 wrong arguments or settings, 130 or 143 stopped early.
     """
     # The first process of a container ignores SIGTERM unless it has a handler, and the imports take a moment.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -35,7 +35,7 @@ def run_program(serve: Callable[[], Awaitable[int]], *, name: str = "") -> int:
     from coworld_core.errors import CoworldError, unwrapped
 
     async def served() -> int:
-        # when `serve` first waits for something, everything is imported
+        # When `serve` first waits for something, everything is imported
         asyncio.get_running_loop().call_soon(_settled)
         return await serve()
 

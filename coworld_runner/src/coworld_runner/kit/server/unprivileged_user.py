@@ -2,7 +2,7 @@
 
 Some runners make the game's config and directory accessible only to their own user, so an image has to start as root.
 Others make them accessible to every user. The image names the user that the game may switch to in
-``COWORLD_GAME_USER``.
+`COWORLD_GAME_USER`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def leave_root(environment: Mapping[str, str]) -> bool:
         Whether the program now runs as that user; otherwise nothing has changed.
     """
     user = environment.get(USER_VARIABLE, "")
-    # in the older replay mode, requests name the replays, which may be readable by root only
+    # In the older replay mode, requests name the replays, which may be readable by root only
     if not user.isdecimal() or os.geteuid() != 0 or environment.get("COGAME_REPLAY_SERVER") == "1":
         return False
     number = int(user)
@@ -42,7 +42,7 @@ def leave_root(environment: Mapping[str, str]) -> bool:
         os.setegid(number)
         os.seteuid(number)
     except PermissionError:
-        return False  # root that may not switch users has no other privileges either
+        return False  # Root that may not switch users has no other privileges either
     able = _reaches(environment)
     os.seteuid(0)
     os.setegid(0)

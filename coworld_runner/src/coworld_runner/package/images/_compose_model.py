@@ -1,4 +1,4 @@
-"""The parts of a compose file that describe images; pydantic reads them from places in the file (``read_services``)."""
+"""The parts of a compose file that describe images; pydantic reads them from places in the file (`read_services`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Build", "ComposeFile", "Contexts", "Service", "read_services"]
 
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _UNREAD_BUILD_KEYS = frozenset({"additional_contexts", "secrets", "ssh", "entitlements", "privileged"})
-"""Keys of ``build`` that change the resulting image but are not passed to the engine."""
+"""Keys of `build` that change the resulting image but are not passed to the engine."""
 
 
 def _optional(place: YamlNode) -> str | None:
@@ -68,7 +68,7 @@ def _context(place: YamlNode) -> Path:
 
 
 def _args(place: YamlNode) -> dict[str, YamlNode | str]:
-    """Return build arguments from a mapping or a list of ``KEY=VALUE``; missing values come from the environment."""
+    """Return build arguments from a mapping or a list of `KEY=VALUE`; missing values come from the environment."""
     args: dict[str, YamlNode | str | None] = {}
     if place.node.id == "sequence":
         for item in place.items():
@@ -91,7 +91,7 @@ class Build:
     context: Annotated[Path, BeforeValidator(_context)]
     """Absolute path of the directory that is sent to the engine."""
     dockerfile: Annotated[str | None, BeforeValidator(_optional)] = None
-    """Path of the Dockerfile, relative to the context or absolute; None: ``Dockerfile``."""
+    """Path of the Dockerfile, relative to the context or absolute; None: `Dockerfile`."""
     dockerfile_inline: Annotated[str | None, BeforeValidator(YamlNode.text)] = field(default=None, repr=False)
     """The Dockerfile itself, when the compose file holds it."""
     args: Annotated[Mapping[str, Annotated[str, BeforeValidator(_arg)]], BeforeValidator(_args)] = field(
@@ -109,7 +109,7 @@ class Build:
 
 
 def _build(place: YamlNode) -> dict[str, YamlNode]:
-    """Return the fields of ``Build`` from the key ``build``."""
+    """Return the fields of `Build` from the key `build`."""
     if place.node.id == "scalar":
         return {"context": place}
     service = place.pointer.split("/")[2]
@@ -128,7 +128,7 @@ class Service:
 
     name: str
     image: Annotated[str, BeforeValidator(_image)]
-    """The image's reference; by default ``<project>-<service>``, as compose names it."""
+    """The image's reference; by default `<project>-<service>`, as compose names it."""
     build: Annotated[Build, BeforeValidator(_build)] | None = None
     platform: Annotated[str | None, BeforeValidator(_platform), AfterValidator(lambda text: text or None)] = None
     line: int | None = None
@@ -141,7 +141,7 @@ class Service:
 
 
 def _service(place: YamlNode) -> dict[str, Any]:
-    """Return the fields of ``Service`` from a service's entry."""
+    """Return the fields of `Service` from a service's entry."""
     name = place.name
     if not _SERVICE_NAME.fullmatch(name):
         message = f"{name!r} is not a service name: letters, digits, dots, hyphens and underscores only."

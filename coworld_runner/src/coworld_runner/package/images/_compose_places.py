@@ -35,7 +35,7 @@ class Reading:
 
     Args:
         path: The file.
-        environment: Values of variables, which take precedence over the ``.env`` file beside the compose file.
+        environment: Values of variables, which take precedence over the `.env` file beside the compose file.
 
     Attributes:
         project: The project's name, once it is known.
@@ -173,7 +173,7 @@ class Reading:
         return text
 
     def flat(self, node: Node, pointer: str) -> dict[str, tuple[Node, Node]]:
-        """Return the keys with their nodes; merge keys (``<<``) are followed, and the mapping's own keys win."""
+        """Return the keys with their nodes; merge keys (`<<`) are followed, and the mapping's own keys win."""
         if id(node) in self._flat:
             return self._flat[id(node)]
         self._open.add(id(node))
@@ -203,7 +203,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class YamlNode:
-    """A place in a compose file. A value of the wrong type is reported and raises ``ValueError``."""
+    """A place in a compose file. A value of the wrong type is reported and raises `ValueError`."""
 
     reading: Reading = field(repr=False)
     name: str
@@ -231,12 +231,12 @@ class YamlNode:
     def wrong(
         self, code: str, message: str, *, at_key: bool = False, hint: str | None = None, severity: Severity = "error"
     ) -> ValueError:
-        """Record an issue at this place, as ``Reading.wrong`` does."""
+        """Record an issue at this place, as `Reading.wrong` does."""
         node = self.key if at_key else self.node
         return self.reading.wrong(code, message, node=node, pointer=self.pointer, hint=hint, severity=severity)
 
     def entries(self, what: str) -> dict[str, YamlNode]:
-        """Return the entries of a mapping by key; ``what`` names the mapping in the error message."""
+        """Return the entries of a mapping by key; `what` names the mapping in the error message."""
         if self.node.id != "mapping":
             raise self.wrong("wrong_type", f"{what} is {self.kind}, not a mapping.")
         return {

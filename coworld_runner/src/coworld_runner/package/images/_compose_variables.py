@@ -1,4 +1,4 @@
-"""Variables in compose files, Dockerfiles and ``.env`` files."""
+"""Variables in compose files, Dockerfiles and `.env` files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["WatchedVariables", "interpolate", "read_env_file", "shown"]
 
 
 class WatchedVariables(dict[str, str]):
-    """Variables that record in ``missed`` which names were looked up but not set, and so counted as empty."""
+    """Variables that record in `missed` which names were looked up but not set, and so counted as empty."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         super().__init__(known)
@@ -18,7 +18,7 @@ class WatchedVariables(dict[str, str]):
 
 def shown(text: str) -> str:
     """Return an excerpt of a text for a message."""
-    # an address may contain a password
+    # An address may contain a password
     return re.sub(r"//[^/@]*@", "//", text)[:80]
 
 
@@ -30,8 +30,8 @@ _MAX_NESTING = 16
 def interpolate(text: str, variables: Mapping[str, str]) -> str:
     """Expand variables with the syntax of compose files.
 
-    ``$VAR`` and ``${VAR}``; ``${VAR-word}`` (a default if unset); ``${VAR+word}`` (a replacement if set);
-    ``${VAR?word}`` (an error if unset); with a colon, as in ``${VAR:-word}``, an empty variable counts as unset; ``$$``
+    `$VAR` and `${VAR}`; `${VAR-word}` (a default if unset); `${VAR+word}` (a replacement if set);
+    `${VAR?word}` (an error if unset); with a colon, as in `${VAR:-word}`, an empty variable counts as unset; `$$`
     is a dollar sign. A word may contain variables itself. Unset variables without an operator count as empty.
 
     Args:
@@ -72,7 +72,7 @@ def _interpolate(text: str, variables: Mapping[str, str], depth: int) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the position of the brace that closes the one opened before ``start``."""
+    """Return the position of the brace that closes the one opened before `start`."""
     open_braces = 1
     for index in range(start, len(text)):
         if text.startswith("${", index):
@@ -115,12 +115,12 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def read_env_file(text: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    r"""Read a ``.env`` file.
+    r"""Read a `.env` file.
 
-    Each line holds ``KEY=VALUE``, optionally after ``export``; empty lines and lines that begin with ``#`` are ignored.
-    A value in single quotes is taken literally; in double quotes ``\n``, ``\r``, ``\t``, ``\"``, ``\\`` and ``\$`` are
-    translated; quoted values may span lines. Otherwise the value ends before `` #`` and is stripped. Variables are
-    expanded except in single quotes, from ``environment`` and the lines above.
+    Each line holds `KEY=VALUE`, optionally after `export`; empty lines and lines that begin with `#` are ignored.
+    A value in single quotes is taken literally; in double quotes `\n`, `\r`, `\t`, `\"`, `\\` and `\$` are
+    translated; quoted values may span lines. Otherwise the value ends before ` #` and is stripped. Variables are
+    expanded except in single quotes, from `environment` and the lines above.
 
     Args:
         text: The file's text.
@@ -143,7 +143,7 @@ def read_env_file(text: str, environment: Mapping[str, str] | None = None) -> di
         if match is None:
             raise ValueError(f"Line {first}: This is not KEY=VALUE.")
         if not match["equals"]:
-            # a bare name asks for the environment's own value, which is already known
+            # A bare name asks for the environment's own value, which is already known
             continue
         rest = line[match.end() :]
         quote = rest[:1]
@@ -156,7 +156,7 @@ def read_env_file(text: str, environment: Mapping[str, str] | None = None) -> di
                     number += 1
                 value = rest[1:end]
                 if quote == '"':
-                    # an escaped dollar sign must survive the expansion
+                    # An escaped dollar sign must survive the expansion
                     value = re.sub(r"\\(.)", lambda found: _unescaped(found[1]), value, flags=re.DOTALL)
                     value = interpolate(value, {**values, **known})
             else:

@@ -1,4 +1,4 @@
-"""The build context as it is sent to the engine: a tar archive of a directory, filtered by ``.dockerignore``."""
+"""The build context as it is sent to the engine: a tar archive of a directory, filtered by `.dockerignore`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class ContextError(Exception):
 
 
 class Ignore:
-    """The patterns of a ``.dockerignore`` file, as the engine's own client reads them.
+    """The patterns of a `.dockerignore` file, as the engine's own client reads them.
 
-    The last pattern that matches a path, or a directory above it, decides; ``!`` includes a path again. ``*`` and ``?``
-    do not match a slash, ``**`` does.
+    The last pattern that matches a path, or a directory above it, decides; `!` includes a path again. `*` and `?`
+    do not match a slash, `**` does.
 
     Args:
         text: The file's text.
@@ -68,7 +68,7 @@ class Ignore:
         ignored = False
         matched: list[bool] = []
         for index, (keeps, expression, _) in enumerate(self._patterns):
-            # a pattern that cannot change the result is skipped and counts as unmatched for the entries below;
+            # A pattern that cannot change the result is skipped and counts as unmatched for the entries below;
             # the engine's own client does the same, and packages rely on it
             hit = bool(above and above[index]) or (keeps == ignored and expression.fullmatch(path) is not None)
             matched.append(hit)
@@ -132,7 +132,7 @@ def _expression(pattern: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SentContext:
-    """The archive that ``write_context`` wrote."""
+    """The archive that `write_context` wrote."""
 
     dockerfile: str
     """Path of the Dockerfile in the archive."""
@@ -173,7 +173,7 @@ def write_context(build: Build, sink: IO[bytes], *, buildkit: bool = False) -> S
     """Write the build context as a tar archive. Runs in a worker thread and stops when its task is cancelled.
 
     Owners and their names are left out, so that the same files give the same image for every user.
-    ``<Dockerfile>.dockerignore`` beside the Dockerfile takes precedence over ``.dockerignore`` in the context.
+    `<Dockerfile>.dockerignore` beside the Dockerfile takes precedence over `.dockerignore` in the context.
 
     Args:
         build: What to build.
@@ -196,7 +196,7 @@ def write_context(build: Build, sink: IO[bytes], *, buildkit: bool = False) -> S
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
             files += 1
-        # always sent, even if ignored; the engine itself removes ignored ones before it builds
+        # Always sent, even if ignored; the engine itself removes ignored ones before it builds
         for relative, entry in _walk(build.context, ignore, always=(name, ".dockerignore")):
             anyio.from_thread.check_cancelled()
             files += _add(archive, relative, entry)
@@ -260,12 +260,12 @@ def _add(archive: tarfile.TarFile, relative: str, entry: os.DirEntry[str]) -> in
     try:
         mode = entry.stat(follow_symlinks=False).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-            # sockets, pipes and devices mean nothing to the engine
+            # Sockets, pipes and devices mean nothing to the engine
             return 0
         info = archive.gettarinfo(entry.path, arcname=relative)
         info.uid = info.gid = 0
         info.uname = info.gname = ""
-        # a fraction of a second would add a header to every file
+        # A fraction of a second would add a header to every file
         info.mtime = int(info.mtime)
         if os.name == "nt":
             info.mode = info.mode & 0o755 | 0o111

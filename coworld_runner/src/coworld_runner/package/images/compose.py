@@ -1,8 +1,8 @@
-"""Reads from ``compose.yaml`` which image is built from which directory, and nothing else.
+"""Reads from `compose.yaml` which image is built from which directory, and nothing else.
 
 A package names its images by the services of a compose file (contract of the manifest, build). Only the keys that
-builds need are read: ``image``, ``build`` and ``platform`` of each service, with variables expanded from the
-environment and from the ``.env`` file beside it. Everything else in the file is ignored. No compose plugin is needed.
+builds need are read: `image`, `build` and `platform` of each service, with variables expanded from the
+environment and from the `.env` file beside it. Everything else in the file is ignored. No compose plugin is needed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def without_compose(dockerfile: Path, service: str, *, image: str | None = None)
     Args:
         dockerfile: The Dockerfile; its directory is the build context.
         service: The service's name.
-        image: The image's name; None: ``<project>-<service>``, as compose names it.
+        image: The image's name; None: `<project>-<service>`, as compose names it.
     """
     project = project_name(dockerfile.parent.name)
     build = Build(context=dockerfile.parent, dockerfile=dockerfile.name)
@@ -107,7 +107,7 @@ def load_compose(path: Path, *, environment: Mapping[str, str] | None = None) ->
     Args:
         path: The file.
         environment: Values of variables; None: this process's environment. Variables that are not in it are looked up
-            in the ``.env`` file beside the compose file.
+            in the `.env` file beside the compose file.
 
     Raises:
         UsageError: The file does not exist or cannot be read.
@@ -119,7 +119,7 @@ def load_compose(path: Path, *, environment: Mapping[str, str] | None = None) ->
     try:
         services = read_services(reading.root())
     except ValueError:
-        # the error is already in the report
+        # The error is already in the report
         if reading.report.ok:
             raise
     if not reading.report.ok:

@@ -62,7 +62,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
 
     Args:
         text: The file's text.
-        args: Build arguments, which override the defaults of ``ARG``.
+        args: Build arguments, which override the defaults of `ARG`.
         target: The last stage to read, by name or number; None: all stages.
 
     Returns:
@@ -165,7 +165,7 @@ class _Files:
     def set(self, rest: str) -> None:
         name, _, value = rest.partition(" ")
         if "=" not in name:
-            # the old form, for a single variable: ENV NAME value
+            # The old form, for a single variable: ENV NAME value
             self.env[name] = self.filled(value.strip())
             return
         try:
@@ -238,7 +238,7 @@ def _started(rest: str) -> tuple[str, ...]:
         simple = shlex.split(rest)
     except ValueError:
         return ("/bin/sh", "-c", rest)
-    # shell syntax needs a shell
+    # Shell syntax needs a shell
     return ("/bin/sh", "-c", rest) if set(rest) & set("$&|;<>*?`(") else tuple(simple)
 
 
@@ -265,7 +265,7 @@ def _is_stage(name: str, stages: list[str]) -> bool:
 
 
 def _normal(place: str) -> str:
-    """Return an absolute path without ``.`` and ``..``."""
+    """Return an absolute path without `.` and `..`."""
     return "/" + posixpath.normpath(place).lstrip("/")
 
 
@@ -310,7 +310,7 @@ def _instructions(text: str) -> Iterator[tuple[int, str, str, bool]]:
             line = line[:-1].rstrip()
             following = lines[number].strip()
             number += 1
-            # comments and empty lines do not end a continued instruction
+            # Comments and empty lines do not end a continued instruction
             line += f" {following}" if following and not following.startswith("#") else f" {escape}"
         instruction, _, rest = line.partition(" ")
         instruction, rest = instruction.upper(), rest.strip()

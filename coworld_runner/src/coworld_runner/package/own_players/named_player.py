@@ -23,7 +23,7 @@ def read_own_player(word: str) -> OwnPlayer:
     """Read the player that the user named.
 
     Args:
-        word: A path relative to the current directory (``~`` is expanded), ``llm:…`` or ``recording:…``.
+        word: A path relative to the current directory (`~` is expanded), `llm:…` or `recording:…`.
 
     Raises:
         UsageError: There is no such player, or it cannot be read or run; the message says why.

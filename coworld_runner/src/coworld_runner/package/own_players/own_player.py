@@ -28,20 +28,20 @@ class OwnPlayer:
     name: str
     """Display name, such as its file's name without the suffix."""
     file: str
-    """Name of its file or directory, or the reference that stands for one, such as ``llm:MODEL``."""
+    """Name of its file or directory, or the reference that stands for one, such as `llm:MODEL`."""
     path: Path
     """Where it was read from."""
     files: Mapping[str, bytes] = field(repr=False)
     """Its content, by path relative to its directory; a single file by its name."""
     command: tuple[str, ...]
-    """Command that runs it; ``{}`` in a word stands for the directory that holds its files. Empty if only the image
+    """Command that runs it; `{}` in a word stands for the directory that holds its files. Empty if only the image
     built from it, or the game that hosts it, knows how to run it."""
     runnable: frozenset[str] = frozenset()
     """Those of its files that are executable."""
     python: str = "python3"
     """Name of Python in the image that runs it; a local process uses the Python that runs coworld."""
     needs_client: bool = False
-    """Whether ``coworld_client.seat`` plays it."""
+    """Whether `coworld_client.seat` plays it."""
     kind: Literal["file", "random", "llm", "recording"] = "file"
     """What chooses its actions."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

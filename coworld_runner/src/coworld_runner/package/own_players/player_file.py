@@ -50,7 +50,7 @@ def read_file(path: Path, status: os.stat_result) -> OwnPlayer:
         raise UsageError(
             f"{path} is not executable.", code="player_not_runnable", hint=f"If it is to be run: chmod +x {path}"
         )
-    # in a pod, input files are readable but not executable
+    # In a pod, input files are readable but not executable
     command = (*words, f"{{}}/{path.name}") if words else (f"{{}}/{path.name}",)
     return OwnPlayer(**common, command=command, needs=needs, runnable=frozenset({path.name}))
 
@@ -116,7 +116,7 @@ def _is_seated(path: Path, content: bytes) -> bool:
 
 
 def _top(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
-    """Yield the statements of a module, including those inside ``if`` and ``try``."""
+    """Yield the statements of a module, including those inside `if` and `try`."""
     for statement in body:
         yield statement
         if isinstance(statement, ast.If | ast.Try):

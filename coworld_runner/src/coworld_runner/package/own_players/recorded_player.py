@@ -17,7 +17,7 @@ __all__ = ["ANSWERS", "RECORDING", "read_recording"]
 
 RECORDING = "recording:"
 ANSWERS = "answers.jsonl"
-"""File in the artifact of an ``llm:`` player: a line for each decision, with slot, tick and action."""
+"""File in the artifact of an `llm:` player: a line for each decision, with slot, tick and action."""
 _FORM = re.compile(r"(?P<path>.+?)(@(?P<slot>\d{1,4}))?", re.DOTALL)
 
 
@@ -25,12 +25,12 @@ def read_recording(word: str) -> OwnPlayer:
     """Read the actions of an earlier episode.
 
     Args:
-        word: ``recording:`` with an episode's directory, its replay, or the artifact of an ``llm:`` player.
+        word: `recording:` with an episode's directory, its replay, or the artifact of an `llm:` player.
 
     Raises:
         UsageError: There is no such file, or it does not hold actions by tick.
     """
-    # only recordings need zips, and the kit's rules
+    # Only recordings need zips, and the kit's rules
     import zipfile
 
     from coworld_core.rules import ReplayFormatError

@@ -1,4 +1,4 @@
-"""Notes of a policy during an episode: the file ``annotations.jsonl`` in its player's artifact, for its owner.
+"""Notes of a policy during an episode: the file `annotations.jsonl` in its player's artifact, for its owner.
 
 A player's artifact is its only way to hand over files, so notes are a file in it. Its content is not trusted: it is
 read up to a limit, and only valid JSON lines are returned as such.

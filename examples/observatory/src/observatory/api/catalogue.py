@@ -190,7 +190,7 @@ async def add_coworld(
         session: A writing session.
         caller: The uploader; the first to use a name owns it.
         manifest: The manifest, already checked.
-        visibility: ``public`` or ``private``.
+        visibility: `public` or `private`.
         certification: The certification result given by the uploader.
 
     Raises:

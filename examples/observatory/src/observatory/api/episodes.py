@@ -203,7 +203,7 @@ def stats_of(row: EpisodeRequest) -> JsonObject:
     """The statistics of an episode.
 
     Raises:
-        Refusal: 404 if there are none, 409 with ``Retry-After`` while the episode is not over.
+        Refusal: 404 if there are none, 409 with `Retry-After` while the episode is not over.
     """
     if row.stats is not None:
         return row.stats
@@ -215,7 +215,7 @@ def refuse_unfinished(row: EpisodeRequest) -> None:
     """Refuse a request that needs a finished episode.
 
     Raises:
-        Refusal: 409 with ``Retry-After``, while the episode is not over.
+        Refusal: 409 with `Retry-After`, while the episode is not over.
     """
     if row.status in ("pending", "running"):
         raise Refusal(

@@ -134,7 +134,7 @@ async def image_at(session: AsyncSession, registry: str, reference: str) -> Imag
     Args:
         session: A session.
         registry: Our host and port.
-        reference: A reference from ``public_uri``.
+        reference: A reference from `public_uri`.
     """
     name, _, digest = reference.partition("@")
     host, _, repository = name.partition("/")

@@ -49,7 +49,7 @@ TEMPLATES = ("commissioner_driven", "default", "social_deduction", "cogs_vs_clip
 
 
 _FIXED = {"pairing": "pairing", "blocks": "blocks", "commissioner": "commissioner_runnable_id"}
-"""Settings that cannot change in a season that has rounds, with their field of ``LeagueSettings``."""
+"""Settings that cannot change in a season that has rounds, with their field of `LeagueSettings`."""
 
 
 class LeagueError(CoworldError):
@@ -289,11 +289,11 @@ async def create_league(
         public: Whether visitors without an account may see it.
         every: The least number of seconds between the starts of two rounds; None: no rounds, unless the terms name a
             commissioner.
-        terms: Further fields of its ``LeagueSettings``.
+        terms: Further fields of its `LeagueSettings`.
         divisions: The number of divisions.
 
     Raises:
-        LeagueError: Codes ``bad_name``, ``name_taken``, ``unknown_coworld``, ``unknown_variant``.
+        LeagueError: Codes `bad_name`, `name_taken`, `unknown_coworld`, `unknown_variant`.
         UsageError: There is no such pairing, or no such commissioner.
     """
     if not name.strip() or not name.isprintable() or len(name) > 200:
@@ -361,10 +361,10 @@ async def change_league_settings(
         session: A writing session.
         reference: The league's name or id.
         every: The least number of seconds between the starts of two rounds; a league without rounds begins to play.
-        terms: Fields of its ``LeagueSettings``; None removes an optional one.
+        terms: Fields of its `LeagueSettings`; None removes an optional one.
 
     Raises:
-        LeagueError: Code ``season_begun``: the pairing and its blocks cannot change in a season that has rounds.
+        LeagueError: Code `season_begun`: the pairing and its blocks cannot change in a season that has rounds.
         AccountError: There is no such league.
         UsageError: There is no such pairing, or no such commissioner.
     """
@@ -393,7 +393,7 @@ async def change_league_settings(
         league.commissioner_key = CONTINUOUS
     for division in divisions:
         described = "describe_division" in settled.hooks and await last_report(session, division.id, league.season)
-        if not described:  # else the commissioner's own description stays
+        if not described:  # Else the commissioner's own description stays
             plays = league.commissioner_key != "static"
             division.commissioner_description = describe_division(settled, plays=plays)
     words = {name: str(value) for name, value in said.items()}
@@ -405,7 +405,7 @@ async def change_league_settings(
 
 
 def _who_decides(terms: LeagueSettings, coworld: Coworld | None) -> str | None:
-    """``COMMISSIONED`` if a commissioner decides the rounds, which the Coworld must declare; None if a pairing does.
+    """`COMMISSIONED` if a commissioner decides the rounds, which the Coworld must declare; None if a pairing does.
 
     Raises:
         LeagueError: The pairing or a hook requires a commissioner, and none is named.

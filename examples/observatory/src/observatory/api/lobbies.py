@@ -33,7 +33,7 @@ _LOST = "The server was restarted during the game."
 
 @router.post("/v2/leagues/{league_id}/lobbies", response_model=api.Lobby, responses=refusals(400, 404))
 async def create_lobby(call: Annotated[Call, gate("known", keyed=True)], league_id: str, body: api.LobbyBody) -> Json:
-    """Draft a lobby. You have seat 0, the newest champion seat 1, unless ``seats`` says otherwise."""
+    """Draft a lobby. You have seat 0, the newest champion seat 1, unless `seats` says otherwise."""
     lobby = await draft(call.db, call.caller, league_id, body)
     return await _answer(call, lobby)
 

@@ -64,7 +64,7 @@ class Page(Generic[_Row]):
     """Where the next page begins; None at the end."""
 
     def envelope(self, render: Callable[[_Row], Any]) -> JsonObject:
-        """The page as an object, with ``entries``."""
+        """The page as an object, with `entries`."""
         return {
             "entries": [render(row) for row in self.rows],
             "total_count": self.total,
@@ -95,12 +95,12 @@ async def paginate(
 
     Args:
         session: A session.
-        statement: Selects rows of the class of ``key``, filtered but not ordered.
+        statement: Selects rows of the class of `key`, filtered but not ordered.
         page: The page.
         moment: The column with a row's creation time.
         key: The id column, which orders rows of equal time.
         options: Loader options for each row.
-        remembered: Rows that were read before and are not loaded again; loaded without ``options``.
+        remembered: Rows that were read before and are not loaded again; loaded without `options`.
 
     Raises:
         Refusal: 400 for an invalid cursor.

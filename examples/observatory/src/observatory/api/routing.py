@@ -7,8 +7,8 @@
     @router.get("/v2/leagues/{league_id}", response_model=api.League)
     async def get_league(call: Anyone, league_id: str) -> Json: ...
 
-The type of ``call`` declares who may call. ``response_model`` only documents the response, which handlers render
-themselves (``Json``): validating every row of a page as a model would cost more than everything else.
+The type of `call` declares who may call. `response_model` only documents the response, which handlers render
+themselves (`Json`): validating every row of a page as a model would cost more than everything else.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ PREFIX = "/observatory"
 """The prefix of all paths of the API."""
 
 Access = Literal["anyone", "known", "user", "team"]
-"""``anyone``; ``known``: a user or a player; ``user``: a user in person; ``team``: a member of the team."""
+"""`anyone`; `known`: a user or a player; `user`: a user in person; `team`: a member of the team."""
 
 MAX_BODY = 8 * 1024 * 1024
 """Largest JSON body read, in bytes."""
@@ -133,7 +133,7 @@ class RouteAccess(HTTPBearer):
         held: Whether a route that writes has a transaction from beginning to end. A route that takes long has none, and
             opens its own.
         secret: Whether the response contains a token. Such a response is never stored, even under an Idempotency-Key.
-        keyed: Whether the body has an ``idempotency_key``, which is used if there is no Idempotency-Key.
+        keyed: Whether the body has an `idempotency_key`, which is used if there is no Idempotency-Key.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class RouteAccess(HTTPBearer):
         self.keyed = keyed
 
     async def __call__(self, request: HTTPConnection) -> Any:
-        """The call, which ``_Route`` has admitted before reading the body."""
+        """The call, which `_Route` has admitted before reading the body."""
         return request.state.call
 
     def admit(self, caller: Caller) -> None:
@@ -166,7 +166,7 @@ class RouteAccess(HTTPBearer):
 
 
 def gate(access: Access, **options: bool) -> Any:
-    """A ``RouteAccess`` as a dependency; in the OpenAPI document its access is a required role of the token."""
+    """A `RouteAccess` as a dependency; in the OpenAPI document its access is a required role of the token."""
     return Security(RouteAccess(access, **options), scopes=[access] if access in ("user", "team") else [])
 
 
@@ -191,7 +191,7 @@ def binary(media_type: str) -> type[Response]:
 
 
 class _JsonRequest(Request):
-    """A request with a JSON body of any content type, at most ``MAX_BODY`` bytes long."""
+    """A request with a JSON body of any content type, at most `MAX_BODY` bytes long."""
 
     async def body(self) -> bytes:
         """The whole body."""
@@ -327,7 +327,7 @@ async def identify(request: Request, services: Services, session: AsyncSession, 
     """Identify the caller of a request.
 
     Raises:
-        Refusal: 401 for an invalid token, unless ``tolerant``.
+        Refusal: 401 for an invalid token, unless `tolerant`.
     """
     reading = request.method in ("GET", "HEAD")
     caller = await services.tokens.caller(session, request.headers, request.cookies, reading=reading)
@@ -342,7 +342,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     """Read a request's whole body.
 
     Raises:
-        Refusal: 413 if it is longer than ``limit`` bytes, 408 if it does not arrive in time.
+        Refusal: 413 if it is longer than `limit` bytes, 408 if it does not arrive in time.
     """
     content = bytearray()
     try:
@@ -362,7 +362,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 async def _key_within(request: Request) -> str | None:
-    """The ``idempotency_key`` of a body; None without one, or if the body is invalid, which is reported later."""
+    """The `idempotency_key` of a body; None without one, or if the body is invalid, which is reported later."""
     try:
         body = await request.json()
     except json.JSONDecodeError:

@@ -80,6 +80,6 @@ def player_ref(player: Player | None, version: PolicyVersion) -> JsonObject:
 
 
 def of_player(table: type[Membership | Submission | Event | Participant], player_id: str) -> sa.ColumnElement[bool]:
-    """The condition that a row belongs to this player, or to this account without a player (``player_ref``)."""
+    """The condition that a row belongs to this player, or to this account without a player (`player_ref`)."""
     without = sa.and_(table.player_id.is_(None), table.user_id == player_id)
     return sa.or_(table.player_id == player_id, without)

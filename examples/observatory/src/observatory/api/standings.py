@@ -30,7 +30,7 @@ MOST_ROUNDS = 200
 
 
 def _count(given: object) -> object:
-    """Read the parameter as newer clients send it: ``false`` means none."""
+    """Read the parameter as newer clients send it: `false` means none."""
     return {"false": 0, "true": 5}.get(given, given) if isinstance(given, str) else given
 
 
@@ -43,7 +43,7 @@ class RecentQuery(QueryModel):
 
 
 _STORED = ("rounds", "rating", "low", "high", "won", "played", "points")
-"""Fields of a standing in ``Round.report``."""
+"""Fields of a standing in `Round.report`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Standing:
     subject_id: str
     """A player, or a user who plays without one."""
     subject_type: str
-    """``player`` or ``user``."""
+    """`player` or `user`."""
     name: str | None
     score: float
     """Mean score over the episodes."""
@@ -66,7 +66,7 @@ class Standing:
     rating: float | None = None
     """Rating after the last finished round; None before, and in leagues without rounds of their own."""
     low: float | None = None
-    """Bounds of the rating's 95 % interval, with ``high``."""
+    """Bounds of the rating's 95 % interval, with `high`."""
     high: float | None = None
     won: float = 0.0
     """Matches won; with several players, the share of opponents beaten."""
@@ -84,7 +84,7 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     during a season, its line moves too.
 
     A subject's score is the mean over all finished episodes of the division's rounds, with all its policies. Requested
-    episodes do not count, wherever they were played (``Tally``).
+    episodes do not count, wherever they were played (`Tally`).
     """
     mean = sa.func.sum(Tally.total) / sa.func.sum(Tally.episodes)
     count = sa.func.sum(Tally.episodes)

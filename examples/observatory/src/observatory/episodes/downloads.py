@@ -64,7 +64,7 @@ def send(store: ArtifactStore, request: Request, artifact: Artifact) -> Response
     """Send the stored bytes, according to the request's conditions and range.
 
     Raises:
-        Refusal: 412 if ``If-Match`` names another version, 416 for a range beyond the end.
+        Refusal: 412 if `If-Match` names another version, 416 for a range beyond the end.
     """
     etag = f'"{artifact.sha256}"'
     headers = {

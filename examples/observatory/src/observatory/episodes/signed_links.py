@@ -46,7 +46,7 @@ class LinkSigner:
         )
 
     def is_good(self, artifact_id: str, expires: str, signature: str) -> bool:
-        """Whether the signature is valid; see ``expired`` for the time."""
+        """Whether the signature is valid; see `expired` for the time."""
         return (
             expires.isascii()
             and expires.isdigit()

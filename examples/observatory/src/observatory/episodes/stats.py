@@ -31,7 +31,7 @@ def episode_stats(results: Mapping[str, Any], seats: Sequence[SeatNames]) -> dic
         seats: The occupants by slot.
 
     Returns:
-        ``game_stats``, ``policy_stats`` (one entry for each seat) and ``steps``.
+        `game_stats`, `policy_stats` (one entry for each seat) and `steps`.
     """
     game: dict[str, float] = {}
     metrics: list[dict[str, float]] = [{} for _ in seats]

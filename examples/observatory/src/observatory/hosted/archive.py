@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["SOURCE", "archive_play"]
 
 SOURCE = "play"
-"""``EpisodeRequest.source`` of such an episode."""
+"""`EpisodeRequest.source` of such an episode."""
 
 _log = logging.getLogger("observatory.hosted")
 

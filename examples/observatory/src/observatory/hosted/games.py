@@ -87,7 +87,7 @@ async def plan_game(services: Services, admission: Admission, game: HostedGame) 
         ManifestError: The manifest can no longer be read.
         ImageError: A program may not run here, or its image is not available.
         UsageError: A policy version no longer exists.
-        EnvironmentFault: A policy's secrets are missing on this machine (code ``secrets_missing``).
+        EnvironmentFault: A policy's secrets are missing on this machine (code `secrets_missing`).
     """
     from coworld_runner.package.plan import EpisodePlan, Seat, plan_for_people
 

@@ -47,10 +47,10 @@ class LobbySeat:
     """A seat of a lobby."""
 
     kind: Literal["human", "human_open", "league_player", "random", "closed"]
-    """``human`` is a person, and ``human_open`` waits for one."""
+    """`human` is a person, and `human_open` waits for one."""
     player_id: str | None = None
     """The player: of a league, or as which a person plays. For a league, also an account without a player. Of a
-    ``random`` seat once it is drawn."""
+    `random` seat once it is drawn."""
     name: str | None = None
     """Name of the player or person, as of when it was seated."""
     user_id: str | None = None

@@ -88,7 +88,7 @@ class Session:
     game: HostedGame = _NOTHING
     """What is played, and by which policies."""
     address: str = ""
-    """``host:port`` of the game, once it is ready."""
+    """`host:port` of the game, once it is ready."""
     page: str = ""
     """Path and query of the viewer's page."""
     seats: dict[int, str] = field(default_factory=dict[int, str], repr=False)
@@ -411,7 +411,7 @@ class Sessions:
 
 @asynccontextmanager
 async def open_sessions(services: Services) -> AsyncGenerator[Sessions | None]:
-    """Open the sessions of a server in ``services.runtime``; None if it has no backend."""
+    """Open the sessions of a server in `services.runtime`; None if it has no backend."""
     executor = services.runtime.executor
     if executor is None:
         yield None
@@ -461,7 +461,7 @@ async def viewer_of(services: Services, caller: Caller, row: EpisodeRequest) -> 
     """The address of a page on which the game shows an episode's replay.
 
     Raises:
-        Refusal: 404 without a replay, 503 with ``Retry-After`` while it is starting, 502 if it failed to start.
+        Refusal: 404 without a replay, 503 with `Retry-After` while it is starting, 502 if it failed to start.
     """
     replay = next((item for item in row.artifacts if item.kind == "replay"), None)
     if replay is None:
@@ -481,7 +481,7 @@ async def wait_ready(session: Session) -> None:
     """Wait a limited time for a session to start.
 
     Raises:
-        Refusal: 503 with ``Retry-After`` if it takes longer, 502 if it failed to start.
+        Refusal: 503 with `Retry-After` if it takes longer, 502 if it failed to start.
     """
     await until_started(session)
     if not session.ready.is_set():

@@ -66,7 +66,7 @@ async def keep_quotas(session: AsyncSession, name: str, quotas: Iterable[str], *
     Args:
         session: A writing session.
         name: The user's name.
-        quotas: The quotas to change, in the form for ``read_quotas``; others stay.
+        quotas: The quotas to change, in the form for `read_quotas`; others stay.
         reset: Remove earlier settings first.
 
     Raises:
@@ -85,7 +85,7 @@ async def find_user(session: AsyncSession, name: str) -> User:
     """Find an account by name or id.
 
     Raises:
-        AccountError: There is no such user (code ``unknown_user``).
+        AccountError: There is no such user (code `unknown_user`).
     """
     user = await session.scalar(sa.select(User).where(sa.or_(User.name == name, User.id == name)))
     if user is None:

@@ -1,6 +1,6 @@
 """Authentication: tokens, and the access of their bearers.
 
-A token is ``<prefix>_<public id>_<secret>``. The public id finds its row, and the secret must match the row's argon2
+A token is `<prefix>_<public id>_<secret>`. The public id finds its row, and the secret must match the row's argon2
 hash. A successful match is remembered by the text's SHA-256, so that later requests need no hashing. The row is read
 every time, so a revoked or expired token is invalid at once.
 """
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 SESSION_COOKIE = "observatory_session"
-"""The cookie with a browser's ``web`` token; valid only for reading, so that other sites cannot make it write."""
+"""The cookie with a browser's `web` token; valid only for reading, so that other sites cannot make it write."""
 
 PLAYER_SESSION = dt.timedelta(hours=24)
 """How long a player's token is valid."""
@@ -156,11 +156,11 @@ class Authenticator:
             session: A writing session.
             kind: The kind of the token.
             user_id: Its user.
-            player_id: For ``player``: its player.
+            player_id: For `player`: its player.
             label: A name given by its owner.
             lifetime: How long it is valid; None: until revoked.
-            repository: For ``registry``: its only repository; None: all.
-            actions: For ``registry``: ``pull`` or ``pull,push``.
+            repository: For `registry`: its only repository; None: all.
+            actions: For `registry`: `pull` or `pull,push`.
         """
         public, secret = secrets.token_hex(12), secrets.token_urlsafe(32)
         text = f"{_PREFIXES[kind]}_{public}_{secret}"
@@ -190,7 +190,7 @@ class Authenticator:
         """Find the valid token of a text, with its user and player; None if it is invalid.
 
         Raises:
-            Refusal: 403 if an operator has disabled its account (code ``account_disabled``).
+            Refusal: 403 if an operator has disabled its account (code `account_disabled`).
         """
         match = _TOKEN.fullmatch(text)
         if match is None:

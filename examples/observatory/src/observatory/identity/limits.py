@@ -1,6 +1,6 @@
 """Quotas of accounts.
 
-The operator's defaults (``Settings.quotas``) can be replaced for an account by ``User.quotas``. Team members have no
+The operator's defaults (`Settings.quotas`) can be replaced for an account by `User.quotas`. Team members have no
 quotas.
 """
 
@@ -46,7 +46,7 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
     """Refuse further episodes if an account would exceed its quota.
 
     Raises:
-        Refusal: 429 (code ``quota_exceeded``).
+        Refusal: 429 (code `quota_exceeded`).
     """
     most = quotas_of(user, base).episodes
     if most is None:
@@ -85,7 +85,7 @@ async def require_stored(db: AsyncSession, user: User, base: Quotas, *, more: in
         status: Status of the refusal; 429 if a later attempt may succeed, once something has been deleted.
 
     Raises:
-        Refusal: 413 or 429 (code ``quota_exceeded``).
+        Refusal: 413 or 429 (code `quota_exceeded`).
     """
     most = quotas_of(user, base).stored
     if most is None:
@@ -139,7 +139,7 @@ class RequestLimit:
             rate: Requests per second; None: no limit.
 
         Raises:
-            Refusal: 429 with ``Retry-After`` (code ``too_many_requests``).
+            Refusal: 429 with `Retry-After` (code `too_many_requests`).
         """
         if rate is None:
             return {}

@@ -52,7 +52,7 @@ def pull_secret(name: str, registry: str, login: tuple[str, str]) -> dict[str, o
         login: User and password.
 
     Raises:
-        UsageError: The name is not valid in Kubernetes (code ``bad_name``).
+        UsageError: The name is not valid in Kubernetes (code `bad_name`).
     """
     if not _OBJECT.fullmatch(name):
         raise UsageError(

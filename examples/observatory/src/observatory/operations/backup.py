@@ -51,12 +51,12 @@ async def back_up(services: Services, to: Path, *, replace: bool = False) -> Jso
         replace: Whether an earlier backup in the directory may be replaced.
 
     Returns:
-        The content of the backup: ``rows``, ``images`` (blobs), ``artifacts``, ``secrets``, and the keys of artifacts
-        that are ``missing`` from the store.
+        The content of the backup: `rows`, `images` (blobs), `artifacts`, `secrets`, and the keys of artifacts
+        that are `missing` from the store.
 
     Raises:
-        UsageError: The directory is not empty (code ``not_empty``), or it is to be replaced and holds something else
-            than a backup (``no_backup``).
+        UsageError: The directory is not empty (code `not_empty`), or it is to be replaced and holds something else
+            than a backup (`no_backup`).
     """
     if not replace:
         _require_empty(to, "Name another directory, or say --replace.")
@@ -106,11 +106,11 @@ async def restore(source: Path, settings: Settings, *, replace: bool = False) ->
         replace: Whether existing content may be replaced.
 
     Returns:
-        The content of the backup, as from ``back_up``.
+        The content of the backup, as from `back_up`.
 
     Raises:
-        UsageError: The directory is not a backup (code ``no_backup``) or of a newer version (``newer_backup``), or the
-            target is not empty (``not_empty``).
+        UsageError: The directory is not a backup (code `no_backup`) or of a newer version (`newer_backup`), or the
+            target is not empty (`not_empty`).
         EnvironmentFault: The key is missing or wrong, a server is running there, or a store cannot be reached.
     """
     note = await anyio.to_thread.run_sync(_read_note, source)
@@ -219,7 +219,7 @@ def _copy_secrets(source: Path, target: Path) -> int:
         try:
             shutil.copy2(path, place)
         except FileNotFoundError:
-            continue  # deleted in the meantime
+            continue  # Deleted in the meantime
         count += path.parent != source
     return count
 
@@ -256,7 +256,7 @@ def _require_empty(directory: Path, hint: str) -> None:
     """Require that a directory is missing or empty.
 
     Raises:
-        UsageError: It is not (code ``not_empty``).
+        UsageError: It is not (code `not_empty`).
     """
     if directory.exists() and (
         not directory.is_dir() or any(path.name != "server.lock" for path in directory.iterdir())
@@ -268,7 +268,7 @@ def _require_backup(directory: Path) -> None:
     """Require that a directory is missing or empty, or holds a backup and nothing else.
 
     Raises:
-        UsageError: It does not (code ``no_backup``).
+        UsageError: It does not (code `no_backup`).
     """
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         return

@@ -50,7 +50,7 @@ def require_enabled(version: PolicyVersion) -> None:
     """Refuse a version of the caller's own that an operator has disabled.
 
     Raises:
-        Refusal: 403 (code ``policy_disabled``) with the reason.
+        Refusal: 403 (code `policy_disabled`) with the reason.
     """
     if (disabled := disabled_since(version)) is not None:
         raise forbidden(
@@ -98,7 +98,7 @@ async def enable_user(session: AsyncSession, name: str) -> User:
 
 
 async def find_policy(session: AsyncSession, reference: str, *, owner: str | None = None) -> Policy | PolicyVersion:
-    """Find a policy (``NAME``) or one of its versions (``NAME:v3`` or an id).
+    """Find a policy (`NAME`) or one of its versions (`NAME:v3` or an id).
 
     Args:
         session: A session.
@@ -106,7 +106,7 @@ async def find_policy(session: AsyncSession, reference: str, *, owner: str | Non
         owner: The name of the owning account, if several accounts have a policy of that name.
 
     Raises:
-        PolicyError: There is none (code ``unknown_policy``), or several (``ambiguous_policy``).
+        PolicyError: There is none (code `unknown_policy`), or several (`ambiguous_policy`).
         UsageError: The text is not a reference.
     """
     wanted = PolicyRef.parse(reference)
@@ -168,7 +168,7 @@ def enable_policy(session: AsyncSession, row: Policy | PolicyVersion) -> None:
 
 
 def policy_label(row: Policy | PolicyVersion) -> str:
-    """``name`` or ``name:v3``."""
+    """`name` or `name:v3`."""
     return row.name if isinstance(row, Policy) else _label(row)
 
 

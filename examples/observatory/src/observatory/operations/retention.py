@@ -52,7 +52,7 @@ async def prune(services: Services, rule: Retention, *, dry_run: bool = False) -
         dry_run: Whether only to count.
 
     Returns:
-        The numbers of ``episodes``, ``files`` and ``bytes`` that were removed, or would be.
+        The numbers of `episodes`, `files` and `bytes` that were removed, or would be.
     """
     async with services.database.reading() as session:
         ids = (await session.scalars(_old(rule))).all()

@@ -1,6 +1,6 @@
-"""The image registry: the OCI distribution protocol at ``/v2/``, for container engines and our own client.
+"""The image registry: the OCI distribution protocol at `/v2/`, for container engines and our own client.
 
-A push needs the token of an upload (HTTP Basic, or a Bearer token from ``/v2/token``), which is valid for one
+A push needs the token of an upload (HTTP Basic, or a Bearer token from `/v2/token`), which is valid for one
 repository. A pull needs a token of the owner, or none for images of public Coworlds.
 """
 

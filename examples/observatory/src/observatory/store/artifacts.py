@@ -55,7 +55,7 @@ class ArtifactStore:
     """A store of artifacts.
 
     On the local disk a file is written under a temporary name and renamed. Elsewhere the store itself makes an upload
-    visible only when it is complete, as S3 does. An unreachable store raises ``OSError``, whichever driver is used.
+    visible only when it is complete, as S3 does. An unreachable store raises `OSError`, whichever driver is used.
 
     Args:
         filesystem: The fsspec file system.
@@ -101,7 +101,7 @@ class ArtifactStore:
     async def reading(
         self, key: str, *, start: int = 0, stop: int | None = None
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
-        """The bytes under a key from ``start`` to before ``stop``, in chunks.
+        """The bytes under a key from `start` to before `stop`, in chunks.
 
         Raises:
             FileNotFoundError: When there is nothing.
@@ -119,7 +119,7 @@ class ArtifactStore:
         Raises:
             FileNotFoundError: There is nothing under the key.
             NoMember: It cannot be read as a zip, or has no file of that name.
-            MemberTooLarge: The file has more than ``limit`` bytes, whatever size the zip declares.
+            MemberTooLarge: The file has more than `limit` bytes, whatever size the zip declares.
         """
         return await self._in_thread(self._member, key, name, limit)
 
@@ -135,7 +135,7 @@ class ArtifactStore:
         """Write, read and delete a few bytes.
 
         Raises:
-            EnvironmentFault: That fails (code ``artifacts_unreachable``).
+            EnvironmentFault: That fails (code `artifacts_unreachable`).
         """
         key, content = f".check-{secrets.token_hex(6)}", b"observatory"
         try:
@@ -229,7 +229,7 @@ def artifact_store(url: str) -> ArtifactStore:
     """The store of an fsspec URL; local directories are created, readable by their owner only.
 
     Raises:
-        EnvironmentFault: fsspec does not know the URL, or its driver is not installed (code ``bad_artifacts_url``).
+        EnvironmentFault: fsspec does not know the URL, or its driver is not installed (code `bad_artifacts_url`).
     """
     try:
         filesystem, root = cast("tuple[Any, str]", fsspec.core.url_to_fs(url))  # pyright: ignore[reportUnknownMemberType]

@@ -58,7 +58,7 @@ def audit(
 
     Args:
         session: A writing session.
-        action: The action, as ``noun.verb``.
+        action: The action, as `noun.verb`.
         user_id: The account that it concerns.
         subject: Another subject that it concerns: an id, or a name.
         detail: Further details. Never a secret, such as the text of a token.

@@ -1,7 +1,7 @@
 """The registry's files: blobs by digest, and uploads that survive a dropped connection or a restart.
 
-``blobs/sha256/ab/abcd…`` are complete and verified: an upload moves there once its digest is right and its bytes are on
-the disk. ``uploads/<id>/`` are unfinished uploads, removed after a day without progress.
+`blobs/sha256/ab/abcd…` are complete and verified: an upload moves there once its digest is right and its bytes are on
+the disk. `uploads/<id>/` are unfinished uploads, removed after a day without progress.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ async def stream_zip(manifest: dict[str, Any], entries: Sequence[ZipEntry]) -> A
     """Generate the bytes of a zip; memory does not grow with the size of the entries.
 
     Args:
-        manifest: The content of ``manifest.json``, the first entry.
+        manifest: The content of `manifest.json`, the first entry.
         entries: The other entries, in order.
     """
     outlet = _Outlet()

@@ -22,7 +22,7 @@ def now() -> dt.datetime:
 
 
 def new_id(prefix: str = "") -> str:
-    """A fresh id: ``<prefix>_<uuid>``, or a bare UUID without a prefix."""
+    """A fresh id: `<prefix>_<uuid>`, or a bare UUID without a prefix."""
     return f"{prefix}_{uuid.uuid4()}" if prefix else str(uuid.uuid4())
 
 
@@ -69,11 +69,11 @@ class Base(DeclarativeBase):
 
 
 def id_column(prefix: str = "") -> MappedColumn[Any]:
-    """A primary key with a generated value: ``<prefix>_<uuid>``, or a bare UUID."""
+    """A primary key with a generated value: `<prefix>_<uuid>`, or a bare UUID."""
     default: Callable[[], str] = lambda: new_id(prefix)  # noqa: E731
     return mapped_column(sa.String(64), primary_key=True, default=default)
 
 
 def reference(target: str, *, index: bool = True, primary_key: bool = False) -> MappedColumn[Any]:
-    """A column that points to ``table.column``."""
+    """A column that points to `table.column`."""
     return mapped_column(sa.String(64), sa.ForeignKey(target), index=index, primary_key=primary_key)

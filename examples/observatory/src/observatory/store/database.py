@@ -45,7 +45,7 @@ class Database:
 
     @property
     def dialect(self) -> str:
-        """``sqlite`` or ``postgresql``."""
+        """`sqlite` or `postgresql`."""
         return self.engine.dialect.name
 
     @asynccontextmanager
@@ -90,10 +90,10 @@ async def open_database(url: str) -> AsyncGenerator[Database]:
     """Open a database.
 
     Args:
-        url: A URL for SQLAlchemy's async engine (see ``settings.database_url``).
+        url: A URL for SQLAlchemy's async engine (see `settings.database_url`).
 
     Raises:
-        EnvironmentFault: The database cannot be reached (code ``database_unreachable``).
+        EnvironmentFault: The database cannot be reached (code `database_unreachable`).
     """
     engine = make_engine(url)
     try:

@@ -10,7 +10,7 @@ __all__ = ["disabled_episodes", "enabled_versions"]
 
 
 def enabled_versions() -> sa.ColumnElement[bool]:
-    """Policy versions that may be scheduled; the query must join ``Policy``."""
+    """Policy versions that may be scheduled; the query must join `Policy`."""
     return sa.and_(
         PolicyVersion.disabled_at.is_(None), Policy.disabled_at.is_(None), PolicyVersion.user_id.not_in(_accounts())
     )

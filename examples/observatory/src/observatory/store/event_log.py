@@ -29,7 +29,7 @@ async def record_event(
         event_type: The stable name of the kind of event.
         headline: A few words.
         summary: A sentence or two.
-        audience: ``public``, or ``owner``: visible only to the owner of the policy.
+        audience: `public`, or `owner`: visible only to the owner of the policy.
         membership: The membership that the event concerns, if any.
         policy_version: The policy version that the event concerns, if any.
         league_id: The league, if there is no membership.

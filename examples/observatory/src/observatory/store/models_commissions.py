@@ -31,7 +31,7 @@ class Commission(Base):
 
 
 class CommissionEvent(Base):
-    """An event of a season's log (``coworld_core.tournament.tournament_log``), which tells the state of its rounds."""
+    """An event of a season's log (`coworld_core.tournament.tournament_log`), which tells the state of its rounds."""
 
     __tablename__ = "commission_events"
 

@@ -24,9 +24,9 @@ __all__ = [
 ]
 
 FINAL_STATUSES = ("completed", "failed", "cancelled")
-"""The ``EpisodeRequest.status`` of an episode that is over."""
+"""The `EpisodeRequest.status` of an episode that is over."""
 COWORLD_UPLOAD = "coworld_upload"
-"""The ``EpisodeRequest.source`` of an episode that checks an uploaded Coworld."""
+"""The `EpisodeRequest.source` of an episode that checks an uploaded Coworld."""
 
 
 class ExperienceRequest(Base):
@@ -44,7 +44,7 @@ class ExperienceRequest(Base):
     body: Mapped[JsonObject]
     """The request body as received."""
     status: Mapped[str] = mapped_column(sa.String(32), default="pending", index=True)
-    """``pending``, ``running``, ``completed``, ``failed`` or ``cancelled``."""
+    """`pending`, `running`, `completed`, `failed` or `cancelled`."""
     episode_count: Mapped[int]
     title: Mapped[str | None]
     description: Mapped[str | None] = mapped_column(sa.Text())
@@ -53,7 +53,7 @@ class ExperienceRequest(Base):
     started_at: Mapped[dt.datetime | None]
     completed_at: Mapped[dt.datetime | None]
     revision: Mapped[int] = mapped_column(default=0, index=True)
-    """Number of its last change (``database.next_revision``)."""
+    """Number of its last change (`database.next_revision`)."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
 
     coworld: Mapped[Coworld] = relationship(lazy="raise")
@@ -75,7 +75,7 @@ class GameConfig(Base):
 class EpisodeRequest(Base):
     """One episode: the request, the lease of the worker that plays it, and the outcome.
 
-    A worker claims a ``pending`` row by writing ``lease_token`` and ``lease_expires_at``, and finishes it in one
+    A worker claims a `pending` row by writing `lease_token` and `lease_expires_at`, and finishes it in one
     transaction that requires the same token: a worker that has lost the lease changes nothing.
     """
 
@@ -93,7 +93,7 @@ class EpisodeRequest(Base):
     user_id: Mapped[str] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     source: Mapped[str] = mapped_column(sa.String(32), default="request")
-    """``experience``, ``request``, ``coworld_upload``, ``round``, ``qualification`` or ``play``."""
+    """`experience`, `request`, `coworld_upload`, `round`, `qualification` or `play`."""
     experience_request_id: Mapped[str | None] = reference("experience_requests.id")
     index: Mapped[int] = mapped_column(default=0)
     """Its index among the episodes of the same request, from 0."""
@@ -104,14 +104,14 @@ class EpisodeRequest(Base):
     coworld_id: Mapped[str] = reference("coworlds.id", index=False)
     variant_id: Mapped[str | None]
     own_config: Mapped[JsonObject] = mapped_column("game_config")
-    """The keys of its config that differ from ``shared`` or are missing there."""
+    """The keys of its config that differ from `shared` or are missing there."""
     config_id: Mapped[str | None] = mapped_column(sa.String(64))
-    """Id of ``shared``. Not a foreign key: SQLite cannot add one to a table that others reference."""
+    """Id of `shared`. Not a foreign key: SQLite cannot add one to a table that others reference."""
     seed: Mapped[int | None]
     max_steps: Mapped[int | None]
 
     status: Mapped[str] = mapped_column(sa.String(32), default="pending")
-    """``pending``, ``running``, then ``completed``, ``failed`` or ``cancelled``."""
+    """`pending`, `running`, then `completed`, `failed` or `cancelled`."""
     priority: Mapped[int] = mapped_column(default=0)
     """Lower values go first."""
     attempts: Mapped[int] = mapped_column(default=0)
@@ -130,16 +130,16 @@ class EpisodeRequest(Base):
     failed_agent_index: Mapped[int | None]
     steps: Mapped[int | None]
     stats: Mapped[JsonObject | None]
-    """``game_stats`` and ``policy_stats`` as in the API."""
+    """`game_stats` and `policy_stats` as in the API."""
     record: Mapped[JsonObject | None]
-    """The runner's ``episode.json``."""
+    """The runner's `episode.json`."""
 
     started_at: Mapped[dt.datetime | None]
     completed_at: Mapped[dt.datetime | None] = mapped_column(index=True)
     pruned_at: Mapped[dt.datetime | None]
     """When its replay, logs and players' files were removed."""
     revision: Mapped[int] = mapped_column(default=0, index=True)
-    """Number of its last change (``database.next_revision``)."""
+    """Number of its last change (`database.next_revision`)."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
     shared: Mapped[GameConfig | None] = relationship(
@@ -181,7 +181,7 @@ class Participant(Base):
 
 
 class EpisodeScore(Base):
-    """A slot's score in a finished episode; ``Tally`` has the sums of the scores that count in a division's table."""
+    """A slot's score in a finished episode; `Tally` has the sums of the scores that count in a division's table."""
 
     __tablename__ = "episode_scores"
     __table_args__ = (sa.Index("ix_episode_scores_division_finished", "division_id", "finished_at"),)
@@ -214,7 +214,7 @@ class Tally(Base):
 
 
 class Artifact(Base):
-    """An artifact of an episode; its bytes are in the artifact store under ``key``."""
+    """An artifact of an episode; its bytes are in the artifact store under `key`."""
 
     __tablename__ = "artifacts"
     __table_args__ = (sa.UniqueConstraint("episode_request_id", "kind", "position"),)
@@ -222,13 +222,13 @@ class Artifact(Base):
     id: Mapped[str] = id_column("art")
     episode_request_id: Mapped[str] = reference("episode_requests.id")
     kind: Mapped[str] = mapped_column(sa.String(32))
-    """``results``, ``replay``, ``events``, ``error_info``, ``game_logs``, ``player_logs`` or ``player_artifact``."""
+    """`results`, `replay`, `events`, `error_info`, `game_logs`, `player_logs` or `player_artifact`."""
     position: Mapped[int] = mapped_column(default=-1)
     """The slot; -1 for the whole episode."""
     key: Mapped[str] = mapped_column(sa.Text())
     media_type: Mapped[str]
     encoding: Mapped[str] = mapped_column(sa.String(16), default="identity")
-    """``identity`` or ``zlib``: the compression of the stored bytes."""
+    """`identity` or `zlib`: the compression of the stored bytes."""
     size: Mapped[int]
     """Of the stored bytes."""
     sha256: Mapped[str] = mapped_column(sa.String(64))
@@ -243,7 +243,7 @@ class HostedSession(Base):
 
     id: Mapped[str] = id_column("cps")
     kind: Mapped[str] = mapped_column(sa.String(16))
-    """``play`` or ``replay``."""
+    """`play` or `replay`."""
     user_id: Mapped[str | None] = reference("users.id")
     coworld_id: Mapped[str] = reference("coworlds.id")
     variant_id: Mapped[str | None]

@@ -30,7 +30,7 @@ class Lobby(Base):
     overrides: Mapped[JsonObject]
     """Keys of the game config that replace the variant's."""
     seats: Mapped[JsonList]
-    """Its seats by position, as ``hosted.lobbies.LobbySeat`` writes them."""
+    """Its seats by position, as `hosted.lobbies.LobbySeat` writes them."""
     revision: Mapped[int] = mapped_column(default=1)
     """Grows with each change."""
     start_key: Mapped[str | None]

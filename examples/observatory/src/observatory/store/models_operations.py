@@ -13,7 +13,7 @@ __all__ = ["AuditEntry", "WorkerRow"]
 
 
 class AuditEntry(Base):
-    """An entry of the audit log, added by ``store.audit``. The database refuses to change or delete entries."""
+    """An entry of the audit log, added by `store.audit`. The database refuses to change or delete entries."""
 
     __tablename__ = "audit_entries"
 
@@ -21,7 +21,7 @@ class AuditEntry(Base):
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
     action: Mapped[str] = mapped_column(sa.String(64), index=True)
     actor: Mapped[str] = mapped_column(sa.String(16))
-    """``operator``: a person on the server's machine; ``user``, ``player`` or ``anonymous``: a request; ``server``:
+    """`operator`: a person on the server's machine; `user`, `player` or `anonymous`: a request; `server`:
     the program itself."""
     actor_id: Mapped[str | None] = reference("users.id", index=False)
     """The account behind a request."""

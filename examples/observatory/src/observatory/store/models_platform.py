@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-# identities
+# Identities
 
 
 class User(Base):
@@ -59,7 +59,7 @@ class User(Base):
     served_at: Mapped[dt.datetime | None]
     """When a worker last took an episode of the account; the account that has waited longest is next."""
     quotas: Mapped[JsonObject | None]
-    """Quotas of this account that replace the defaults (``Quotas``)."""
+    """Quotas of this account that replace the defaults (`Quotas`)."""
 
 
 class Player(Base):
@@ -84,15 +84,15 @@ class Token(Base):
 
     id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
     kind: Mapped[str] = mapped_column(sa.String(16))
-    """``user``, ``player``, ``web`` (a browser's cookie) or ``registry`` (one repository, or all for pulling)."""
+    """`user`, `player`, `web` (a browser's cookie) or `registry` (one repository, or all for pulling)."""
     user_id: Mapped[str] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     hash: Mapped[str]
     label: Mapped[str | None]
     repository: Mapped[str | None]
-    """For ``registry``: its repository; null: any."""
+    """For `registry`: its repository; null: any."""
     actions: Mapped[str | None]
-    """For ``registry``: ``pull`` or ``pull,push``."""
+    """For `registry`: `pull` or `pull,push`."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     expires_at: Mapped[dt.datetime | None]
     revoked_at: Mapped[dt.datetime | None]
@@ -112,7 +112,7 @@ class AuthCode(Base):
 
 
 class Idempotent(Base):
-    """An answer given under an ``Idempotency-Key``, stored in the transaction of its request."""
+    """An answer given under an `Idempotency-Key`, stored in the transaction of its request."""
 
     __tablename__ = "idempotent_answers"
 
@@ -149,7 +149,7 @@ class Image(Base):
     version: Mapped[int]
     client_hash: Mapped[str]
     status: Mapped[str] = mapped_column(sa.String(16), default="pending")
-    """``pending`` until the upload is complete, then ``ready``."""
+    """`pending` until the upload is complete, then `ready`."""
     repository: Mapped[str] = mapped_column(index=True)
     tag: Mapped[str]
     digest: Mapped[str | None]
@@ -199,7 +199,7 @@ class CoworldName(Base):
     __tablename__ = "coworld_names"
 
     key: Mapped[str] = mapped_column(primary_key=True)
-    """The name in lower case, with ``-`` for ``_``."""
+    """The name in lower case, with `-` for `_`."""
     name: Mapped[str]
     user_id: Mapped[str] = reference("users.id")
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
@@ -218,7 +218,7 @@ class Coworld(Base):
     name: Mapped[str]
     version: Mapped[str]
     manifest: Mapped[JsonObject]
-    """As uploaded: images are ``img_`` ids or references to other registries."""
+    """As uploaded: images are `img_` ids or references to other registries."""
     manifest_hash: Mapped[str]
     size_bytes: Mapped[int]
     canonical: Mapped[bool] = mapped_column(default=False)
@@ -380,7 +380,7 @@ class Membership(Base):
 
     id: Mapped[str] = id_column("lpm")
     status: Mapped[str] = mapped_column(sa.String(32), default="competing")
-    """``qualifying`` (until its check is passed), ``competing``, ``retired`` or ``disqualified``."""
+    """`qualifying` (until its check is passed), `competing`, `retired` or `disqualified`."""
     substatus: Mapped[str | None]
     is_champion: Mapped[bool] = mapped_column(default=False)
     """Whether it is its owner's champion; one for each owner and league."""
@@ -406,7 +406,7 @@ class Submission(Base):
 
     id: Mapped[str] = id_column("sub")
     status: Mapped[str] = mapped_column(sa.String(32), default="pending")
-    """``pending``, ``processing``, ``placed`` or ``rejected``."""
+    """`pending`, `processing`, `placed` or `rejected`."""
     auto_champion: Mapped[str] = mapped_column(sa.String(16), default="always")
     preferences: Mapped[JsonObject | None]
     notes: Mapped[str | None] = mapped_column(sa.Text())
@@ -440,7 +440,7 @@ class Round(Base):
     season: Mapped[int] = mapped_column(default=1)
     """Number of the league's season."""
     report: Mapped[JsonObject | None] = mapped_column(deferred=True)
-    """The division's standings after the round (``work.table.Table``); only the last one includes pairs."""
+    """The division's standings after the round (`work.table.Table`); only the last one includes pairs."""
     state: Mapped[JsonObject | None] = mapped_column(deferred=True)
     """What the table of the next round continues from; only in the last finished round."""
     started_at: Mapped[dt.datetime | None]
@@ -460,9 +460,9 @@ class Season(Base):
     league_id: Mapped[str] = reference("leagues.id", index=False)
     number: Mapped[int]
     tables: Mapped[JsonList]
-    """One object for each division, highest first: ``division_id``, ``division``, and its ``standings``."""
+    """One object for each division, highest first: `division_id`, `division`, and its `standings`."""
     moves: Mapped[JsonList]
-    """Members that changed division at its end: ``name``, ``from`` and ``to``."""
+    """Members that changed division at its end: `name`, `from` and `to`."""
     closed_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
@@ -510,7 +510,7 @@ class Event(Base):
     id: Mapped[str] = id_column("evt")
     event_type: Mapped[str] = mapped_column(sa.String(64), index=True)
     audience: Mapped[str] = mapped_column(sa.String(16), default="public")
-    """``public``, or ``owner``: visible only to ``user_id`` and the team."""
+    """`public`, or `owner`: visible only to `user_id` and the team."""
     user_id: Mapped[str | None] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     policy_version_id: Mapped[str | None] = reference("policy_versions.id")

@@ -39,7 +39,7 @@ class RowCache(Generic[_Row]):
         """Rows by id; those that no longer exist are left out.
 
         Args:
-            versions: The current values of ``columns`` for each row.
+            versions: The current values of `columns` for each row.
             load: Loads the rows with the given ids.
         """
         known = {version: self._rows[version] for version in versions if version in self._rows}

@@ -13,7 +13,7 @@ __all__ = ["stored", "stored_bytes"]
 
 
 def stored(user_id: str | None = None) -> sa.Subquery:
-    """Stored items: rows of ``user_id``, ``kind``, ``items``, ``size`` in bytes.
+    """Stored items: rows of `user_id`, `kind`, `items`, `size` in bytes.
 
     An image's layers count once for each account that has them. Artifacts count for the account that requested the
     episode.

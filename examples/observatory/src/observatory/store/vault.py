@@ -52,9 +52,9 @@ class Vault:
             key_file: The key, mode 0600.
 
         Raises:
-            UsageError: The directory cannot be used (code ``bad_directory``).
-            EnvironmentFault: The key is missing (code ``key_missing``), is not the key of the secrets
-                (``key_wrong``), or can be neither read nor created (``key_unusable``).
+            UsageError: The directory cannot be used (code `bad_directory`).
+            EnvironmentFault: The key is missing (code `key_missing`), is not the key of the secrets
+                (`key_wrong`), or can be neither read nor created (`key_unusable`).
         """
         return await anyio.to_thread.run_sync(cls._open, directory, key_file)
 
@@ -89,7 +89,7 @@ class Vault:
 
         Raises:
             FileNotFoundError: It does not exist.
-            EnvironmentFault: It was changed, or encrypted with another key (code ``key_wrong``).
+            EnvironmentFault: It was changed, or encrypted with another key (code `key_wrong`).
         """
         words = f"A secret ({kind}) cannot be decrypted: it was changed on disk, or encrypted with another key."
         return await anyio.to_thread.run_sync(self._decrypted, self._path(kind, name), words)
@@ -103,7 +103,7 @@ class Vault:
 
         Raises:
             FileNotFoundError: They do not exist.
-            EnvironmentFault: They were changed, or encrypted with another key (code ``key_wrong``).
+            EnvironmentFault: They were changed, or encrypted with another key (code `key_wrong`).
         """
         values: dict[str, str] = json.loads(await self.get("policy-env", secret_env_id))
         return values

@@ -1,7 +1,7 @@
 """Access to games from a browser, through this server as a proxy.
 
 A game's pages are untrusted code. They come from this server's address, so that one port is enough, but the browser
-treats them as an origin of their own (``Content-Security-Policy: sandbox``): they see no cookie of this server, and
+treats them as an origin of their own (`Content-Security-Policy: sandbox`): they see no cookie of this server, and
 cannot act as the visitor. Only the requests and headers named here are passed on, in either direction.
 """
 
@@ -217,7 +217,7 @@ async def _target(services: Services, request: HTTPConnection) -> _Target | None
 def _plain(path: str) -> str | None:
     """Normalise a path, so that a game cannot read it differently; None if that is impossible.
 
-    Games may drop empty segments and ``.``, treat a backslash as a slash, cut off text after a semicolon, and decode
+    Games may drop empty segments and `.`, treat a backslash as a slash, cut off text after a semicolon, and decode
     again. The normalised path is both checked against the closed paths and sent to the game.
     """
     if any(character in path for character in "\\;%") or not path.isprintable():

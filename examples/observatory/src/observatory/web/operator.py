@@ -43,7 +43,7 @@ async def operator(request: Request) -> Response:
 
 
 async def act(request: Request) -> Response:
-    """Apply a form's action to an account (``user``), a ``policy`` or a ``league``; then show the page again."""
+    """Apply a form's action to an account (`user`), a `policy` or a `league`; then show the page again."""
     async with open_visit(request) as visit:
         caller, services = visit.caller, visit.services
         if not caller.is_team:

@@ -48,7 +48,7 @@ class OwnPackages(Mapping[str, Path]):
 
     Raises:
         ManifestError: A manifest or a compose file has errors.
-        UsageError: A directory has no manifest, or two packages build images of one name (code ``package_conflict``).
+        UsageError: A directory has no manifest, or two packages build images of one name (code `package_conflict`).
     """
 
     def __init__(self, packages: tuple[Path, ...] = ()) -> None:
@@ -97,7 +97,7 @@ class Admission:
     """Decides which programs may run on a backend."""
 
     registry: str | None
-    """Host and port of our registry as the backend reaches it; None: no images, only ``packages``."""
+    """Host and port of our registry as the backend reaches it; None: no images, only `packages`."""
     packages: OwnPackages = field(default_factory=OwnPackages)
     trust_uploads: bool = False
     """Whether the operator lets uploaded players' files run as local processes."""
@@ -114,7 +114,7 @@ class Admission:
             owner: The owner of the files, who must be allowed to see the image too.
 
         Raises:
-            ImageError: They may not run here (``not_declared``), or not in that image.
+            ImageError: They may not run here (`not_declared`), or not in that image.
         """
         if self.registry is None and not self.trust_uploads:
             raise ImageError(
@@ -141,7 +141,7 @@ class Admission:
 
         Raises:
             ImageError: Its image was never completed, may not be used by this owner or is not in this registry
-                (``foreign_image``), or may not run here (``not_declared``).
+                (`foreign_image`), or may not run here (`not_declared`).
         """
         image = runnable.image
         row = await session.scalar(sa.select(Image).where(Image.id == image)) if image.startswith("img_") else None

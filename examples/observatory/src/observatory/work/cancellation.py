@@ -18,7 +18,7 @@ __all__ = ["cancel_disabled", "cancel_waiting"]
 async def cancel_disabled(database: Database) -> int:
     """Cancel waiting episodes of disabled accounts and policies that were requested in the moment of disabling.
 
-    Until then no worker starts them (``Queue.claim``).
+    Until then no worker starts them (`Queue.claim`).
 
     Returns:
         The number of episodes.
@@ -41,7 +41,7 @@ async def cancel_waiting(
 
     Args:
         session: A writing session.
-        condition: A condition on ``EpisodeRequest``.
+        condition: A condition on `EpisodeRequest`.
         why: The error message of each episode.
         error_type: The code of the error.
 

@@ -2,7 +2,7 @@
 
 One server at a time talks to a league's commissioner, under a lease. When that server stops or dies, the next one reads
 the log and continues: it starts the open round again with the commissioner, and answers its requests with the episodes
-that have already been played (``coworld_runner.evaluation.tournament.commissioned_rounds``).
+that have already been played (`coworld_runner.evaluation.tournament.commissioned_rounds`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LOOK_SECONDS = 1.0
 _KEEP_SECONDS = 20.0
 """How long to keep a commissioner's program running with nothing to send to it."""
 _RETREAT_SECONDS = 5.0
-"""The pause after the first failure of a commissioner; it doubles with each further one, up to ``MOST_RETREAT``."""
+"""The pause after the first failure of a commissioner; it doubles with each further one, up to `MOST_RETREAT`."""
 _log = logging.getLogger("observatory.work.commissioner_service")
 _supervisor = Supervisor(_log)
 
@@ -64,7 +64,7 @@ class _Failures:
     until: float = 0.0
 
     def another(self, least: float) -> None:
-        """Record a failure and wait before the next attempt, for at least ``least`` seconds."""
+        """Record a failure and wait before the next attempt, for at least `least` seconds."""
         retreat = min(MOST_RETREAT, _RETREAT_SECONDS * 2**self.count)
         self.count, self.until = self.count + 1, anyio.current_time() + max(least, retreat)
 

@@ -55,7 +55,7 @@ class Executor:
 async def open_executor(services: Services) -> AsyncGenerator[Executor | None]:
     """Open the backend named in the settings; None if they name none.
 
-    ``auto`` is Docker if an engine responds, else local processes if packages are trusted, else none.
+    `auto` is Docker if an engine responds, else local processes if packages are trusted, else none.
 
     Raises:
         BackendUnavailable: A backend named in the settings cannot be reached.

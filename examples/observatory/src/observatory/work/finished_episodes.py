@@ -16,7 +16,7 @@ async def finished_episodes(session: AsyncSession, condition: sa.ColumnElement[b
 
     Args:
         session: A session.
-        condition: A condition on ``EpisodeRequest``.
+        condition: A condition on `EpisodeRequest`.
     """
     scores: dict[str, list[float]] = {}
     for episode, score in await session.execute(

@@ -31,7 +31,7 @@ def setup_of(coworld: Coworld, variant: str | None) -> GameSetup:
 
     Raises:
         ManifestError: The manifest can no longer be read.
-        UsageError: The Coworld has no such variant (code ``unknown_variant``), or its config fits no game.
+        UsageError: The Coworld has no such variant (code `unknown_variant`), or its config fits no game.
     """
     manifest = load_manifest(dict(coworld.manifest), template=True).manifest
     chosen = variant or manifest.variants[0].id

@@ -34,9 +34,9 @@ from .new_episodes import EpisodeTemplate, add_episodes
 __all__ = ["CHECK", "QUALIFYING", "champions", "check_newcomers", "disqualify", "make_champion", "place_submission"]
 
 CHECK = "qualification"
-"""``EpisodeRequest.source`` of the episode in which a newcomer plays against itself."""
+"""`EpisodeRequest.source` of the episode in which a newcomer plays against itself."""
 QUALIFYING = "qualifying"
-"""``Membership.status`` until that check is over."""
+"""`Membership.status` until that check is over."""
 _TRIES = 3
 """How many checks to play at most when something other than the policy fails."""
 
@@ -45,7 +45,7 @@ def champions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Select each owner's champion, in the order in which they joined. Closed policies and accounts are left out.
 
     Args:
-        conditions: Further conditions on ``Membership``.
+        conditions: Further conditions on `Membership`.
     """
     return (
         sa.select(Membership)

@@ -1,4 +1,4 @@
-"""An operator's settings of a league, as stored in ``League.commissioner_config``."""
+"""An operator's settings of a league, as stored in `League.commissioner_config`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LeagueSettings(BaseModel):
     every_seconds: float = Field(default=60.0, ge=0)
     """The least number of seconds between the starts of two rounds."""
     pairing: str = "free-play"
-    """The pairing: a name in the entry point group ``coworld.pairings``."""
+    """The pairing: a name in the entry point group `coworld.pairings`."""
     rounds: int | None = Field(default=None, ge=1)
     """The number of rounds in a season; None: until the pairing ends, or an operator closes the season."""
     blocks: int = Field(default=1, ge=1, le=100)

@@ -61,7 +61,7 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """``name:vN``."""
+        """`name:vN`."""
         return f"{self.name}:v{self.version}"
 
 
@@ -87,21 +87,21 @@ def draw_seats(
     """Seat every episode of a request.
 
     Entries without a seat rotate: with each episode they move on by one of the remaining seats, so that seats are
-    balanced over a full rotation. ``top_n`` takes the first N of the ladder in turn, ``random`` draws from the pool
+    balanced over a full rotation. `top_n` takes the first N of the ladder in turn, `random` draws from the pool
     with replacement.
 
     Args:
         entries: The roster, one entry for each seat.
         episodes: The number of episodes.
         ladder: The champions, best first.
-        pool: The candidates for ``random``.
+        pool: The candidates for `random`.
         seed: Makes the draw repeatable.
 
     Returns:
         One tuple for each episode, by slot.
 
     Raises:
-        UsageError: ``bad_slot``: a seat that does not exist or is taken; ``no_champions`` or ``no_members``: no
+        UsageError: `bad_slot`: a seat that does not exist or is taken; `no_champions` or `no_members`: no
             candidates to draw from.
     """
     count = len(entries)
@@ -176,12 +176,12 @@ def episode_configs(
 ) -> list[dict[str, Any]]:
     """One config for each episode, with the players' names, and with a seed by the episode's index unless it is pinned.
 
-    If the game's schema has ``seed``, seeds count up from the config's seed, or from 0. If the last of them would
+    If the game's schema has `seed`, seeds count up from the config's seed, or from 0. If the last of them would
     violate the schema, every episode keeps the config's own.
 
     Args:
         manifest: The Coworld.
-        config: The result of ``plan_config``.
+        config: The result of `plan_config`.
         seats: The names by slot, one list for each episode.
         seed_pinned: Whether the request sets the seed.
 

@@ -22,7 +22,7 @@ class EpisodeTemplate:
     """What episodes of one request have in common."""
 
     source: str
-    """``EpisodeRequest.source``."""
+    """`EpisodeRequest.source`."""
     user_id: str
     """The account whose turns in the queue they use."""
     player_id: str | None = None

@@ -39,7 +39,7 @@ async def load_job(services: Services, episode_id: str, admission: Admission) ->
         ManifestError: The manifest can no longer be read.
         ImageError: A program may not run here, or its image is not available.
         UsageError: A seat names a player that does not exist, or the manifest names such a secret.
-        EnvironmentFault: Secrets are missing on this machine (code ``secrets_missing``).
+        EnvironmentFault: Secrets are missing on this machine (code `secrets_missing`).
     """
     async with services.database.reading() as session:
         row = await session.get_one(EpisodeRequest, episode_id)
@@ -92,7 +92,7 @@ async def load_seat(
     Raises:
         ImageError: The program may not run here, or its image is not available.
         UsageError: The seat names a player or a policy version that no longer exists.
-        EnvironmentFault: Secrets are missing on this machine (code ``secrets_missing``).
+        EnvironmentFault: Secrets are missing on this machine (code `secrets_missing`).
     """
     if seat.policy_version_id is None:
         return await _bundled(services, session, coworld, manifest, seat, admission), SeatNames()

@@ -58,7 +58,7 @@ class Outcome:
     """How an episode ended."""
 
     status: str
-    """``completed`` or ``failed``."""
+    """`completed` or `failed`."""
     error_type: str | None = None
     error: str | None = None
     failed_policy_index: int | None = None

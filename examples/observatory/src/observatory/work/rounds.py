@@ -1,6 +1,6 @@
 """Rounds that a league plays by itself, one after another, while a server runs.
 
-A pairing decides who meets, as in a tournament in a folder (``work.table``).
+A pairing decides who meets, as in a tournament in a folder (`work.table`).
 """
 
 from __future__ import annotations

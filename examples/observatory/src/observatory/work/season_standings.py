@@ -1,4 +1,4 @@
-"""A division's season as a tournament (``coworld_core.tournament``), computed from rows of the database.
+"""A division's season as a tournament (`coworld_core.tournament`), computed from rows of the database.
 
 Pure values. A tournament in a folder has its log on disk; here the log is made from the season's rounds and episodes,
 so the same pairings and the same standings apply. The computation continues from the state stored when the last round
@@ -49,7 +49,7 @@ _NO_END = 10**9
 _REMARKS = {"game_faults": "game_faults", "spoiled": "spoiled_blocks"}
 """The tournament remark that explains a stop, by reason."""
 _PLATFORM = "crash"
-"""The ``error_type`` of episodes that the platform spoiled."""
+"""The `error_type` of episodes that the platform spoiled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class PlayedEpisode:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedRound:
-    """A finished round of the season, with ``Round.round_config``."""
+    """A finished round of the season, with `Round.round_config`."""
 
     config: JsonObject
     episodes: tuple[PlayedEpisode, ...] = ()
@@ -78,16 +78,16 @@ class SeasonStandings:
     """A division's standings, and its next round."""
 
     report: JsonObject
-    """``standings``, best first (``subject``, ``place``, ``rating``, ``low``, ``high``, ``won``, ``played``,
-    ``rounds``; also ``rank`` and ``points``, given by a commissioner if there is one), ``pairs``, ``over``, and ``why``
+    """`standings`, best first (`subject`, `place`, `rating`, `low`, `high`, `won`, `played`,
+    `rounds`; also `rank` and `points`, given by a commissioner if there is one), `pairs`, `over`, and `why`
     in words if the season cannot continue."""
     state: JsonObject | None
-    """What the next table continues from (``coworld_core.tournament.standings.TournamentState``); None if the pairing
+    """What the next table continues from (`coworld_core.tournament.standings.TournamentState`); None if the pairing
     needs all earlier rounds."""
     over: str
     """Why no round follows; empty if one does, or if there are too few members."""
     config: JsonObject | None = None
-    """The next round's ``Round.round_config``."""
+    """The next round's `Round.round_config`."""
     lineups: tuple[tuple[int, Lineup], ...] = field(default=())
     """The next round's episodes in order: the number of the block in the season, and the lineup."""
 
@@ -118,7 +118,7 @@ def stored_state(stored: JsonObject | None, rules: TournamentRules) -> Tournamen
     """The stored state of a table, if a table with these rules can continue from it.
 
     Args:
-        stored: ``Table.state``.
+        stored: `Table.state`.
         rules: The season's current rules.
     """
     if stored is None:
@@ -251,7 +251,7 @@ def _row(episode: PlayedEpisode, key: str) -> EpisodeRow:
 
 
 def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] | None = None) -> JsonObject:
-    """A tournament's standings, as ``Table.report``.
+    """A tournament's standings, as `Table.report`.
 
     Args:
         tournament: The tournament.

@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 CONTINUOUS = "continuous"
-"""``League.commissioner_key`` of a league whose champions meet in one round after another."""
+"""`League.commissioner_key` of a league whose champions meet in one round after another."""
 COMMISSIONED = "container"
-"""``League.commissioner_key`` of a league whose rounds a commissioner decides; the protocol's word."""
+"""`League.commissioner_key` of a league whose rounds a commissioner decides; the protocol's word."""
 
 MOST_RETREAT = 600.0
 """The longest pause after a failure of a commissioner, in seconds, unless its rounds are farther apart."""
@@ -197,7 +197,7 @@ async def locked_league(session: AsyncSession, reference: str) -> League:
     """Find a league by name or id, and lock it until the session ends.
 
     Raises:
-        AccountError: There is no such league (code ``unknown_league``).
+        AccountError: There is no such league (code `unknown_league`).
     """
     league = await session.scalar(
         sa.select(League).where(sa.or_(League.id == reference, League.name == reference)).with_for_update(of=League)
@@ -214,14 +214,14 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
     Args:
         session: A writing session.
         reference: The league's name or id.
-        action: ``pause`` (begin no more rounds; the current one finishes), ``resume``, or ``season``
-            (``close_season``).
+        action: `pause` (begin no more rounds; the current one finishes), `resume`, or `season`
+            (`close_season`).
 
     Returns:
-        ``id``, ``name``, ``state``, ``season``, and the ``moves`` between divisions.
+        `id`, `name`, `state`, `season`, and the `moves` between divisions.
 
     Raises:
-        AccountError: There is no such league (code ``unknown_league``).
+        AccountError: There is no such league (code `unknown_league`).
     """
     league = await locked_league(session, reference)
     moves: list[JsonObject] = []
@@ -243,7 +243,7 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
 
 
 def state_of(league: League) -> str:
-    """``plays``, ``paused``, or ``stands still`` if the league has no rounds of its own."""
+    """`plays`, `paused`, or `stands still` if the league has no rounds of its own."""
     if league.commissioner_key not in (CONTINUOUS, COMMISSIONED):
         return "stands still"
     return "paused" if league.paused_at is not None else "plays"
@@ -280,7 +280,7 @@ def why_stopped(report: JsonObject | None) -> str | None:
     """Why a division cannot play the rest of its season; None if it can, or if it has not begun.
 
     Args:
-        report: The report of its last round (``last_report``).
+        report: The report of its last round (`last_report`).
     """
     match (report or {}).get("over"):
         case None | "":

@@ -1,4 +1,4 @@
-"""Secrets that a manifest's environment refers to, as ``secret://coworld/<coworld>/<secret>``.
+"""Secrets that a manifest's environment refers to, as `secret://coworld/<coworld>/<secret>`.
 
 Anyone can read a manifest, so it holds only the name; the Observatory holds the value. A Coworld gets only its own
 secrets, whatever its manifest names. As on the hosted platform, the program's variable holds a URI: here of a file in
@@ -39,9 +39,9 @@ async def resolve_secrets(
         of: The program's name, for messages.
 
     Raises:
-        UsageError: A reference names a secret that does not exist (code ``secret_missing``) or belongs to another
-            Coworld (``secret_foreign``), or it cannot be parsed (``bad_secret_reference``).
-        EnvironmentFault: The value is not on this machine (code ``secrets_missing``).
+        UsageError: A reference names a secret that does not exist (code `secret_missing`) or belongs to another
+            Coworld (`secret_foreign`), or it cannot be parsed (`bad_secret_reference`).
+        EnvironmentFault: The value is not on this machine (code `secrets_missing`).
     """
     found: dict[str, bytes] = {}
     for variable, value in environment.items():

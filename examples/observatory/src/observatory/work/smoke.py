@@ -15,7 +15,7 @@ from ..store.models import COWORLD_UPLOAD, Coworld, EpisodeRequest, Participant
 __all__ = ["check_state", "order_check"]
 
 
-"""``EpisodeRequest.source`` of such an episode."""
+"""`EpisodeRequest.source` of such an episode."""
 
 _STATES = {"pending": "queued", "running": "certifying", "completed": "certified"}
 

@@ -43,7 +43,7 @@ __all__ = ["Worker", "WorkerOptions"]
 _log = logging.getLogger("observatory.work.worker")
 _supervisor = Supervisor(_log)
 _RUN_ID = re.compile(r"[0-9a-f]{16}")
-"""A name that ``new_run_id`` gives."""
+"""A name that `new_run_id` gives."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ class Worker:
                         for _ in range(self.options.parallel):
                             lanes.start_soon(self._lane)
                         await self._stopping.wait()
-                        lanes.start_soon(self._hurry, lanes)
+                        lanes.start_soon(self._end_waits, lanes)
                         while self._held:  # noqa: ASYNC110 - lanes come and go; nothing announces the last
                             await anyio.sleep(0.02)
                         lanes.cancel_scope.cancel()
@@ -157,7 +157,7 @@ class Worker:
         finally:
             self._stopped.set()
 
-    async def _hurry(self, lanes: TaskGroup) -> None:
+    async def _end_waits(self, lanes: TaskGroup) -> None:
         await anyio.sleep(self.options.grace)
         lanes.cancel_scope.cancel()
 
@@ -253,7 +253,7 @@ class Worker:
                 with anyio.CancelScope(shield=True):
                     written = await self._finish(claim, outcome)
             if scope.cancelled_caught:
-                written = True  # the worker that holds the lease now stores the outcome
+                written = True  # The worker that holds the lease now stores the outcome
         finally:
             with anyio.CancelScope(shield=True):
                 if not written and not scope.cancel_called:
@@ -265,7 +265,7 @@ class Worker:
 
     async def _finish(self, claim: Claim, outcome: Outcome) -> bool:
         """Store the outcome, retrying while the lease may last; remove the artifacts if the lease was lost."""
-        tries = Tries(Backoff(), patience=self.options.lease * 4, clock=anyio.current_time)
+        tries = Tries(Backoff(), retry_timeout=self.options.lease * 4, clock=anyio.current_time)
         while True:
             try:
                 done = await self._queue.finish(claim, outcome)
