@@ -29,8 +29,8 @@ from coworld_runner import (
     Publish,
     UnitSpec,
 )
-from coworld_runner.backends.base import INPUTS_MOUNT, LOCALHOST, choose_port, run_is_alive
-from coworld_runner.backends.engine import EngineUnit, Signal
+from coworld_runner.backends.base import INPUTS_MOUNT, LOCALHOST, BaseUnit, choose_port, run_is_alive
+from coworld_runner.backends.engine import Signal, Signals
 
 __all__ = ["DockerCliBackend", "make_backend"]
 
@@ -57,7 +57,7 @@ def words(done: subprocess.CompletedProcess[bytes]) -> str:
     return done.stderr.decode(errors="replace").strip()
 
 
-class DockerCliUnit(EngineUnit):
+class DockerCliUnit(BaseUnit):
     """A container."""
 
     def __init__(
@@ -69,7 +69,9 @@ class DockerCliUnit(EngineUnit):
         tasks: TaskGroup,
         known: set[tuple[str, str]],
     ) -> None:
-        super().__init__(spec, backend=backend, publish=publish, tasks=tasks)
+        super().__init__(spec, backend=backend, publish=publish)
+        self._tasks = tasks
+        self._signals = Signals(self, self._send)
         self._known = known
         """Pairs of an image and a program that is known to exist in it."""
         self._container = f"docker-cli-{spec.run_id}-{spec.name}"
@@ -147,13 +149,13 @@ class DockerCliUnit(EngineUnit):
         for port in self.spec.ports:
             for entry in published.get(f"{port.number}/tcp") or ():
                 self._ports[port.name] = int(entry["HostPort"])
-        self.follow(self.tasks, self._watch)
+        self.follow(self._tasks, self._watch)
 
     # --- follow to the end
 
     async def _watch(self) -> None:
         await self._keep_logs()
-        async with self.signalling:
+        async with self._signals.lock:
             found = await inspect("container", self._container)
         self.finish(self._exit_of(found["State"]) if found is not None else Exit(reason=self.ended_by or "lost"))
 
@@ -162,8 +164,8 @@ class DockerCliUnit(EngineUnit):
         if spec.stdout is None:
             await self._until_over()
             return
-        out = self.open_log(spec.stdout)
-        err = self.open_log(spec.stderr) if spec.stderr is not None else out
+        out = self.logs.open(spec.stdout)
+        err = self.logs.open(spec.stderr) if spec.stderr is not None else out
         kept = {out: 0, err: 0}
 
         async def keep(stream: Any, log: Any, skip: int) -> None:
@@ -192,7 +194,7 @@ class DockerCliUnit(EngineUnit):
             await read()
         finally:
             for log in {out, err}:
-                self.close_log(log)
+                self.logs.close(log)
 
     async def _until_over(self) -> None:
         # This returns when the container has stopped, with an error if it no longer exists.
@@ -207,7 +209,13 @@ class DockerCliUnit(EngineUnit):
 
     # --- stop and remove
 
-    async def send(self, signal: Signal) -> bool:
+    async def terminate(self, grace: float) -> None:
+        await self._signals.send("TERM")
+
+    async def kill(self) -> None:
+        await self._signals.send("KILL")
+
+    async def _send(self, signal: Signal) -> bool:
         done = await docker("kill", "--signal", signal, self._container)
         return done.returncode == 0
 

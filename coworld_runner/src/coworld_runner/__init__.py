@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from .backend import UnitSpec as UnitSpec
     from .backends.base import BaseBackend as BaseBackend
     from .backends.base import BaseUnit as BaseUnit
-    from .backends.base import LocalUnit as LocalUnit
     from .backends.registry import BackendOptions as BackendOptions
     from .backends.registry import ClusterOptions as ClusterOptions
     from .backends.registry import backend_names as backend_names
@@ -134,7 +133,7 @@ else:
                 "Unit",
                 "UnitSpec",
             ),
-            ".backends.base": ("BaseBackend", "BaseUnit", "LocalUnit"),
+            ".backends.base": ("BaseBackend", "BaseUnit"),
             ".backends.registry": ("BackendOptions", "ClusterOptions", "backend_names"),
             ".batch": ("run_batch",),
             ".build.building": ("BuildResult", "build_coworld"),

@@ -2,10 +2,11 @@
 
 A new backend implements only what is specific to it. The built-in backends use these classes too:
 
-* :class:`BaseUnit` keeps a unit's state (made, started, ended), its exit, its logs and its directory, and implements
-  the sequences: start once, TERM and then KILL, remove. A subclass implements ``make``, ``launch``, ``terminate``,
-  ``kill`` and ``remove``, calls ``mark_started`` and ``finish``, and writes to the log that ``open_log`` returns.
-* :class:`LocalUnit` is for units that listen on ports of this machine themselves.
+* :class:`BaseUnit` keeps a unit's state (made, started, ended) and its exit, and implements the sequences: start once,
+  TERM and then KILL, remove. Each backend has one subclass of it, which implements ``make``, ``launch``, ``terminate``,
+  ``kill`` and ``remove``, and calls ``mark_started`` and ``finish``. The rest are parts that it is put together from.
+* :class:`UnitLogs`, as ``BaseUnit.logs``, opens the logs that a unit's output is written to.
+* :class:`HostPorts` are the ports of a unit whose program itself listens on this machine.
 * :class:`BaseBackend` creates and removes all units at once, and finds and removes the leftovers of a killed runner.
   Resources shared by the units of one call, such as a network or a name, are set up around them in ``group``.
 * :func:`find_processes`, :func:`kill_processes` and :func:`reap_processes` are for units that are local processes under
@@ -56,8 +57,9 @@ __all__ = [
     "BaseBackend",
     "BaseUnit",
     "CappedLog",
-    "LocalUnit",
+    "HostPorts",
     "Reservation",
+    "UnitLogs",
     "choose_port",
     "fetch_file",
     "find_processes",
@@ -76,6 +78,96 @@ __all__ = [
 
 REMOVE_SECONDS = 30.0
 """Seconds that removal may take beyond the grace period before the remaining units are reported."""
+
+
+class UnitLogs:
+    """A unit's log files: written while it runs, each up to the limit of its spec.
+
+    Args:
+        spec: What the unit runs.
+        publish: Receives a warning for a log that is not complete.
+        on_full: Called once, when the first of them has reached the limit.
+    """
+
+    def __init__(self, spec: UnitSpec, publish: Publish, on_full: Callable[[], object]) -> None:
+        self._spec = spec
+        self._publish = publish
+        self._on_full = on_full
+        self.truncated = False
+        """Whether a log reached its limit."""
+
+    def open(self, path: Path) -> CappedLog:
+        """Open a log to write to while the unit runs; close it with ``close``."""
+        return CappedLog(path, self._spec.limits.log_bytes, self._full)
+
+    def _full(self) -> None:
+        if not self.truncated:
+            self.truncated = True
+            self._on_full()
+
+    def close(self, log: CappedLog) -> None:
+        """Close a log, and warn if it is incomplete."""
+        log.close()
+        if log.error is not None:
+            why = log.error.strerror or log.error
+            self._publish(Notice(level="warning", message=f"{log.path} is not complete: {why}."))
+
+    async def tail(self, limit: int) -> str:
+        """The last bytes of the logs as text."""
+        paths = [path for path in (self._spec.stdout, self._spec.stderr) if path is not None]
+        return await anyio.to_thread.run_sync(log_tail, paths, limit)
+
+
+class HostPorts:
+    """The ports of a unit whose program itself listens on this machine's loopback interface.
+
+    Args:
+        spec: What the unit runs.
+        processes: Returns the pids that may answer on the ports; if there are none, every answer counts as another
+            program's.
+    """
+
+    def __init__(self, spec: UnitSpec, processes: Callable[[], Iterable[int]]) -> None:
+        self._spec = spec
+        self._processes = processes
+        self._reservations: list[Reservation] = []
+        self._endpoints: dict[str, Endpoint] = {}
+
+    def take(self) -> Placement:
+        """Reserve them until ``give_back``, and return the unit's placement.
+
+        Raises:
+            StartError: A port is already in use.
+        """
+        spec = self._spec
+        listen: dict[str, int] = {}
+        for port in spec.ports:
+            wanted = port.number if port.fixed else port.host_port
+            reservation = take_port(wanted, spec.name, port.name) if wanted else choose_port()
+            self._reservations.append(reservation)
+            listen[port.name] = reservation.number
+            address = f"{LOCALHOST}:{reservation.number}"
+            self._endpoints[port.name] = Endpoint(here=address, there=address)
+        return Placement(
+            directory=str(spec.directory.absolute()) if spec.directory is not None else "",
+            inputs=str(spec.inputs.absolute()) if spec.inputs is not None else "",
+            listen_host=LOCALHOST,
+            listen=listen,
+            endpoints=dict(self._endpoints),
+        )
+
+    def give_back(self) -> None:
+        """Release them."""
+        for reservation in self._reservations:
+            reservation.close()
+
+    def endpoint(self, port: str) -> Endpoint:
+        """How to reach a port; the address is the same from here and from the unit's clients."""
+        return self._endpoints[port]
+
+    def stranger(self, port: str) -> str:
+        """The program that answers on a port, unless it is one of the unit's processes."""
+        return stranger_on(int(self._endpoints[port].here.rpartition(":")[2]), self._processes())
 
 
 class BaseUnit(Unit):
@@ -109,6 +201,8 @@ class BaseUnit(Unit):
         self.backend = backend
         """The backend that created this unit."""
         self.publish = publish
+        self.logs = UnitLogs(spec, publish, lambda: self.tell(LogTruncated, limit_bytes=spec.limits.log_bytes))
+        """Its log files."""
         self.started = anyio.Event()
         """Set when it has started."""
         self.started_at = 0.0
@@ -124,7 +218,6 @@ class BaseUnit(Unit):
         self._exit: Exit | None = None
         self._failure: StartError | None = None
         self._asked = False
-        self._truncated = False
         self._following = anyio.CancelScope()
 
     # --- implemented by a subclass
@@ -225,17 +318,6 @@ class BaseUnit(Unit):
         if self.started.is_set():
             self.tell(UnitExited, exit=exit)
         self.ended.set()
-
-    def open_log(self, path: Path) -> CappedLog:
-        """Open a log of this unit to write to while it runs; close it with ``close_log``."""
-        return CappedLog(path, self.spec.limits.log_bytes, self._log_full)
-
-    def close_log(self, log: CappedLog) -> None:
-        """Close a log, and warn if it is incomplete."""
-        log.close()
-        if log.error is not None:
-            why = log.error.strerror or log.error
-            self.publish(Notice(level="warning", message=f"{log.path} is not complete: {why}."))
 
     def stranger(self, port: str) -> str:
         """Name another program that answers on a port of this unit; empty if the platform reserves the port."""
@@ -339,17 +421,11 @@ class BaseUnit(Unit):
     @property
     def log_truncated(self) -> bool:
         """Whether a log reached its limit."""
-        return self._truncated
-
-    def _log_full(self) -> None:
-        if not self._truncated:
-            self._truncated = True
-            self.tell(LogTruncated, limit_bytes=self.spec.limits.log_bytes)
+        return self.logs.truncated
 
     async def log_tail(self, limit: int = 4000) -> str:
         """The end of its logs as text."""
-        paths = [path for path in (self.spec.stdout, self.spec.stderr) if path is not None]
-        return await anyio.to_thread.run_sync(log_tail, paths, limit)
+        return await self.logs.tail(limit)
 
     async def wait_ready(self, probe: HttpProbe) -> float:
         """Wait until it answers the probe."""
@@ -378,59 +454,6 @@ class BaseUnit(Unit):
         if self.spec.directory is None:
             raise FileNotFoundError(f"{self.name} has no directory of its own.")
         return await fetch_file(self.spec.directory, name, target, limit=limit)
-
-
-class LocalUnit(BaseUnit):
-    """A unit whose program itself listens on ports of this machine's loopback interface.
-
-    ``make`` calls ``take_ports``, ``remove`` calls ``give_ports_back``, and ``processes`` lists the pids that may
-    answer.
-    """
-
-    def __init__(self, spec: UnitSpec, *, backend: Backend, publish: Publish) -> None:
-        super().__init__(spec, backend=backend, publish=publish)
-        self._reservations: list[Reservation] = []
-        self._endpoints: dict[str, Endpoint] = {}
-
-    @abc.abstractmethod
-    def processes(self) -> Iterable[int]:
-        """Pids that may answer on its ports; if there are none, every answer counts as another program's."""
-
-    def endpoint(self, port: str = "http") -> Endpoint:
-        """How to reach a port; the address is the same from here and from its clients."""
-        return self._endpoints[port]
-
-    def stranger(self, port: str) -> str:
-        """The program that answers on a port, unless it is one of this unit's processes."""
-        return stranger_on(int(self._endpoints[port].here.rpartition(":")[2]), self.processes())
-
-    def take_ports(self) -> Placement:
-        """Reserve its ports until ``give_ports_back``, and return its placement.
-
-        Raises:
-            StartError: A port is already in use.
-        """
-        listen: dict[str, int] = {}
-        for port in self.spec.ports:
-            wanted = port.number if port.fixed else port.host_port
-            reservation = take_port(wanted, self.name, port.name) if wanted else choose_port()
-            self._reservations.append(reservation)
-            listen[port.name] = reservation.number
-            address = f"{LOCALHOST}:{reservation.number}"
-            self._endpoints[port.name] = Endpoint(here=address, there=address)
-        directory, inputs = self.spec.directory, self.spec.inputs
-        return Placement(
-            directory=str(directory.absolute()) if directory is not None else "",
-            inputs=str(inputs.absolute()) if inputs is not None else "",
-            listen_host=LOCALHOST,
-            listen=listen,
-            endpoints=dict(self._endpoints),
-        )
-
-    def give_ports_back(self) -> None:
-        """Release its ports."""
-        for reservation in self._reservations:
-            reservation.close()
 
 
 # --- operations on all units ------------------------------------------------------------------------------------

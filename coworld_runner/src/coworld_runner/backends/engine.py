@@ -1,22 +1,19 @@
-"""Containers and pods as units: their base class, and the labels that tell which run they belong to."""
+"""What containers and pods have in common: signals through an engine, and the labels that tell their run."""
 
 from __future__ import annotations
 
-import abc
-import enum
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 import anyio
-from anyio.abc import TaskGroup
 
 from coworld_core.episode.outcome import ExitReason
 
-from ..backend import Backend, Publish, UnitSpec
+from ..backend import UnitSpec
 from ..runs.scratch import owner_is_alive, scratch_root
 from .base import BaseUnit
 
@@ -25,9 +22,8 @@ __all__ = [
     "GAME_CAPABILITIES",
     "RUN",
     "UNIT",
-    "EngineUnit",
-    "Presence",
     "Signal",
+    "Signals",
     "capabilities_of",
     "helper_image",
     "owner_lives",
@@ -56,77 +52,33 @@ def helper_image() -> str:
     return os.environ.get("COWORLD_COLLECTOR_IMAGE") or DEFAULT_HELPER_IMAGE
 
 
-# --- units ------------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------
 
 
-class Presence(enum.Enum):
-    """What is known of a unit's container or pod."""
-
-    UNMADE = enum.auto()
-    """Its creation has not been requested."""
-    MADE = enum.auto()
-    """It exists or may exist."""
-    GONE = enum.auto()
-    """It does not exist, and will not."""
-    LOST = enum.auto()
-    """It can no longer be observed."""
-
-
-class EngineUnit(BaseUnit):
-    """A container or pod that is created, observed and signalled through its engine.
-
-    A subclass calls ``note`` with what it learns, starts ``follow`` to watch the unit, and implements ``send``.
+class Signals:
+    """Ends a container or pod through its engine, and knows afterwards whether it was we who ended it.
 
     Args:
-        spec: What the unit runs.
-        backend: The backend that the unit belongs to.
-        publish: Receives the unit's events.
-        tasks: The task group that follows the unit.
+        unit: The unit to end; its ``ended_by`` is set once a signal has arrived.
+        send: Sends a signal through the engine; returns whether it arrived.
     """
 
-    def __init__(self, spec: UnitSpec, *, backend: Backend, publish: Publish, tasks: TaskGroup) -> None:
-        super().__init__(spec, backend=backend, publish=publish)
-        self.presence = Presence.UNMADE
-        """What is known of the container or pod."""
-        self.ended_why = ""
-        """Why we ended it, in words, beside ``ended_by``."""
-        self.tasks = tasks
-        """The task group that follows the unit."""
-        self.changed = anyio.Event()
-        """Set when something changes, then replaced by a new event."""
-        self.signalling = anyio.Lock()
+    def __init__(self, unit: BaseUnit, send: Callable[[Signal], Awaitable[bool]]) -> None:
+        self._unit = unit
+        self._send = send
+        self.lock = anyio.Lock()
         """Held while signalling, so that the unit's end is not judged before the signal is known to have arrived."""
+        self.why = ""
+        """Why we ended it, in words, beside ``ended_by``."""
 
-    @abc.abstractmethod
-    async def send(self, signal: Signal) -> bool:
-        """Signal the unit through the engine; return whether the signal arrived."""
-
-    def note(self, presence: Presence) -> None:
-        """Record the unit's presence; a unit that is gone stays gone."""
-        if self.presence is not Presence.GONE:
-            self.presence = presence
-        self.wake()
-
-    def wake(self) -> None:
-        """Wake the tasks that wait for ``changed``."""
-        self.changed.set()
-        self.changed = anyio.Event()
-
-    async def end(self, signal: Signal, reason: ExitReason = "stopped", why: str = "") -> None:
+    async def send(self, signal: Signal, reason: ExitReason = "stopped", why: str = "") -> None:
         """Signal the unit, and record why if the signal arrived: otherwise it had already ended by itself."""
+        unit = self._unit
         # shielded: if the signal arrived unnoticed, the unit would seem to have ended by itself
-        with anyio.move_on_after(self.kill_seconds, shield=True):
-            async with self.signalling:
-                if self.exit is None and await self.send(signal) and self.ended_by is None:
-                    self.ended_by, self.ended_why = reason, why
-
-    async def terminate(self, grace: float) -> None:
-        """Send TERM."""
-        await self.end("TERM")
-
-    async def kill(self) -> None:
-        """Send KILL."""
-        await self.end("KILL")
+        with anyio.move_on_after(unit.kill_seconds, shield=True):
+            async with self.lock:
+                if unit.exit is None and await self._send(signal) and unit.ended_by is None:
+                    unit.ended_by, self.why = reason, why
 
 
 # --- labels -----------------------------------------------------------------------------------------------------

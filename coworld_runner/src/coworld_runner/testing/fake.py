@@ -26,8 +26,8 @@ from coworld_core.episode.events import ImageReady
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import ImageError, StartError
 
-from ..backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
-from ..backends.base import BaseBackend, CappedLog, LocalUnit
+from ..backend import Capabilities, Endpoint, Found, ImageInfo, Publish, UnitSpec
+from ..backends.base import BaseBackend, BaseUnit, CappedLog, HostPorts
 from ..collector.usage import disk_usage, too_much
 
 __all__ = ["FakeBackend", "FakeContext", "FakeProgram", "subject"]
@@ -94,7 +94,7 @@ _numbers = itertools.count(1)
 _living: dict[str, _FakeUnit] = {}
 
 
-class _FakeUnit(LocalUnit):
+class _FakeUnit(BaseUnit):
     def __init__(
         self,
         spec: UnitSpec,
@@ -106,6 +106,7 @@ class _FakeUnit(LocalUnit):
         tasks: TaskGroup,
     ) -> None:
         super().__init__(spec, backend=backend, publish=publish)
+        self._ports = HostPorts(spec, self.processes)
         self._executables = executables
         self._id = f"fake-{next(_numbers)}"
         self._program = program
@@ -120,7 +121,7 @@ class _FakeUnit(LocalUnit):
 
     async def make(self) -> None:
         """Reserve ports, build the environment, and register the unit so that it can be found."""
-        self._env = {**self.spec.environment(self.take_ports()), **self.spec.secret_env}
+        self._env = {**self.spec.environment(self._ports.take()), **self.spec.secret_env}
         _living[self._id] = self
         program = self.spec.argv[0] if self.spec.argv else ""
         if self._executables is not None and program and program not in self._executables:
@@ -133,7 +134,7 @@ class _FakeUnit(LocalUnit):
 
     async def remove(self) -> None:
         """Release the ports, and unregister the unit."""
-        self.give_ports_back()
+        self._ports.give_back()
         self._env.clear()
         _living.pop(self._id, None)
 
@@ -166,7 +167,7 @@ class _FakeUnit(LocalUnit):
         spec = self.spec
         for path in (spec.stdout, spec.stderr):
             if path is not None:
-                self._logs.append(self.open_log(path))
+                self._logs.append(self.logs.open(path))
         context = FakeContext(self, dict(self._env))
         # shielded: cancelling the body stops the unit, and stopping it cancels this scope
         with self._life:
@@ -179,7 +180,7 @@ class _FakeUnit(LocalUnit):
         if exit.reason in {"exited", "signal"} and self._over_disk():
             exit = Exit(reason="disk", code=exit.code, signal=exit.signal)
         for log in self._logs:
-            self.close_log(log)
+            self.logs.close(log)
         self.finish(exit)
 
     async def _result(self, context: FakeContext) -> int | Exit:
@@ -206,6 +207,12 @@ class _FakeUnit(LocalUnit):
     @property
     def id(self) -> str:
         return self._id
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        return self._ports.endpoint(port)
+
+    def stranger(self, port: str) -> str:
+        return self._ports.stranger(port)
 
     def processes(self) -> Iterable[int]:
         return [os.getpid()]

@@ -20,12 +20,12 @@ from coworld_core.errors import BackendError, CapabilityError, StartError, Usage
 from ..backend import Capabilities, Found, HttpProbe, ImageInfo, Publish, UnitSpec
 from ..backends.base import BaseBackend
 from ..backends.kubernetes._api import Cluster, ClusterRefused
-from ..backends.kubernetes._watched import watch_units
+from ..backends.kubernetes._watched import watch_pods
 from ..episode.probes import get_status
 from .inputs import Settings
 from .pods import ATTEMPT, COMPONENT, JOB, service_body
 from .pulls import pull_images
-from .units import GameUnit, JobUnit, Place, PlayerUnit
+from .units import GameUnit, Place, PlayerUnit
 
 __all__ = ["JobBackend"]
 
@@ -112,7 +112,7 @@ class JobBackend(BaseBackend):
     @asynccontextmanager
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
-    ) -> AsyncGenerator[Sequence[JobUnit], None]:
+    ) -> AsyncGenerator[Sequence[GameUnit | PlayerUnit], None]:
         """Start the game's group, with its Service and the pulls of the players' images; or a group of players."""
         place = Place(
             cluster=self.cluster,
@@ -137,7 +137,7 @@ class JobBackend(BaseBackend):
                     await self._drop_service(publish)
             beside.cancel()
 
-    def _unit(self, spec: UnitSpec, place: Place, publish: Publish) -> JobUnit:
+    def _unit(self, spec: UnitSpec, place: Place, publish: Publish) -> GameUnit | PlayerUnit:
         if spec.inputs is not None:
             raise CapabilityError(
                 f"A hosted job cannot give {spec.name} inputs of its own.",
@@ -217,7 +217,7 @@ class JobBackend(BaseBackend):
 
     # --- beside the units
 
-    async def _beside(self, scope: anyio.CancelScope, units: Sequence[JobUnit], publish: Publish) -> None:
+    async def _beside(self, scope: anyio.CancelScope, units: Sequence[GameUnit | PlayerUnit], publish: Publish) -> None:
         """Watch the units' pods, and pull the players' images while the game boots."""
         games = [unit for unit in units if isinstance(unit, GameUnit)]
         players = [unit for unit in units if isinstance(unit, PlayerUnit)]
@@ -235,7 +235,8 @@ class JobBackend(BaseBackend):
             async with anyio.create_task_group() as tasks:
                 for selector, mine in ((own, games), (others, players)):
                     if mine:
-                        tasks.start_soon(partial(watch_units, self.cluster, selector, mine, on_error=refused))
+                        pods = [unit.pod for unit in mine]
+                        tasks.start_soon(partial(watch_pods, self.cluster, selector, pods, on_error=refused))
                 if games:
                     images = [image for image in self._images if image != games[0].spec.image]
                     tasks.start_soon(pull_images, self.cluster, self._settings, self._attempt, images)

@@ -12,15 +12,14 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, StartError
 
 from ..backend import Backend, Endpoint, Placement, Publish, UnitSpec
-from ..backends.base import LOCALHOST
-from ..backends.engine import Presence, Signal
+from ..backends.base import LOCALHOST, BaseUnit
 from ..backends.kubernetes._api import Cluster, ClusterRefused
 from ..backends.kubernetes._state import Trouble
-from ..backends.kubernetes._watched import WatchedUnit
+from ..backends.kubernetes._watched import Presence, WatchedPod
 from .inputs import Settings
 from .pods import ATTEMPT, JOB, PLAYER, player_environment, player_pod, player_secret, pod_name, uses_bedrock
 
-__all__ = ["GameUnit", "JobUnit", "Place", "PlayerUnit"]
+__all__ = ["GameUnit", "Place", "PlayerUnit"]
 
 GAME = "game"
 """Name of the game's container in the Job's pod."""
@@ -46,66 +45,80 @@ class Place:
     """Waits until new players can reach the game."""
 
 
-class JobUnit(WatchedUnit):
-    """Base of game and players: their authors, not the operator, chose image and command."""
-
-    log_seconds = 10.0
-    forbidden_hint = "Give the worker's service account the right to it: docs/worker.md has the rules."
-
-    def __init__(
-        self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish, pod: str, container: str
-    ) -> None:
-        super().__init__(
-            spec,
-            backend=backend,
-            publish=publish,
-            cluster=place.cluster,
-            tasks=place.tasks,
-            pod=pod,
-            container=container,
-        )
-        self._place = place
-
-    def explain(self, trouble: Trouble) -> tuple[str, str]:
-        """Attribute any trouble in starting to the unit's own image or command."""
-        code = "image_unusable" if trouble.code == "image_unreachable" else "command_failed"
-        return code, "Correct its image and command in the manifest."
-
-    async def send(self, signal: Signal) -> bool:
-        """Send nothing: signals cannot be delivered from here, and the node ends the unit with its pod."""
-        return False
+def _watched(unit: BaseUnit, place: Place, name: str, container: str) -> WatchedPod:
+    return WatchedPod(
+        unit,
+        cluster=place.cluster,
+        tasks=place.tasks,
+        name=name,
+        container=container,
+        explain=_explain,
+        forbidden_hint="Give the worker's service account the right to it: docs/worker.md has the rules.",
+        log_seconds=10.0,
+    )
 
 
-class GameUnit(JobUnit):
+def _explain(trouble: Trouble) -> tuple[str, str]:
+    """Attribute any trouble in starting to the unit's own image or command: its author chose them, not the operator."""
+    code = "image_unusable" if trouble.code == "image_unreachable" else "command_failed"
+    return code, "Correct its image and command in the manifest."
+
+
+class GameUnit(BaseUnit):
     """The game: a container that the platform made and that ends with this pod, so it cannot be stopped from here."""
 
     def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
-        super().__init__(spec, place, backend=backend, publish=publish, pod=place.settings.pod_name, container=GAME)
-        self._uid = place.settings.pod_uid
+        super().__init__(spec, backend=backend, publish=publish)
+        self._settings = place.settings
+        self.pod = _watched(self, place, place.settings.pod_name, GAME)
+        self.pod.uid = place.settings.pod_uid
+
+    @property
+    def id(self) -> str:
+        """The pod's namespace and name."""
+        return self.pod.id
 
     def endpoint(self, port: str = "http") -> Endpoint:
         """Return the addresses: within the pod for the worker, by the Service's name for the players."""
         if port != "http":
             raise KeyError(port)
-        settings = self._place.settings
-        return Endpoint(here=f"{LOCALHOST}:{settings.game_port}", there=f"{settings.service}:8080")
+        return Endpoint(here=f"{LOCALHOST}:{self._settings.game_port}", there=f"{self._settings.service}:8080")
 
-    async def make_pod(self) -> None:
-        """Do nothing: the pod exists already."""
+    async def launch(self) -> None:
+        """Wait until its container runs; the pod exists already.
+
+        Raises:
+            StartError: It will never run; the message has the cluster's reason.
+        """
+        await self.pod.launch()
+
+    async def terminate(self, grace: float) -> None:
+        """Do nothing: signals cannot be delivered from here, and the node ends the game with its pod."""
 
     async def kill(self) -> None:
         """Do nothing to the game: it ends with its pod, after the worker."""
         self.finish(Exit(reason="stopped", detail="it ends with its pod"))
 
+    def finish(self, exit: Exit) -> None:
+        """Record its end; nothing more comes from it."""
+        self.pod.over.set()
+        super().finish(exit)
 
-class PlayerUnit(JobUnit):
+    async def remove(self) -> None:
+        """Stop following it."""
+        self.forsake()
+
+
+class PlayerUnit(BaseUnit):
     """A player: a pod of its own, with a Secret for its confidential variables."""
 
     def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
         assert spec.slot is not None
         self._slot = spec.slot
-        pod = pod_name(place.settings, self._slot)
-        super().__init__(spec, place, backend=backend, publish=publish, pod=pod, container=PLAYER)
+        super().__init__(spec, backend=backend, publish=publish)
+        self._place = place
+        self._cluster = place.cluster
+        self.pod = _watched(self, place, pod_name(place.settings, self._slot), PLAYER)
         self._plain, self._concealed = player_environment(
             place.settings, self._slot, given=spec.environment(_PLACEMENT), secrets=spec.secret_env
         )
@@ -114,9 +127,14 @@ class PlayerUnit(JobUnit):
         """Whether the node was told when to kill it."""
 
     @property
+    def id(self) -> str:
+        """The pod's namespace and name."""
+        return self.pod.id
+
+    @property
     def label(self) -> str:
         """Its name in the report when it could not be removed."""
-        return f"pod {self.pod}"
+        return f"pod {self.pod.name}"
 
     def endpoint(self, port: str = "http") -> Endpoint:
         """Raise ``KeyError``: a player has no port."""
@@ -136,7 +154,7 @@ class PlayerUnit(JobUnit):
             except ClusterRefused as error:
                 # the name is unique, so a conflict means that an interrupted call was carried out
                 if error.status != 409:
-                    raise self._refused("secret", error) from error
+                    raise self.pod.refused("secret", error) from error
 
     async def launch(self) -> None:
         """Make its pod and wait until it runs; a pod that is deleted before that counts as ended.
@@ -145,13 +163,13 @@ class PlayerUnit(JobUnit):
             StartError: It cannot be made, or will never run; the message has the cluster's reason.
         """
         try:
-            await super().launch()
+            await self.pod.launch(self._make_pod)
         except StartError as error:
             if error.code != "pod_deleted":
                 raise
             self.finish(Exit(reason="lost", detail=error.message))
 
-    async def make_pod(self) -> None:
+    async def _make_pod(self) -> None:
         """Make its pod, replacing one that this worker may have left before it was restarted."""
         place, spec = self._place, self.spec
         await place.routed()
@@ -181,16 +199,21 @@ class PlayerUnit(JobUnit):
                 break
             if labels.get(JOB) != place.settings.job_id:
                 raise StartError(
-                    f"There is a pod {self.pod} already, and it is not this job's.",
+                    f"There is a pod {self.pod.name} already, and it is not this job's.",
                     code="pod_taken",
                     hint="Give COWORLD_SERVICE_NAME a name of this job's own.",
-                    context={"unit": self.name, "pod": self.pod},
+                    context={"unit": self.name, "pod": self.pod.name},
                 )
-            await self._cluster.delete("pods", self.pod, grace=0, uid=metadata["uid"])
+            await self._cluster.delete("pods", self.pod.name, grace=0, uid=metadata["uid"])
             await anyio.sleep(_REPLACE_PAUSE)
-        self._uid = metadata["uid"]
+        self.pod.uid = metadata["uid"]
 
     # --- ended
+
+    def finish(self, exit: Exit) -> None:
+        """Record its end; nothing more comes from it."""
+        self.pod.over.set()
+        super().finish(exit)
 
     async def terminate(self, grace: float) -> None:
         """Delete its pod: the node sends TERM now, and KILL after ``grace`` seconds."""
@@ -205,7 +228,7 @@ class PlayerUnit(JobUnit):
         await self._end(0)
 
     async def _end(self, grace: int) -> None:
-        if not self.over.is_set():
+        if not self.pod.over.is_set():
             # set before the call: the deletion may be seen before the response
             self.ended_by = self.ended_by or "stopped"
             await self._delete(grace)
@@ -213,16 +236,16 @@ class PlayerUnit(JobUnit):
     async def _delete(self, grace: int) -> str:
         """Delete the pod; returns the reason if that failed."""
         try:
-            await self._cluster.delete("pods", self.pod, grace=grace, uid=self._uid, patience=_CALL_PATIENCE)
+            await self._cluster.delete("pods", self.pod.name, grace=grace, uid=self.pod.uid, patience=_CALL_PATIENCE)
         except BackendError as error:
             return error.message
         return ""
 
     async def _remove_pod(self) -> str:
         """Make sure that the pod is gone, even if it may never have been made; returns the reason if that failed."""
-        if not self._uid:
+        if not self.pod.uid:
             try:
-                found = await self._cluster.get("pods", self.pod, patience=_CALL_PATIENCE)
+                found = await self._cluster.get("pods", self.pod.name, patience=_CALL_PATIENCE)
             except BackendError as error:
                 return error.message
             if found is None:
@@ -230,19 +253,19 @@ class PlayerUnit(JobUnit):
             labels: Mapping[str, str] = found["metadata"].get("labels") or {}
             if labels.get(ATTEMPT) != self._place.attempt:
                 return ""
-            self._uid = str(found["metadata"]["uid"])
+            self.pod.uid = str(found["metadata"]["uid"])
         return await self._delete(0)
 
     async def remove(self) -> None:
         """Remove the pod and the Secret; publish what could not be removed."""
-        if self.presence is not Presence.UNMADE and (reason := await self._remove_pod()):
+        if self.pod.presence is not Presence.UNMADE and (reason := await self._remove_pod()):
             self.leak(self.label, reason)
         if self._secret:
             try:
                 await self._cluster.delete("secrets", self._secret, patience=_CALL_PATIENCE)
             except BackendError as error:
                 self.leak(f"secret {self._secret}", error.message)
-        await super().remove()
+        self.forsake()
 
 
 _PLACEMENT = Placement(directory="/coworld-artifact", listen_host="0.0.0.0", listen={}, endpoints={})  # noqa: S104

@@ -8,16 +8,18 @@ import anyio
 
 from coworld_core.docker_engine import Answer, Engine, EngineGone
 
-from ..base import BaseUnit, CappedLog
+from ...backend import UnitSpec
+from ..base import CappedLog, UnitLogs
 
 __all__ = ["follow_logs"]
 
 
-async def follow_logs(unit: BaseUnit, engine: Engine, path: str, attached: anyio.Event) -> None:
+async def follow_logs(spec: UnitSpec, kept: UnitLogs, engine: Engine, path: str, attached: anyio.Event) -> None:
     """Write a container's output to its logs until it ends. Attaches before the start, so nothing is missed.
 
     Args:
-        unit: The unit that the logs belong to.
+        spec: What the container's unit runs.
+        kept: The unit's logs.
         engine: The engine.
         path: The container's path in its API.
         attached: Set when the output is being read.
@@ -26,13 +28,12 @@ async def follow_logs(unit: BaseUnit, engine: Engine, path: str, attached: anyio
         EngineRefused: The container cannot be attached to.
         EngineGone: The engine does not answer.
     """
-    spec = unit.spec
     logs: dict[int, CappedLog] = {}
     try:
         if spec.stdout is not None:
-            logs[1] = logs[2] = unit.open_log(spec.stdout)
+            logs[1] = logs[2] = kept.open(spec.stdout)
         if spec.stderr is not None:
-            logs[2] = unit.open_log(spec.stderr)
+            logs[2] = kept.open(spec.stderr)
         if not logs:
             attached.set()
             return
@@ -47,7 +48,7 @@ async def follow_logs(unit: BaseUnit, engine: Engine, path: str, attached: anyio
             raise
     finally:
         for log in set(logs.values()):
-            unit.close_log(log)
+            kept.close(log)
 
 
 async def _demultiplex(output: Answer, logs: Mapping[int, CappedLog]) -> None:

@@ -21,8 +21,8 @@ from coworld_core.errors import StartError, TransferError
 from ..._concurrency import nursery
 from ...backend import Backend, Endpoint, Publish, UnitSpec
 from ...collector.listening import listens_elsewhere
-from ..base import LOCALHOST, port_taken
-from ..engine import EngineUnit, Presence, Signal
+from ..base import LOCALHOST, BaseUnit, port_taken
+from ..engine import Signal, Signals
 from ..process._shim import descendants
 from ._container import command, container_body, exit_of, programs
 from ._files import fetch_archived, hand_back
@@ -65,11 +65,13 @@ class _Attempt:
     error: EngineRefused | EngineGone | None = None
 
 
-class DockerUnit(EngineUnit):
+class DockerUnit(BaseUnit):
     """A unit that runs as a container. Created by ``DockerBackend.units``."""
 
     def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
-        super().__init__(spec, backend=backend, publish=publish, tasks=place.tasks)
+        super().__init__(spec, backend=backend, publish=publish)
+        self._tasks = place.tasks
+        self._signals = Signals(self, self._send)
         self._engine = place.engine
         self._run = place.run
         self._found = place.found
@@ -80,6 +82,8 @@ class DockerUnit(EngineUnit):
         """The pid of its first process, on the engine's machine; 0: none."""
         self._networks = UnitNetworks(self._engine, spec, self._run.open)
         self._ports: dict[str, int] = {}
+        self._tried = anyio.Event()
+        """Set when it has been created, or never will be."""
 
     # --- what it is
 
@@ -136,7 +140,7 @@ class DockerUnit(EngineUnit):
         except (EngineRefused, EngineGone) as error:
             raise start_error(self.spec, "created", error) from error
         finally:
-            self.note(Presence.MADE if self._id else Presence.GONE)
+            self._tried.set()
 
     def _peer(self, name: str) -> DockerUnit:
         peer = self._run.units.get(name)
@@ -179,8 +183,7 @@ class DockerUnit(EngineUnit):
 
     async def join(self, network: str) -> None:
         """Join the network of a client under the unit's own name, whether it is running or not."""
-        while self.presence is Presence.UNMADE:
-            await self.changed.wait()
+        await self._tried.wait()
         if not self._id:
             raise StartError(f"{self.name} could not be created.", code="peer_failed", context={"unit": self.name})
         self._networks.joined.append(network)
@@ -221,7 +224,7 @@ class DockerUnit(EngineUnit):
     async def _start(self) -> float:
         """Try to start it; returns the time of the start, on the event loop's clock."""
         attempt = _Attempt()
-        self.follow(self.tasks, partial(self._supervise, attempt))
+        self.follow(self._tasks, partial(self._supervise, attempt))
         try:
             await attempt.attached.wait()
             if attempt.error is not None:
@@ -260,7 +263,7 @@ class DockerUnit(EngineUnit):
             async with nursery() as beside:
                 if self.spec.limits.of_disk:
                     beside.start_soon(self._watch_disk)
-                await follow_logs(self, self._engine, self._path, attempt.attached)
+                await follow_logs(self.spec, self.logs, self._engine, self._path, attempt.attached)
                 await self.started.wait()
                 ended = await self._conclude()
         except (EngineRefused, EngineGone) as error:
@@ -277,23 +280,23 @@ class DockerUnit(EngineUnit):
         looks = DiskLooks(self._engine, self._path, self.spec)
         await self.started.wait()
         while True:
-            await self.end("KILL", "disk", await looks.until_over())
+            await self._signals.send("KILL", "disk", await looks.until_over())
 
     async def _conclude(self) -> Exit:
         """Wait for its end and find out why it ended."""
         try:
             await self._engine.call("POST", f"{self._path}/wait", timeout=None)
-            async with self.signalling:
+            async with self._signals.lock:
                 state = await state_of(self._engine, self._path)
         except EngineRefused as error:
             if self.ended_by is None:
                 return Exit(reason="lost", detail=error.words)
-            return Exit(reason=self.ended_by, detail=self.ended_why)
+            return Exit(reason=self.ended_by, detail=self._signals.why)
         except EngineGone as error:
             return Exit(reason="lost", detail=f"the engine stopped answering: {error.words}")
         if self.ended_by is None and state.get("Status") in ("removing", "dead"):
             return Exit(reason="lost", detail="its container was removed by somebody else")
-        ended = exit_of(state, ours=self.ended_by, detail=self.ended_why)
+        ended = exit_of(state, ours=self.ended_by, detail=self._signals.why)
         return await explained(self._engine, self._id, self._path, self.spec, ended)
 
     async def _has_ended(self) -> bool:
@@ -315,7 +318,15 @@ class DockerUnit(EngineUnit):
 
     # --- ended
 
-    async def send(self, signal: Signal) -> bool:
+    async def terminate(self, grace: float) -> None:
+        """Send TERM."""
+        await self._signals.send("TERM")
+
+    async def kill(self) -> None:
+        """Send KILL."""
+        await self._signals.send("KILL")
+
+    async def _send(self, signal: Signal) -> bool:
         """Have the engine signal its first process."""
         try:
             await self._engine.call("POST", f"{self._path}/kill", query={"signal": f"SIG{signal}"})
@@ -325,7 +336,7 @@ class DockerUnit(EngineUnit):
 
     async def remove(self) -> None:
         """Remove everything of the unit; publish what could not be removed."""
-        self.note(Presence.GONE)
+        self._tried.set()
         if not self.started.is_set():
             self.forsake()
         if self.spec.directory is not None:

@@ -23,8 +23,8 @@ from coworld_core.errors import BackendError, NotReadyError, StartError, Transfe
 from ..._concurrency import cancel_after, nursery
 from ...backend import Backend, Endpoint, HttpProbe, Publish, UnitSpec
 from ...errors import unwrapped
-from ..base import LOCALHOST, wait_until_ready
-from ..engine import Presence, Signal
+from ..base import LOCALHOST, BaseUnit, wait_until_ready
+from ..engine import Signal, Signals
 from . import _state as state
 from ._api import Cluster, ClusterGone, ClusterRefused
 from ._collector import Collector, CollectorGone
@@ -32,7 +32,7 @@ from ._pod import MAIN, Given, PodOptions, collector_port, object_name, pod_body
 from ._ports import LocalPorts
 from ._room import Room
 from ._runs import Run
-from ._watched import WatchedUnit
+from ._watched import Presence, WatchedPod
 from ._written import Written
 
 __all__ = ["KubernetesUnit", "Place"]
@@ -60,45 +60,60 @@ class Place:
     room: Room
 
 
-class KubernetesUnit(WatchedUnit):
+class KubernetesUnit(BaseUnit):
     """A unit that runs as a pod. Created by ``KubernetesBackend.units``."""
 
-    forbidden_hint = "`coworld doctor --backend kubernetes` says what is not permitted."
-
     def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
-        pod = object_name(spec.run_id, spec.name)
-        super().__init__(spec, backend=backend, publish=publish, cluster=place.cluster, tasks=place.tasks, pod=pod)
+        super().__init__(spec, backend=backend, publish=publish)
         self._place = place
+        self._cluster = place.cluster
+        self._signals = Signals(self, self._send)
+        self.pod = WatchedPod(
+            self,
+            cluster=place.cluster,
+            tasks=place.tasks,
+            name=object_name(spec.run_id, spec.name),
+            explain=self._explain,
+            forbidden_hint="`coworld doctor --backend kubernetes` says what is not permitted.",
+            patience=self._patience,
+            settle=self._settle,
+            signalling=self._signals.lock,
+        )
         self._token = secrets.token_urlsafe(24)
-        self._collector = Collector(place.cluster, self.pod, collector_port(spec), self._token)
+        self._collector = Collector(place.cluster, self.pod.name, collector_port(spec), self._token)
         self._body: Mapping[str, Any] = {}
         self._environment: dict[str, str] = {}
         self._given = Given()
-        self._ports = LocalPorts(place.cluster, self.pod)
+        self._ports = LocalPorts(place.cluster, self.pod.name)
         self._waiting_since: float | None = None
-        self._written = Written(self, self._collector)
+        self._written = Written(self, self.pod, self._collector)
 
     # --- what it is
+
+    @property
+    def id(self) -> str:
+        """The pod's namespace and name."""
+        return self.pod.id
 
     def endpoint(self, port: str = "http") -> Endpoint:
         """How to reach a port: through a forwarded port on loopback, or at the pod's own address for its clients."""
         number = {item.name: item.number for item in self.spec.ports}[port]
-        address = state.pod_address(self._state) or f"{self.pod}.{self._cluster.namespace}"
+        address = state.pod_address(self.pod.state) or f"{self.pod.name}.{self._cluster.namespace}"
         return Endpoint(here=f"{LOCALHOST}:{self._ports.number(port)}", there=f"{address}:{number}")
 
     @property
     def trouble(self) -> str:
         """Why the pod can no longer be observed, in words; empty while it can."""
-        if self.presence is Presence.GONE:
+        if self.pod.presence is Presence.GONE:
             return ""
-        if node := state.silent_node(self._state):
+        if node := state.silent_node(self.pod.state):
             return f"node {node} has stopped reporting, and with it pod {self.id}"
         return ""
 
     @property
     def _in_reach(self) -> bool:
         """Whether its collector may still answer."""
-        return self.presence is Presence.MADE and not state.is_over(self._state)
+        return self.pod.presence is Presence.MADE and not state.is_over(self.pod.state)
 
     # --- made
 
@@ -133,7 +148,7 @@ class KubernetesUnit(WatchedUnit):
                 spec, call, owner, options=self._place.options, environment=self._environment, given=self._given
             )
         except (ClusterRefused, ClusterGone) as error:
-            raise self._refused("objects", error) from error
+            raise self.pod.refused("objects", error) from error
 
     async def _make(self, kind: Any, body: Mapping[str, Any]) -> None:
         await self._uncancelled(lambda: self._cluster.create(kind, body))
@@ -147,14 +162,16 @@ class KubernetesUnit(WatchedUnit):
 
     # --- started
 
-    async def make_pod(self) -> None:
-        """Create the pod once the namespace has room for it."""
-        await self._place.room.take(self._make_pod, self._note_waiting)
+    async def launch(self) -> None:
+        """Create the pod once the namespace has room for it, and wait until its container runs.
 
-    async def prepare(self) -> None:
-        """Upload the files that are too large for a Secret."""
-        if self._given.large:
-            await self._bring_files()
+        Raises:
+            StartError: It could not be started.
+        """
+        await self.pod.launch(
+            lambda: self._place.room.take(self._make_pod, self._note_waiting),
+            self._bring_files if self._given.large else None,
+        )
 
     def _note_waiting(self, words: str) -> None:
         self.publish(Notice(message=f"{self.name} waits for room on the cluster: {words}"))
@@ -162,26 +179,26 @@ class KubernetesUnit(WatchedUnit):
     async def _make_pod(self) -> None:
         async def create() -> None:
             made = await self._cluster.create("pods", self._body)
-            self._uid = str(made["metadata"]["uid"])
-            if not self._state:
-                self._state = made
+            self.pod.uid = str(made["metadata"]["uid"])
+            if not self.pod.state:
+                self.pod.state = made
 
         await self._uncancelled(create)
 
     async def _bring_files(self) -> None:
         """Upload the files that are too large for a Secret; the unit is held back until they have arrived."""
-        await self._until(lambda: bool(state.pod_address(self._state)) or self._has_node())
+        await self.pod.until(lambda: bool(state.pod_address(self.pod.state)) or self._has_node())
         until = anyio.current_time() + self._place.room.patience
         try:
             while not await self._collector_answers():
-                self._raise_trouble()
+                self.pod.raise_trouble()
                 if anyio.current_time() >= until:
-                    raise self._trouble("start_failed", "its collector does not answer", "See the pod's events.")
+                    raise self.pod.trouble("start_failed", "its collector does not answer", "See the pod's events.")
             for name, path in self._given.large.items():
                 await self._collector.put(name, path)
             await self._collector.call("POST", "/go")
         except CollectorGone as error:
-            self._raise_trouble()
+            self.pod.raise_trouble()
             raise StartError(
                 f"{self.name} could not be given its files: {error.message}",
                 code="transfer_lost",
@@ -197,11 +214,11 @@ class KubernetesUnit(WatchedUnit):
         return True
 
     def _has_node(self) -> bool:
-        return bool(self._state.get("spec", {}).get("nodeName"))
+        return bool(self.pod.state.get("spec", {}).get("nodeName"))
 
-    def patience(self) -> float:
+    def _patience(self) -> float:
         """Return how many seconds the pod may still wait for a node."""
-        words = state.unschedulable(self._state)
+        words = state.unschedulable(self.pod.state)
         if not words:
             self._waiting_since = None
             return math.inf
@@ -211,10 +228,10 @@ class KubernetesUnit(WatchedUnit):
                 self._note_waiting(words)
         left = self._waiting_since + self._place.room.patience - anyio.current_time()
         if not state.lacks_room(words) or left <= 0:
-            raise self._trouble("unschedulable", words, "Lower its resource requests, or add a node that fits it.")
+            raise self.pod.trouble("unschedulable", words, "Lower its resource requests, or add a node that fits it.")
         return left
 
-    def explain(self, trouble: state.Trouble) -> tuple[str, str]:
+    def _explain(self, trouble: state.Trouble) -> tuple[str, str]:
         """Return the code and the hint for a container that could not start."""
         own = trouble.container == MAIN
         image = self.spec.image if own else self._place.options.collector_image
@@ -224,12 +241,12 @@ class KubernetesUnit(WatchedUnit):
             else f"The pods' own helper runs in {image!r}: name another image with Python with --collector-image.",
             "command_failed": "Correct the runnable's `run`, or put the program into the image.",
         }
-        more = f"kubectl describe pod -n {self._cluster.namespace} {self.pod} says more."
+        more = f"kubectl describe pod -n {self._cluster.namespace} {self.pod.name} says more."
         return trouble.code, hints.get(trouble.code, more)
 
     # --- followed
 
-    async def settle(self, ended: Exit) -> Exit:
+    async def _settle(self, ended: Exit) -> Exit:
         """Check whether the unit was killed for exceeding its disk limit, and report its last files."""
         if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.of_disk:
             ended = await self._over_disk(ended)
@@ -247,6 +264,7 @@ class KubernetesUnit(WatchedUnit):
 
     def finish(self, exit: Exit) -> None:
         """Record how the unit ended; no more files are reported."""
+        self.pod.over.set()
         self._written.end()
         super().finish(exit)
 
@@ -313,42 +331,50 @@ class KubernetesUnit(WatchedUnit):
 
     async def size(self, name: str) -> int | None:
         """Bytes of a file in its directory so far; None if there is no such file, or it cannot be read."""
-        return (
-            await self._collector.size(name) if self.started.is_set() and self.presence is not Presence.GONE else None
-        )
+        if not self.started.is_set() or self.pod.presence is Presence.GONE:
+            return None
+        return await self._collector.size(name)
 
     # --- ended
 
-    async def send(self, signal: Signal) -> bool:
+    async def terminate(self, grace: float) -> None:
+        """Send TERM."""
+        await self._signals.send("TERM")
+
+    async def kill(self) -> None:
+        """Send KILL."""
+        await self._signals.send("KILL")
+
+    async def _send(self, signal: Signal) -> bool:
         """Signal the unit through its collector; if that does not answer, delete the pod."""
         try:
             return bool(await self._collector.signal(signal))
         except BackendError:
-            return self.presence is not Presence.LOST and await self._delete(1)
+            return self.pod.presence is not Presence.LOST and await self._delete(1)
 
     async def _delete(self, grace: int) -> bool:
         try:
-            return await self._cluster.delete("pods", self.pod, grace=grace, uid=self._uid or None, patience=10)
+            return await self._cluster.delete("pods", self.pod.name, grace=grace, uid=self.pod.uid or None, patience=10)
         except BackendError:
             return False
 
     async def remove(self) -> None:
         """Remove the pod; publish that it is left behind if that fails."""
-        if self.presence in (Presence.MADE, Presence.LOST):
+        if self.pod.presence in (Presence.MADE, Presence.LOST):
             await self._remove_pod()
-        await super().remove()
+        self.forsake()
 
     async def _remove_pod(self) -> None:
         try:
-            if state.exit_of(self._state) is None and self._has_node():
+            if state.exit_of(self.pod.state) is None and self._has_node():
                 # the unit may still run: kill it and wait until it has ended
-                await self._cluster.delete("pods", self.pod, grace=1, uid=self._uid or None)
+                await self._cluster.delete("pods", self.pod.name, grace=1, uid=self.pod.uid or None)
                 with anyio.move_on_after(_END_SECONDS):
                     while self._in_reach and not self.trouble:
-                        await self.changed.wait()
+                        await self.pod.changed.wait()
             # only the collector is left, with nothing to do: do not wait for the node
-            if self.presence is not Presence.GONE:
-                await self._cluster.delete("pods", self.pod, grace=0, uid=self._uid or None)
+            if self.pod.presence is not Presence.GONE:
+                await self._cluster.delete("pods", self.pod.name, grace=0, uid=self.pod.uid or None)
         except BackendError as error:
             self.leak(f"pod {self.id}", _reason(error))
 

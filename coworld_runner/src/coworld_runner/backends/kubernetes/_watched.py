@@ -1,11 +1,11 @@
-"""Base class for a unit that is a container of a pod, watched from its start to its end."""
+"""A unit's pod, watched from its start to its end."""
 
 from __future__ import annotations
 
-import abc
+import enum
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,15 +15,14 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, StartError
 
 from ..._concurrency import nursery
-from ...backend import Backend, Publish, UnitSpec
-from ..engine import EngineUnit, Presence
+from ..base import BaseUnit
 from . import _state as state
 from ._api import Cluster, ClusterGone, ClusterRefused
 from ._logs import follow_log
 from ._pod import MAIN
 from ._watch import follow
 
-__all__ = ["WatchedUnit", "watch_units", "watch_until_lost"]
+__all__ = ["Presence", "WatchedPod", "watch_pods", "watch_until_lost"]
 
 _GONE_LOG_SECONDS = 10.0
 """Seconds for reading the rest of the log of a pod that no longer exists."""
@@ -33,169 +32,186 @@ _SAME_END = 2.0
 """Two ends, of a collector and of its unit, within this many seconds count as simultaneous."""
 
 
-class WatchedUnit(EngineUnit):
-    """A container observed through the API server. A subclass creates its pod (``make_pod``) and ends it.
+class Presence(enum.Enum):
+    """What is known of a pod."""
+
+    UNMADE = enum.auto()
+    """Its creation has not been requested."""
+    MADE = enum.auto()
+    """It exists or may exist."""
+    GONE = enum.auto()
+    """It does not exist, and will not."""
+    LOST = enum.auto()
+    """It can no longer be observed."""
+
+
+class WatchedPod:
+    """A pod as its API server reports it, and by that the start and the end of the unit that is one of its containers.
 
     Args:
-        spec: What it runs.
-        backend: The backend it belongs to.
-        publish: Receives its events.
+        unit: The unit.
         cluster: The pod's cluster.
-        tasks: The task group that follows it, shielded from cancellation, until ``forsake``.
-        pod: The pod's name, known before it exists.
-        container: The name of its container.
+        tasks: The task group that follows it, shielded from cancellation, until the unit's ``forsake``.
+        name: The pod's name, known before it exists.
+        explain: Returns the error code and hint for a unit that does not start.
+        forbidden_hint: The hint for objects that the user may not create.
+        container: The name of the unit's container.
+        patience: Returns the seconds that the unit may still take to start, given the pod's state; raises
+            ``StartError`` when there are none left. None: any number.
+        settle: Finishes up after the unit's end, before it counts as ended; returns its final exit.
+        signalling: Held while the unit is signalled.
+        log_seconds: Seconds for reading the rest of its log once it has ended.
     """
-
-    log_seconds: ClassVar[float] = 30.0
-    """Seconds for reading the rest of its log once it has ended."""
-    forbidden_hint: ClassVar[str]
-    """The hint for objects that the user may not create."""
 
     def __init__(
         self,
-        spec: UnitSpec,
+        unit: BaseUnit,
         *,
-        backend: Backend,
-        publish: Publish,
         cluster: Cluster,
         tasks: TaskGroup,
-        pod: str,
+        name: str,
+        explain: Callable[[state.Trouble], tuple[str, str]],
+        forbidden_hint: str,
         container: str = MAIN,
+        patience: Callable[[], float] | None = None,
+        settle: Callable[[Exit], Awaitable[Exit]] | None = None,
+        signalling: anyio.Lock | None = None,
+        log_seconds: float = 30.0,
     ) -> None:
-        super().__init__(spec, backend=backend, publish=publish, tasks=tasks)
-        self.pod = pod
+        self.name = name
         """The pod's name."""
-        self._cluster = cluster
-        self._container = container
-        self._uid = ""
-        """The pod's uid; empty until it is known."""
-        self._state: Mapping[str, Any] = {}
-        """The last observed state of the pod; empty before the first."""
-        self._lost_why = ""
+        self.uid = ""
+        """Its uid; empty until it is known."""
+        self.presence = Presence.UNMADE
+        """What is known of it."""
+        self.state: Mapping[str, Any] = {}
+        """Its last observed state; empty before the first."""
+        self.changed = anyio.Event()
+        """Set when something changes, then replaced by a new event."""
         self.over = anyio.Event()
         """Set when the container is known to have ended."""
+        self.tasks = tasks
+        """The task group that follows it."""
+        self._unit = unit
+        self._cluster = cluster
+        self._explain = explain
+        self._forbidden_hint = forbidden_hint
+        self._container = container
+        self._patience = patience
+        self._settle = settle
+        self._signalling = signalling or anyio.Lock()
+        self._log_seconds = log_seconds
+        self._lost_why = ""
 
     @property
     def id(self) -> str:
         """The pod's namespace and name."""
-        return f"{self._cluster.namespace}/{self.pod}"
-
-    # --- implemented by a subclass
-
-    @abc.abstractmethod
-    async def make_pod(self) -> None:
-        """Create its pod, unless that exists already.
-
-        Raises:
-            StartError: It cannot be created.
-            ClusterRefused: The cluster refused.
-            ClusterGone: The cluster did not answer.
-        """
-
-    async def prepare(self) -> None:
-        """Prepare its start, once its pod exists."""
-
-    @abc.abstractmethod
-    def explain(self, trouble: state.Trouble) -> tuple[str, str]:
-        """The error code and hint for a unit that does not start."""
-
-    def patience(self) -> float:
-        """Seconds that it may still take to start, given the state of its pod.
-
-        Raises:
-            StartError: There are none left.
-        """
-        return math.inf
-
-    async def settle(self, ended: Exit) -> Exit:
-        """Finish up after its end, before it counts as ended; returns its final exit."""
-        return ended
+        return f"{self._cluster.namespace}/{self.name}"
 
     # --- observations
 
     @property
     def is_silent(self) -> bool:
-        """Whether it may exist and has not ended, so that a silent API server would hide its end."""
-        return self.presence is Presence.MADE and self.exit is None
+        """Whether it may exist and its unit has not ended, so that a silent API server would hide its end."""
+        return self.presence is Presence.MADE and self._unit.exit is None
 
     def observe(self, pod: Mapping[str, Any]) -> None:
-        """Record the current state of the pod."""
+        """Record its current state."""
         if self._is_ours(pod):
-            self._state = pod
-            self.wake()
+            self.state = pod
+            self._wake()
 
     def vanish(self, last: Mapping[str, Any]) -> None:
-        """Record that the pod was deleted.
+        """Record that it was deleted.
 
         Args:
-            last: The pod's last state.
+            last: Its last state.
         """
         if self._is_ours(last):
-            self._state = last
-            self.note(Presence.GONE)
+            self.state = last
+            self._note(Presence.GONE)
 
     def _is_ours(self, pod: Mapping[str, Any]) -> bool:
-        return self._uid in ("", pod["metadata"]["uid"])
+        return self.uid in ("", pod["metadata"]["uid"])
 
     def give_up(self, why: str) -> None:
-        """Count it as lost, because its state cannot be observed any more."""
+        """Count its unit as lost, because its state cannot be observed any more."""
         self._lost_why = why
-        self.note(Presence.LOST)
+        self._note(Presence.LOST)
+
+    def _note(self, presence: Presence) -> None:
+        """Record its presence; a pod that is gone stays gone."""
+        if self.presence is not Presence.GONE:
+            self.presence = presence
+        self._wake()
+
+    def _wake(self) -> None:
+        self.changed.set()
+        self.changed = anyio.Event()
 
     # --- start
 
-    async def launch(self) -> None:
-        """Create its pod, and wait until its container runs.
+    async def launch(
+        self, make: Callable[[], Awaitable[None]] | None = None, prepare: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Create it, and wait until the unit's container runs.
+
+        Args:
+            make: Creates it; None: it exists already.
+            prepare: Prepares the unit's start, once the pod exists.
 
         Raises:
-            StartError: It could not be started.
+            StartError: The unit could not be started.
         """
-        self.note(Presence.MADE)
+        self._note(Presence.MADE)
         try:
-            await self.make_pod()
-            self.follow(self.tasks, self._supervise)
-            await self.prepare()
-            await self._until(lambda: state.has_started(self._state, self._container))
+            if make is not None:
+                await make()
+            self._unit.follow(self.tasks, self._supervise)
+            if prepare is not None:
+                await prepare()
+            await self.until(lambda: state.has_started(self.state, self._container))
         except (ClusterRefused, ClusterGone) as error:
-            self.forsake()
-            raise self._refused("pod", error) from error
+            self._unit.forsake()
+            raise self.refused("pod", error) from error
         except BaseException:
-            self.forsake()
+            self._unit.forsake()
             raise
 
-    async def _until(self, reached: Callable[[], bool]) -> None:
-        """Wait until the pod has reached a state.
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait until it has reached a state.
 
         Raises:
             StartError: It never will; the message quotes the cluster.
         """
         while not reached():
             changed = self.changed
-            self._raise_trouble()
-            with anyio.move_on_after(self.patience()):
+            self.raise_trouble()
+            with anyio.move_on_after(self._patience() if self._patience is not None else None):
                 await changed.wait()
 
-    def _raise_trouble(self) -> None:
+    def raise_trouble(self) -> None:
+        """Raise if the unit can no longer start.
+
+        Raises:
+            StartError: It cannot; the message quotes the cluster.
+        """
         if self.presence is Presence.LOST:
-            raise self._trouble("cluster_lost", self._lost_why, "See whether the API server can be reached.")
+            raise self.trouble("cluster_lost", self._lost_why, "See whether the API server can be reached.")
         if self.presence is Presence.GONE:
-            raise self._trouble("pod_deleted", "the pod was deleted by somebody else", "See who deletes pods there.")
-        found = state.start_trouble(self._state, self._container)
+            raise self.trouble("pod_deleted", "the pod was deleted by somebody else", "See who deletes pods there.")
+        found = state.start_trouble(self.state, self._container)
         if found is not None:
-            code, hint = self.explain(found)
-            raise self._trouble(code, found.words, hint)
+            code, hint = self._explain(found)
+            raise self.trouble(code, found.words, hint)
 
-    def _trouble(self, code: str, words: str, hint: str) -> StartError:
-        return StartError(
-            f"{self.name} cannot be started: {words} (pod {self.id}).",
-            code=code,
-            hint=hint,
-            context={"unit": self.name, "pod": self.id, "image": self.spec.image},
-        )
+    def trouble(self, code: str, words: str, hint: str) -> StartError:
+        """The error for a unit that cannot be started."""
+        message = f"{self._unit.name} cannot be started: {words} (pod {self.id})."
+        return StartError(message, code=code, hint=hint, context=self._context())
 
-    def _refused(self, what: str, error: ClusterRefused | ClusterGone) -> BackendError:
+    def refused(self, what: str, error: ClusterRefused | ClusterGone) -> BackendError:
         """The error for an object of the unit that could not be created."""
-        context: dict[str, object] = {"unit": self.name, "pod": self.id, "image": self.spec.image}
         code, hint = None, None
         if isinstance(error, ClusterGone):
             code, hint = error.code, error.hint
@@ -203,16 +219,20 @@ class WatchedUnit(EngineUnit):
             code = "quota_exceeded"
             hint = f"Raise the quota of namespace {self._cluster.namespace!r}, or run fewer episodes at a time."
         elif error.status == 403:
-            code, hint = "cluster_forbidden", self.forbidden_hint
+            code, hint = "cluster_forbidden", self._forbidden_hint
         elif error.status == 422 and "env" in error.words:
             hint = "A variable's name is one that a cluster does not take."
-        words = f"The {what} of {self.name} could not be made: {error.words}"
-        return StartError(words, code=code, hint=hint, context=context)
+        words = f"The {what} of {self._unit.name} could not be made: {error.words}"
+        return StartError(words, code=code, hint=hint, context=self._context())
+
+    def _context(self) -> dict[str, object]:
+        return {"unit": self._unit.name, "pod": self.id, "image": self._unit.spec.image}
 
     # --- supervision
 
     async def _supervise(self) -> None:
-        await self.started.wait()
+        unit = self._unit
+        await unit.started.wait()
         async with nursery() as beside:
             logged = anyio.Event()
             beside.start_soon(self._keep_log, logged)
@@ -220,24 +240,25 @@ class WatchedUnit(EngineUnit):
             self.over.set()
             if self.presence is not Presence.LOST:
                 gone = self.presence is Presence.GONE
-                with anyio.move_on_after(min(self.log_seconds, _GONE_LOG_SECONDS if gone else math.inf)):
+                with anyio.move_on_after(min(self._log_seconds, _GONE_LOG_SECONDS if gone else math.inf)):
                     await logged.wait()
-        self.finish(await self.settle(ended))
+        unit.finish(await self._settle(ended) if self._settle is not None else ended)
 
     async def _conclude(self) -> Exit:
-        """Wait for its end and find out why it ended."""
+        """Wait for the unit's end and find out why it ended."""
+        unit = self._unit
         while True:
             changed = self.changed
-            async with self.signalling:
-                ended = state.exit_of(self._state, self._container, ours=self.ended_by)
+            async with self._signalling:
+                ended = state.exit_of(self.state, self._container, ours=unit.ended_by)
             if ended is not None:
                 return ended
             if self.presence is Presence.GONE:
                 why = f"pod {self.id} was deleted by somebody else"
-                return Exit(reason=self.ended_by or "lost", detail="" if self.ended_by else why)
+                return Exit(reason=unit.ended_by or "lost", detail="" if unit.ended_by else why)
             if self.presence is Presence.LOST:
                 return Exit(reason="lost", detail=self._lost_why)
-            words = "" if self.ended_by else state.collector_end(self._state)
+            words = "" if unit.ended_by else state.collector_end(self.state)
             # the node may report the two ends one after the other
             with anyio.move_on_after(_SAME_END if words else None) as waiting:
                 await changed.wait()
@@ -246,88 +267,78 @@ class WatchedUnit(EngineUnit):
                 return Exit(reason="lost", detail=f"the collector of pod {self.id} ended by itself: {words}")
 
     async def _keep_log(self, logged: anyio.Event) -> None:
-        """Write its output to its log file; a cluster does not separate the two streams."""
-        path = self.spec.stdout or self.spec.stderr
+        """Write the unit's output to its log file; a cluster does not separate the two streams."""
+        unit = self._unit
+        path = unit.spec.stdout or unit.spec.stderr
         if path is None:
             logged.set()
             return
-        log = self.open_log(path)
+        log = unit.logs.open(path)
         try:
             whole = await follow_log(
                 self._cluster,
-                self.pod,
+                self.name,
                 self._container,
                 log.write,
                 enough=lambda: log.truncated,
                 ended=self.over,
             )
             if not whole and self.presence is not Presence.GONE:
-                self.publish(Notice(level="warning", message=f"{path} may not be complete: its stream broke."))
+                unit.publish(Notice(level="warning", message=f"{path} may not be complete: its stream broke."))
         finally:
-            self.close_log(log)
+            unit.logs.close(log)
             logged.set()
 
-    def finish(self, exit: Exit) -> None:
-        """Record its end; nothing more comes from it."""
-        self.over.set()
-        super().finish(exit)
 
-    # --- end
-
-    async def remove(self) -> None:
-        """Stop following it, and release its resources."""
-        self.forsake()
-
-
-async def watch_units(
+async def watch_pods(
     cluster: Cluster,
     selector: str,
-    units: Iterable[WatchedUnit],
+    pods: Iterable[WatchedPod],
     *,
     on_error: Callable[[ClusterRefused], object],
     on_seen: Callable[[], object] = lambda: None,
 ) -> None:
-    """Report to units what becomes of their pods. Never returns.
+    """Report to pods what becomes of them. Never returns.
 
     Args:
         cluster: The pods' cluster.
         selector: Label selector for the pods; it may match other pods too.
-        units: The units.
+        pods: The pods.
         on_error: Called when the server refuses, such as after a permission was revoked.
         on_seen: Called whenever watching works.
     """
-    by_name = {unit.pod: unit for unit in units}
+    by_name = {pod.name: pod for pod in pods}
 
     def seen(pod: Mapping[str, Any]) -> None:
         on_seen()
-        if (unit := by_name.get(pod["metadata"]["name"])) is not None:
-            unit.observe(pod)
+        if (ours := by_name.get(pod["metadata"]["name"])) is not None:
+            ours.observe(pod)
 
     def gone(pod: Mapping[str, Any]) -> None:
-        if (unit := by_name.get(pod["metadata"]["name"])) is not None:
-            unit.vanish(pod)
+        if (ours := by_name.get(pod["metadata"]["name"])) is not None:
+            ours.vanish(pod)
 
     await follow(cluster, "pods", selector, on_object=seen, on_gone=gone, on_error=on_error)
 
 
 async def watch_until_lost(
-    cluster: Cluster, selector: str, units: Sequence[WatchedUnit], *, outage: float, trouble: Callable[[], str]
+    cluster: Cluster, selector: str, pods: Sequence[WatchedPod], *, outage: float, trouble: Callable[[], str]
 ) -> None:
-    """Report to units what becomes of their pods, or that they can no longer be observed. Never returns.
+    """Report to pods what becomes of them, or that they can no longer be observed. Never returns.
 
     Args:
         cluster: The pods' cluster.
         selector: Label selector for the pods.
-        units: The units.
-        outage: Seconds without an answer of the API server after which units count as lost.
+        pods: The pods.
+        outage: Seconds without an answer of the API server after which they count as lost.
         trouble: Returns the reason to report then.
     """
     refused_since: float | None = None
 
     def give_up(why: str) -> None:
-        for unit in units:
-            if unit.is_silent:
-                unit.give_up(why)
+        for pod in pods:
+            if pod.is_silent:
+                pod.give_up(why)
 
     def seen() -> None:
         nonlocal refused_since
@@ -351,4 +362,4 @@ async def watch_until_lost(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch_outage)
-        await watch_units(cluster, selector, units, on_error=refused, on_seen=seen)
+        await watch_pods(cluster, selector, pods, on_error=refused, on_seen=seen)

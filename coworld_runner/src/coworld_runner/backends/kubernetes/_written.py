@@ -12,8 +12,9 @@ from coworld_core.episode.events import Notice
 from coworld_core.errors import BackendError, TransferError
 
 from ..._concurrency import cancel_after, nursery
+from ..base import BaseUnit
 from ._collector import Collector, CollectorGone
-from ._watched import WatchedUnit
+from ._watched import WatchedPod
 
 __all__ = ["Written"]
 
@@ -26,11 +27,13 @@ class Written:
 
     Args:
         unit: The unit.
+        pod: The unit's pod.
         collector: The unit's collector.
     """
 
-    def __init__(self, unit: WatchedUnit, collector: Collector) -> None:
+    def __init__(self, unit: BaseUnit, pod: WatchedPod, collector: Collector) -> None:
         self._unit = unit
+        self._pod = pod
         self._collector = collector
         self._followed = False
         self._drained = anyio.Event()
@@ -51,7 +54,7 @@ class Written:
             raise TransferError(f"{unit.name} has no directory of its own to watch.", context={"unit": unit.name})
         if not self._followed and unit.exit is None:
             self._followed = True
-            unit.tasks.start_soon(self._follow, name=f"files of {unit.name}")
+            self._pod.tasks.start_soon(self._follow, name=f"files of {unit.name}")
         send, receive = anyio.create_memory_object_stream[str](64)
         async with nursery() as tasks, receive:
             tasks.start_soon(self._send_all, send)
@@ -65,7 +68,7 @@ class Written:
                 await unit.started.wait()
                 await self._collector.follow_written(self._note)
         except CollectorGone as error:
-            if unit.exit is None and not unit.over.is_set():
+            if unit.exit is None and not self._pod.over.is_set():
                 unit.publish(Notice(level="warning", message=f"{unit.name}: {error.message}"))
         finally:
             self._drained.set()

@@ -258,7 +258,8 @@ class KubernetesBackend(BaseBackend):
 
         async def watch() -> None:
             with watching:
-                await watch_until_lost(cluster, call_selector(call), units, outage=self._outage, trouble=self.trouble)
+                pods = [unit.pod for unit in units]
+                await watch_until_lost(cluster, call_selector(call), pods, outage=self._outage, trouble=self.trouble)
 
         tasks.start_soon(watch, name=f"pods of {call}")
 
@@ -328,10 +329,9 @@ class KubernetesBackend(BaseBackend):
                 tasks.start_soon(
                     remove, f"policies of {names}", lambda: cluster.delete_all("networkpolicies", selector)
                 )
-            for unit in units:
-                if unit.spec.ports and unit.spec.clients:
-                    # older servers do not delete services by label
-                    tasks.start_soon(remove, f"service {unit.pod}", partial(cluster.delete, "services", unit.pod))
+            for name in [unit.pod.name for unit in units if unit.spec.ports and unit.spec.clients]:
+                # older servers do not delete services by label
+                tasks.start_soon(remove, f"service {name}", partial(cluster.delete, "services", name))
         ours = {(unit.spec.run_id, unit.name) for unit in units}
         for run_id in run_ids:
             run = self._run(run_id)

@@ -24,10 +24,10 @@ from coworld_core.episode.outcome import Exit, ExitReason
 from coworld_core.errors import CoworldError, StartError
 
 from ..._descriptors import of_units
-from ...backend import Backend, Publish, UnitSpec
+from ...backend import Backend, Endpoint, Publish, UnitSpec
 from ...runs._trees import remove_tree
 from ...runs.scratch import REMOVE_SECONDS, scratch_root
-from ..base import CappedLog, LocalUnit, kill_processes, process_labels
+from ..base import BaseUnit, CappedLog, HostPorts, kill_processes, process_labels
 from . import _shim
 from ._cgroup import new_group, remove_group
 from ._found import KILL_SECONDS
@@ -50,11 +50,12 @@ _BOOT = "import os, sys; sys.path += sys.argv[1:3]; import _shim; _shim.main(sys
 # --- units ------------------------------------------------------------------------------------------------------
 
 
-class ProcessUnit(LocalUnit):
+class ProcessUnit(BaseUnit):
     kill_seconds: ClassVar[float] = KILL_SECONDS
 
     def __init__(self, spec: UnitSpec, *, backend: Backend, context: Path, publish: Publish, tasks: TaskGroup) -> None:
         super().__init__(spec, backend=backend, publish=publish)
+        self._ports = HostPorts(spec, self.processes)
         self._context = context
         self._tasks = tasks
         self._environment: dict[str, str] = {}
@@ -78,7 +79,7 @@ class ProcessUnit(LocalUnit):
             StartError: The machine lacks the resources, or a port is taken.
         """
         spec = self.spec
-        placement = self.take_ports()
+        placement = self._ports.take()
         try:
             self._private = Path(tempfile.mkdtemp(prefix=f".{spec.name}-", dir=scratch_root() / spec.run_id))
             for name in ("home", "tmp"):
@@ -113,6 +114,12 @@ class ProcessUnit(LocalUnit):
     def label(self) -> str:
         return f"process {self._pid} ({self.name})"
 
+    def endpoint(self, port: str = "http") -> Endpoint:
+        return self._ports.endpoint(port)
+
+    def stranger(self, port: str) -> str:
+        return self._ports.stranger(port)
+
     def processes(self) -> Iterable[int]:
         return _below(self._shim.pid) if self._shim is not None else ()
 
@@ -137,7 +144,7 @@ class ProcessUnit(LocalUnit):
                 read, write = os.pipe()
                 opened.callback(os.close, write)
                 os.set_blocking(read, False)
-                logs.append((read, self.open_log(path)))
+                logs.append((read, self.logs.open(path)))
                 return write
 
             stdout = sink(spec.stdout)
@@ -251,7 +258,7 @@ class ProcessUnit(LocalUnit):
                 await anyio.lowlevel.checkpoint()
         finally:
             os.close(read)
-            self.close_log(log)
+            self.logs.close(log)
 
     def _end(self, exit: Exit) -> None:
         self._hang_up()
@@ -317,7 +324,7 @@ class ProcessUnit(LocalUnit):
             self._shim.returncode = 0
         self.forsake()
         self._hang_up()
-        self.give_ports_back()
+        self._ports.give_back()
         if self._group:
             remove_group(Path(self._group))
         self._environment.clear()
