@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import compileall
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +68,38 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     assert len(list(out.glob("*.whl"))) == len(DISTRIBUTIONS)
     return out
+
+
+SENT = """
+import json
+from coworld_runner._own_source import own_source
+from coworld_runner.backends.kubernetes._pod import program
+sent = {**program(), "https_proxy.py": own_source("https_proxy.py")}
+print(json.dumps({name: data.decode() for name, data in sent.items()}))
+"""
+
+
+def test_what_runs_in_containers_has_its_source_where_only_compiled_files_are(wheels: Path, tmp_path: Path) -> None:
+    for distribution in ("coworld_core", "coworld_runner"):
+        with zipfile.ZipFile(next(wheels.glob(f"{distribution}-*.whl"))) as wheel:
+            wheel.extractall(tmp_path)
+    assert compileall.compile_dir(tmp_path, quiet=1, legacy=True)
+    for path in tmp_path.rglob("*.py"):
+        path.unlink()
+
+    def sent() -> subprocess.CompletedProcess[str]:
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{SENT}"
+        return subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    package = ROOT / "coworld_runner/src/coworld_runner"
+    sources = (package / "https_proxy.py", *(package / "collector").glob("*.py"))
+    done = sent()
+    assert json.loads(done.stdout) == {path.name: path.read_text("utf-8") for path in sources}, done.stderr
+    # one that never had them says so, rather than sending half a program
+    (tmp_path / "coworld_runner/collector/__init__.py.txt").unlink()
+    assert "lacks the source of collector/__init__.py" in sent().stderr
 
 
 def first_minutes(program: Path, place: Path) -> None:

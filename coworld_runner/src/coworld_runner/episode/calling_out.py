@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib.resources import files
 from pathlib import Path
 
 import anyio
@@ -13,6 +12,7 @@ import anyio.to_thread
 
 from coworld_core.errors import CapabilityError, EnvironmentFault, ImageError, NotReadyError, StartError, UsageError
 
+from .._own_source import own_source
 from ..backend import INPUTS_MOUNT, Backend, HttpProbe, Limits, Port, UnitSpec, without_limits
 from ..plan import EpisodePlan
 from ..runs.scratch import Scratch
@@ -136,7 +136,7 @@ def _spec(setup: Setup, scratch: Scratch) -> UnitSpec:
 
     inputs = scratch.directory(f"{PROXY}-files")
     program = inputs / _PROGRAM
-    program.write_bytes(files("coworld_runner").joinpath(_PROGRAM).read_bytes())
+    program.write_bytes(own_source(_PROGRAM))
     for path, mode in ((inputs, 0o755), (program, 0o644)):
         path.chmod(mode)
     spec = UnitSpec(

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from coworld_core.quantities import parse_quantity
 
+from ..._own_source import own_sources
 from ...backend import INPUTS_MOUNT, Component, UnitSpec
 from ..engine import RUN, UNIT, capabilities_of, run_labels, unit_labels
 from ._objects import UNDISTURBED, concealing, container, pod_spec, secret, thing
@@ -208,8 +208,7 @@ def owner_reference(job: Mapping[str, Any]) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def program() -> Mapping[str, bytes]:
     """The collector's source by file name, as it is copied into each pod."""
-    package = files("coworld_runner").joinpath("collector")
-    return {item.name: item.read_bytes() for item in package.iterdir() if item.name.endswith(".py")}
+    return own_sources("collector")
 
 
 # --- objects ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,48 @@
+"""The source of modules of ours that run in another Python than this one: in the helper containers of pods and proxies.
+
+An installation may have compiled files alone, which no other version of Python reads. So a wheel has these modules a
+second time, as data: ``NAME.py.txt`` beside ``NAME.py`` (``hatch_build.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+
+from coworld_core.errors import EnvironmentFault
+
+__all__ = ["own_source", "own_sources"]
+
+
+def own_source(path: str) -> bytes:
+    """Return the source of one module of this package.
+
+    Args:
+        path: Its file below the package, such as ``https_proxy.py``.
+
+    Raises:
+        EnvironmentFault: This installation does not have it.
+    """
+    for name in (path, f"{path}.txt"):
+        file = files("coworld_runner").joinpath(name)
+        if file.is_file():
+            return file.read_bytes()
+    raise EnvironmentFault(
+        f"This installation of coworld-runner lacks the source of {path}, which runs in a container.",
+        code="source_missing",
+        hint="Install coworld-runner from its wheel.",
+    )
+
+
+def own_sources(package: str) -> Mapping[str, bytes]:
+    """Return the source of each module of a package in this one, by file name.
+
+    Args:
+        package: Its folder.
+
+    Raises:
+        EnvironmentFault: This installation does not have it.
+    """
+    there = {item.name.removesuffix(".txt") for item in files("coworld_runner").joinpath(package).iterdir()}
+    names = sorted(name for name in {"__init__.py", *there} if name.endswith(".py"))
+    return {name: own_source(f"{package}/{name}") for name in names}
