@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
+from support.clock import skipping
 from support.fake_server import Ask, Say, Site, serve_site
 
 from coworld_core.retrying import Backoff
@@ -75,6 +76,17 @@ async def test_a_busy_server_is_asked_again_as_late_as_it_says(tmp_path: Path, m
             await cluster.call("GET", "/version")
         assert (caught.value.status, caught.value.retry_after) == (429, 6.0)
         assert len(server.asked) == 1
+
+
+async def test_a_call_is_given_up_when_its_patience_ends(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (server, cluster):
+        server.refusals = [(503, {})] * 1000
+        began = anyio.current_time()
+        with skipping(), pytest.raises(ClusterRefused):
+            await cluster.call("GET", "/version", patience=90)
+        # by the clock that is slept by: this took no minute and a half
+        assert 90 <= anyio.current_time() - began < 100
+        assert len(server.asked) > 10
 
 
 async def test_a_call_arrives_as_it_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

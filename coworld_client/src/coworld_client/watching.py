@@ -158,7 +158,7 @@ class _Outage:
     async def survive(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Return the answer of the call. Raises its error if that is permanent or lasts too long."""
         backoff = Backoff(base=2 * _FIRST_PAUSE, cap=_LONGEST_PAUSE, longest_wait=self._patience)
-        tries = Tries(backoff, patience=self._patience)
+        tries = Tries(backoff, patience=self._patience, clock=anyio.current_time)
         while True:
             try:
                 return await call()

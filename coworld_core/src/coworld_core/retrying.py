@@ -16,10 +16,10 @@ Callers decide which failures are temporary, call ``Tries.again`` after each one
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import overload
 
 __all__ = ["Backoff", "Tries", "retry_after", "says_later"]
 
@@ -124,11 +124,19 @@ class Tries:
         most: Maximum number of tries; None: any number.
         patience: Seconds from now, or from the last progress, during which to retry; None: no limit. The last try is
             made when they end.
-        clock: Returns the time in seconds.
+        clock: Returns the time in seconds, by the clock that the caller sleeps by (``anyio.current_time``).
 
     Attributes:
         failures: Number of failures since the beginning, or since the last progress.
     """
+
+    @overload
+    def __init__(self, backoff: Backoff, *, most: int | None = None) -> None: ...
+
+    @overload
+    def __init__(
+        self, backoff: Backoff, *, most: int | None = None, patience: float | None, clock: Callable[[], float]
+    ) -> None: ...
 
     def __init__(
         self,
@@ -136,7 +144,8 @@ class Tries:
         *,
         most: int | None = None,
         patience: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        # without patience, the time does not matter
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.failures = 0
         self._backoff = backoff

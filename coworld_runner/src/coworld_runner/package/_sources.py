@@ -201,7 +201,9 @@ async def fetch(
         async with AsyncClient(headers=headers, timeout=Timeout(timeout), follow_redirects=False) as client:
             most = _TRIES if patience is None else None
             # do not wait for a Retry-After beyond the deadline
-            tries = Tries(_BACKOFF, most=most, patience=deadline if patience is None else patience)
+            tries = Tries(
+                _BACKOFF, most=most, patience=deadline if patience is None else patience, clock=anyio.current_time
+            )
             while True:
                 try:
                     return await _attempt(client, start, target, what=what, limit=limit, token=token)

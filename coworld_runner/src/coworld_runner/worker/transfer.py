@@ -167,7 +167,7 @@ class Transfers:
             return
         if source.kind != "http":
             raise UsageError(f"The {what} cannot be put to {shown_url(uri)}.", code="bad_scheme")
-        tries = Tries(_BACKOFF, patience=until - anyio.current_time() - _SHORTEST_PUT)
+        tries = Tries(_BACKOFF, patience=until - anyio.current_time() - _SHORTEST_PUT, clock=anyio.current_time)
         said = "there was no time left for it"
         while anyio.current_time() < until:
             asked: float | None = None

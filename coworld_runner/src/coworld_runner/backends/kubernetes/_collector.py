@@ -94,7 +94,7 @@ class Collector:
         Raises:
             CollectorGone: It could not be reached within ``patience`` seconds, or refused.
         """
-        tries = Tries(_BACKOFF, patience=patience)
+        tries = Tries(_BACKOFF, patience=patience, clock=anyio.current_time)
         while True:
             try:
                 with anyio.fail_after(_CALL_SECONDS):
@@ -158,7 +158,7 @@ class Collector:
             CollectorGone: It was unreachable for half a minute.
         """
         since = 0
-        tries = Tries(_BACKOFF, patience=_PATIENCE)
+        tries = Tries(_BACKOFF, patience=_PATIENCE, clock=anyio.current_time)
         while True:
             try:
                 stream = self.lines(f"/written?since={since}", heard=tries.got_further)

@@ -162,7 +162,7 @@ class Room:
         Raises:
             ClusterRefused: The pod was refused for another reason, or there was no room in time.
         """
-        tries = Tries(_BACKOFF, patience=self.patience)
+        tries = Tries(_BACKOFF, patience=self.patience, clock=anyio.current_time)
         told = False
         while True:
             try:

@@ -179,7 +179,7 @@ class ApiServer:
             ClusterRefused: The server answered with an error.
             ClusterGone: It did not answer.
         """
-        tries = Tries(_BACKOFF, patience=patience)
+        tries = Tries(_BACKOFF, patience=patience, clock=anyio.current_time)
         renewed = False
         while True:
             try:

@@ -266,7 +266,7 @@ class Worker:
 
     async def _finish(self, claim: Claim, outcome: Outcome) -> bool:
         """Store the outcome, retrying while the lease may last; remove the artifacts if the lease was lost."""
-        tries = Tries(Backoff(), patience=self.options.lease * 4)
+        tries = Tries(Backoff(), patience=self.options.lease * 4, clock=anyio.current_time)
         while True:
             try:
                 done = await self._queue.finish(claim, outcome)
