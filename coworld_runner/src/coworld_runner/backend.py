@@ -24,16 +24,18 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from coworld_core.episode.events import BaseEvent
 from coworld_core.episode.outcome import Exit
-from coworld_core.episode.record import ImageRecord
 from coworld_core.errors import CapabilityError
 from coworld_core.issues import Issue
+
+if TYPE_CHECKING:
+    from coworld_core.episode.record import ImageRecord
 
 __all__ = [
     "INPUTS_MOUNT",
@@ -242,6 +244,8 @@ class ImageInfo:
 
     def record(self) -> ImageRecord:
         """The image as records describe it."""
+        from coworld_core.episode.record import ImageRecord
+
         return ImageRecord(image=self.image, digest=self.digest, platform=self.platform, emulated=self.emulated)
 
 

@@ -15,7 +15,7 @@ from coworld_core.terminal import strip_controls
 from coworld_core.wording import listed
 
 from ..backend import Backend, ImageInfo
-from ..episode.running import versions
+from ..episode.record import versions
 from ..runs._opening import OpenRun
 from .answers import StepAnswer
 from .contract import ContractProbes

@@ -12,7 +12,6 @@ import anyio.to_thread
 
 from coworld_core.errors import CapabilityError, EnvironmentFault, ImageError, NotReadyError, StartError, UsageError
 
-from .._own_source import own_source
 from ..backend import INPUTS_MOUNT, Backend, HttpProbe, Limits, Port, UnitSpec, without_limits
 from ..plan import EpisodePlan
 from ..runs.scratch import Scratch
@@ -132,6 +131,7 @@ def proxy_variables(proxy: str, game: str) -> Mapping[str, str]:
 
 
 def _spec(setup: Setup, scratch: Scratch) -> UnitSpec:
+    from .._own_source import own_source
     from ..https_proxy import LISTENS
 
     inputs = scratch.directory(f"{PROXY}-files")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
 from coworld_core.episode.outcome import EpisodeStatus
-from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import CoworldError, NotReadyError, StartError
 
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
@@ -22,16 +22,16 @@ from . import probes
 from .calling_out import open_proxy
 from .collecting import ArtifactCollector
 from .housing import house_player
-from .leaving import blame_for_leaving, watch_leaving
 from .ledger import Ledger
 from .links import play_links
-from .missing import watch_connections
 from .options import ContractProbe, OnReady
-from .record import close_record, write_record
 from .setup import Setup
 from .specs import game_spec, player_spec
-from .starvation import StarvationMeter, tick_seconds
-from .watching import Watch
+
+if TYPE_CHECKING:
+    from coworld_core.episode.record import EpisodeRecord
+
+    from .watching import Watch
 
 __all__ = ["Flow"]
 
@@ -64,6 +64,8 @@ class Flow:
         """Play the episode, and write its record on every path, before the units' files are removed."""
         async with AsyncExitStack() as later:
             record, trouble = await self._recorded(later)
+        from .record import close_record
+
         record = close_record(self._setup, record)
         if trouble is not None:
             raise trouble
@@ -98,6 +100,8 @@ class Flow:
         except BaseException as error:  # noqa: BLE001 - raised again below, once the record is written
             trouble = error
             await ledger.see("crashed", words=f"{type(error).__name__}: {error}")
+        from .record import write_record
+
         return await write_record(self._setup, ledger, status), trouble
 
     async def _all_phases(self, later: AsyncExitStack) -> None:
@@ -135,6 +139,8 @@ class Flow:
         async with self._units(specs, start=False) as players:
             for player in players:
                 self._ledger.seat(player).unit = player
+            from .watching import Watch
+
             watch = Watch(self._setup, self._ledger, game)
             try:
                 if await self._wait_ready(game):
@@ -186,8 +192,8 @@ class Flow:
             try:
                 with unwrapped():
                     async with anyio.create_task_group() as group:
-                        # import what the contract checks need while the game boots
-                        group.start_soon(anyio.to_thread.run_sync, probes.load_libraries)
+                        # import what is needed from now on while the game boots
+                        group.start_soon(anyio.to_thread.run_sync, _load_the_rest)
                         await game.wait_ready(HttpProbe(timeout=self._options.ready_timeout))
             except NotReadyError as error:
                 await self._ledger.see("not_ready", "game", error=error)
@@ -200,6 +206,10 @@ class Flow:
 
     async def _play(self, game: Unit, players: Sequence[Unit], watch: Watch) -> None:
         """Start the players, check the contract at the same time, and wait until the game's part is over."""
+        from .leaving import watch_leaving
+        from .missing import watch_connections
+        from .starvation import StarvationMeter, tick_seconds
+
         # players that the game runs itself do not connect to /player
         address, tokens = game.endpoint().here, () if self._setup.plan.game_hosts else self._setup.tokens
         if self._probe is not None:
@@ -297,6 +307,16 @@ class Flow:
         if not ledger.trouble and (self._phases.stage == "finish" or over):
             await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
         elif not ledger.trouble and ledger.all_left:
+            from .leaving import blame_for_leaving
+
             await blame_for_leaving(ledger, f"at {limit}")
         else:
             await ledger.see("deadline", "game", words=limit, hint=hint)
+
+
+def _load_the_rest() -> None:
+    """Import what an episode needs once its game has started; nothing before that waits for it."""
+    from . import blame, leaving, missing, record, starvation
+
+    _ = blame, leaving, missing, record, starvation
+    probes.load_libraries()

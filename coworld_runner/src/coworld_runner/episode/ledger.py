@@ -9,19 +9,22 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from coworld_core.episode.events import BaseEvent, FaultSeen, LeakFound, Notice, UnitExited, UnitStarted
 from coworld_core.episode.outcome import Exit, Fault
-from coworld_core.episode.record import StarvationRecord
 from coworld_core.errors import CoworldError
 
 from ..backend import Component, ImageInfo, Unit
-from .blame import Known, Seen, What, rule
 from .phases import Phases
 from .setup import Setup
+
+if TYPE_CHECKING:
+    from coworld_core.episode.record import StarvationRecord
+
+    from .blame import Known, What
 
 __all__ = ["Ledger", "UnitState"]
 
@@ -161,6 +164,8 @@ class Ledger:
 
     def known(self) -> Known:
         """Return the facts needed to assign blame."""
+        from .blame import Known
+
         return Known(
             stage=self.phases.stage,
             trouble=self.trouble,
@@ -196,6 +201,8 @@ class Ledger:
         Returns:
             The fault; None if no party is to blame.
         """
+        from .blame import Seen, rule
+
         state = self.state(component, slot) if component is not None else None
         unit = state.unit if state is not None else None
         seen = Seen(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from coworld_core.episode.events import PhaseFinished, PhaseStarted
-from coworld_core.episode.record import PhaseTiming
 
 from ..backend import Publish
+
+if TYPE_CHECKING:
+    from coworld_core.episode.record import PhaseTiming
 
 __all__ = ["COLLECT", "Phases"]
 
@@ -60,4 +63,6 @@ class Phases:
 
     def timings(self) -> tuple[PhaseTiming, ...]:
         """Return one row per phase, in order; repeated phases are added up."""
+        from coworld_core.episode.record import PhaseTiming
+
         return tuple(PhaseTiming(phase=phase, seconds=round(total, 4)) for phase, total in self._seconds.items())

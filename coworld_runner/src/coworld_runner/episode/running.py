@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import CapabilityError, ImageError
 from coworld_core.wording import listed
 
@@ -19,11 +19,13 @@ from .calling_out import require_way_out
 from .flow import Flow
 from .housing import require_players
 from .options import ContractProbe, EpisodeOptions, OnReady
-from .record import versions
 from .setup import Setup
 from .specs import wants_gpu
 
-__all__ = ["ContractProbe", "EpisodeOptions", "require_images", "run_episode", "versions"]
+if TYPE_CHECKING:
+    from coworld_core.episode.record import EpisodeRecord
+
+__all__ = ["ContractProbe", "EpisodeOptions", "require_images", "run_episode"]
 
 
 async def run_episode(

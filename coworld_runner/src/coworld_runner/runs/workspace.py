@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from coworld_core.episode.artifacts import EpisodeLayout
-from coworld_core.episode.record import ArtifactRecord
 from coworld_core.errors import EnvironmentFault, WorkspaceError
 from coworld_core.wording import listed
 from coworld_core.writing import write_whole
@@ -24,6 +23,8 @@ from coworld_core.writing import write_whole
 from ._locking import busy, is_free, lock, while_opening
 
 if TYPE_CHECKING:
+    from coworld_core.episode.record import ArtifactRecord
+
     from ._contents import Contents
 
 __all__ = [
@@ -333,6 +334,8 @@ def digest(path: Path) -> str:
 
 def artifact_records(layout: EpisodeLayout) -> tuple[ArtifactRecord, ...]:
     """Return size and digest of the visible regular files in a workspace, except the record and the open event log."""
+    from coworld_core.episode.record import ArtifactRecord
+
     records: list[ArtifactRecord] = []
     for directory, _, names in os.walk(layout.workspace):
         for name in names:
