@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from .values import dataclass
 from .wording import closest, listed
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Finding:
     """Edits that fix it, if there is exactly one right answer and nothing is lost."""
 
 
-@dataclass
+@dataclasses.dataclass
 class Findings:
     """Collects findings in document order."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import platform as _platform
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from .errors import ImageError
+from .values import dataclass
 
 __all__ = [
     "FILE_PLAYER_SCHEME",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 from coworld_core import durations
+from coworld_core.values import dataclass
 
 from ..backend import Limits, Network, Unit
 from .links import PlayLinks

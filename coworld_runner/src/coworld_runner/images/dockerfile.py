@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
+from coworld_core.values import dataclass
 from coworld_core.wording import closest
 
 from ._variables import interpolate
@@ -135,7 +137,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
     )
 
 
-@dataclass
+@dataclasses.dataclass
 class _Files:
     """The known files and variables of one stage."""
 

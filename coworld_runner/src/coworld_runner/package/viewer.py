@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from coworld_core.errors import UsageError
 from coworld_core.manifest.features import ReplayViewer
 from coworld_core.sizes import shown_size
+from coworld_core.values import dataclass
 
 from .resolving import Package
 

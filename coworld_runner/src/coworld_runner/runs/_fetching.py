@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
 from coworld_core.errors import TransferError
+from coworld_core.values import dataclass
 
 from ..backend import Unit
 
@@ -33,7 +34,7 @@ class Wanted:
     """The most bytes it may have."""
 
 
-@dataclass
+@dataclasses.dataclass
 class Room:
     """A size limit that several files share."""
 
