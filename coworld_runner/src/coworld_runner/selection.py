@@ -14,7 +14,6 @@ from coworld_core.values import dataclass
 
 from .backend import Backend
 from .backends.registry import BackendOptions, ClusterOptions, find_backend
-from .package.changes import changed_since_build
 from .package.resolving import Package
 
 __all__ = [
@@ -56,17 +55,21 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
     built, it runs as processes, too, so that the current code is played; if it cannot, the reason says what has
     changed.
     """
-    changed = await anyio.to_thread.run_sync(changed_since_build, package)
-    stale = f"{changed} has changed since the images were built; `coworld build`, or --build, brings them up to date"
-    if name != "auto":
-        return BackendChoice(name, f"as asked, but {stale}" if changed and name != "process" else "as asked")
+    if name == "process":
+        return BackendChoice(name, "as asked")
     hindrance = runs_as_processes(package)
-    if package.fetched:
+    if name == "auto" and package.fetched:
         return BackendChoice("docker", "the package comes from elsewhere, and only containers keep it apart")
-    if package.manifest.is_template:
+    if name == "auto" and package.manifest.is_template:
         if not hindrance:
             return BackendChoice("process", "the images are not built yet; `coworld build` makes them")
         return BackendChoice("docker", hindrance)
+    from .package.changes import changed_since_build
+
+    changed = await anyio.to_thread.run_sync(changed_since_build, package)
+    stale = f"{changed} has changed since the images were built; `coworld build`, or --build, brings them up to date"
+    if name != "auto":
+        return BackendChoice(name, f"as asked, but {stale}" if changed else "as asked")
     if hindrance:
         return BackendChoice("docker", f"{hindrance}; but {stale}" if changed else hindrance)
     if changed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import zipfile
 from pathlib import Path
 
 from coworld_core.errors import UsageError
@@ -80,6 +79,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _packed(directory: Path) -> bytes:
+    import zipfile
+
     found: list[Path] = []
     for place, directories, names in os.walk(directory):
         found += [Path(place, name) for name in names]

@@ -10,7 +10,6 @@ from pathlib import Path
 from coworld_core.errors import UsageError
 from coworld_core.wording import closest
 
-from .directory import read_directory
 from .file import read_file
 from .llm import LLM, read_llm
 from .player import OwnPlayer
@@ -41,6 +40,8 @@ def read_own_player(word: str) -> OwnPlayer:
         raise _unreadable(path, error) from error
     try:
         if stat.S_ISDIR(status.st_mode):
+            from .directory import read_directory
+
             return read_directory(path.absolute())
         if stat.S_ISREG(status.st_mode):
             return read_file(path.absolute(), status)

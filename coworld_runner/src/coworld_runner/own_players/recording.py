@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,9 @@ def read_recording(word: str) -> OwnPlayer:
     Raises:
         UsageError: There is no such file, or it does not hold actions by tick.
     """
-    # only recordings need the kit's rules
+    # only recordings need zips, and the kit's rules
+    import zipfile
+
     from coworld_core.rules import ReplayFormatError
 
     match = _FORM.fullmatch(word.removeprefix(RECORDING))
@@ -82,6 +83,8 @@ def _replayed(data: bytes, source: str) -> dict[int, dict[int, Any]]:
 
 
 def _answered(data: bytes) -> dict[int, dict[int, Any]]:
+    import zipfile
+
     actions: dict[int, dict[int, Any]] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as artifact:
         if artifact.getinfo(ANSWERS).file_size > MOST_BYTES:
