@@ -83,6 +83,9 @@ def test_what_runs_in_containers_has_its_source_where_only_compiled_files_are(wh
     for distribution in ("coworld_core", "coworld_runner"):
         with zipfile.ZipFile(next(wheels.glob(f"{distribution}-*.whl"))) as wheel:
             wheel.extractall(tmp_path)
+    package = ROOT / "coworld_runner/src"
+    sources = (package / "coworld_runner/https_proxy.py", *(package / "coworld_runner/collector").glob("*.py"))
+    assert all((tmp_path / path.relative_to(package)).is_file() for path in sources)
     assert compileall.compile_dir(tmp_path, quiet=1, legacy=True)
     for path in tmp_path.rglob("*.py"):
         path.unlink()
@@ -93,8 +96,6 @@ def test_what_runs_in_containers_has_its_source_where_only_compiled_files_are(wh
             [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
         )
 
-    package = ROOT / "coworld_runner/src/coworld_runner"
-    sources = (package / "https_proxy.py", *(package / "collector").glob("*.py"))
     done = sent()
     assert json.loads(done.stdout) == {path.name: path.read_text("utf-8") for path in sources}, done.stderr
     # one that never had them says so, rather than sending half a program
