@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import anyio
 
-from coworld_core.docker_engine import Answer, Engine, EngineGone
+from coworld_core.docker_address import EngineGone
 
 from ..base import BaseUnit, CappedLog
+from ._engine import Answer, Engine
 
 __all__ = ["follow_logs"]
 
