@@ -74,7 +74,7 @@ def test_every_group_reaches_what_its_tests_run() -> None:
     assert guarded.members(tree).keys() == {"alone", "cluster", "docker", "published"}
     reached = tree.reached(["tests/conformance/test_docker.py"])
     assert {
-        "coworld_core/src/coworld_core/docker_engine.py",
+        "coworld_core/src/coworld_core/docker_address.py",
         "coworld_core/src/coworld_core/errors.py",
         "coworld_core/src/coworld_core/images.py",
         "coworld_runner/src/coworld_runner/backends/docker/_units.py",

@@ -26,16 +26,13 @@ MAY_IMPORT = {
 }
 WORLDS = {Path(member).name for member in EXAMPLES}
 CORE_LIBRARIES = {"jsonschema", "jsonschema_specifications", "packaging", "pydantic", "pydantic_core", "referencing"}
-ENGINE = "coworld_core.docker_engine"
-"""The one module of core that opens connections, for those who install the extra that is named like it."""
-ENGINE_LIBRARIES = {"anyio", "httpcore2"}
 NETWORKED = (
     *("_socket", "_ssl", "asyncio", "ftplib", "http", "imaplib", "multiprocessing", "poplib", "smtplib", "socket"),
     *("socketserver", "ssl", "urllib.request", "urllib.robotparser", "wsgiref", "xmlrpc"),
 )
 """Modules of the standard library that open connections."""
-SDKS = {"docker": "coworld_runner.backends.docker", "kubernetes_asyncio": "coworld_runner.backends.kubernetes"}
-"""Libraries of the runner's extras, and the packages that may import them when they are loaded."""
+SDKS = {"docker": "coworld_client.uploads.docker_engine", "kubernetes_asyncio": "coworld_runner.backends.kubernetes"}
+"""Libraries of extras, and the modules or packages that may import them when they are loaded."""
 EXITS = {"SystemExit", "sys.exit", "os._exit", "exit", "quit"}
 PROGRAMS = {
     "coworld_runner.backends.process._shim",
@@ -73,26 +70,25 @@ def core_stands_on_few_libraries(modules: Modules) -> list[str]:
         f"{module} imports {name}"
         for module, name, _ in _imported(modules, "coworld_core")
         if _top(name) not in {"coworld_core", *CORE_LIBRARIES, *sys.stdlib_module_names}
-        and not (module == ENGINE and _top(name) in ENGINE_LIBRARIES)
     ]
 
 
 def core_opens_no_socket(modules: Modules) -> list[str]:
-    """Core imports nothing that opens connections; what does, for an extra, is used by nothing else of core."""
+    """Core imports nothing that opens connections."""
     return [
         f"{module} imports {name}"
         for module, name, _ in _imported(modules, "coworld_core")
-        if module != ENGINE and f"{name}.".startswith(tuple(f"{banned}." for banned in (*NETWORKED, ENGINE)))
+        if f"{name}.".startswith(tuple(f"{banned}." for banned in NETWORKED))
     ]
 
 
-def sdks_are_imported_lazily_and_only_by_the_runner(modules: Modules) -> list[str]:
-    """Only a backend's own package imports its SDK when it is loaded; the rest of the runner does so in functions."""
+def sdks_are_imported_lazily_and_by_one_distribution(modules: Modules) -> list[str]:
+    """Only an SDK's own module imports it when it is loaded; the rest of that distribution does so in functions."""
     return [
         f"{module} imports {name}"
         for module, name, loaded in _imported(modules)
         if (home := SDKS.get(_top(name))) is not None
-        and (_top(module) != "coworld_runner" or (loaded and not f"{module}.".startswith(f"{home}.")))
+        and (_top(module) != _top(home) or (loaded and not f"{module}.".startswith(f"{home}.")))
     ]
 
 
@@ -170,7 +166,6 @@ BREACHES: Mapping[Rule, tuple[tuple[str, str, str], ...]] = {
     core_stands_on_few_libraries: (
         ("coworld_core.planted", "import yaml", "imports yaml"),
         ("coworld_core.planted", "def late():\n    from httpcore2 import Request", "imports httpcore2.Request"),
-        (ENGINE, "import httpx2", "imports httpx2"),
     ),
     core_opens_no_socket: (
         ("coworld_core.planted", "import socket", "imports socket"),
@@ -180,18 +175,16 @@ BREACHES: Mapping[Rule, tuple[tuple[str, str, str], ...]] = {
             "imports http.client.HTTPSConnection",
         ),
         ("coworld_core.planted", "from urllib import request", "imports urllib.request"),
-        ("coworld_core.planted", "from . import docker_engine", f"imports {ENGINE}"),
-        ("coworld_core.planted", "from .docker_engine import docker_config", f"imports {ENGINE}.docker_config"),
     ),
-    sdks_are_imported_lazily_and_only_by_the_runner: tuple(
+    sdks_are_imported_lazily_and_by_one_distribution: tuple(
         breach
-        for sdk, other in zip(SDKS, reversed(SDKS.values()), strict=True)
+        for (sdk, home), other in zip(SDKS.items(), reversed(SDKS.values()), strict=True)
         for breach in (
             ("coworld_cli.planted", f"def late():\n    import {sdk}", f"imports {sdk}"),
             ("coworld_core.planted", f"import {sdk}.errors", f"imports {sdk}.errors"),
             ("coworld_runner.backends", f"import {sdk}", f"imports {sdk}"),
             (f"{other}.planted", f"from {sdk} import client", f"imports {sdk}.client"),
-            ("coworld_runner.planted", f"try:\n    import {sdk}\nexcept ImportError: ...", f"imports {sdk}"),
+            (f"{_top(home)}.planted", f"try:\n    import {sdk}\nexcept ImportError: ...", f"imports {sdk}"),
         )
     ),
     tasks_and_threads_are_structured: (
@@ -214,14 +207,14 @@ BREACHES: Mapping[Rule, tuple[tuple[str, str, str], ...]] = {
 OBSERVED: Mapping[Rule, tuple[tuple[str, str], ...]] = {
     arrows_between_distributions: (("coworld_cli.planted", "import coworld_client, coworld_core, coworld_runner"),),
     private_names_stay_in_their_distribution: (("coworld_core.planted", "from ._findings import finding"),),
-    core_stands_on_few_libraries: ((ENGINE, "import anyio"), ("coworld_runner.planted", "import yaml")),
-    core_opens_no_socket: ((ENGINE, "import ssl"), ("coworld_core.planted", "from urllib.parse import quote")),
-    sdks_are_imported_lazily_and_only_by_the_runner: tuple(
+    core_stands_on_few_libraries: (("coworld_runner.planted", "import yaml"),),
+    core_opens_no_socket: (("coworld_core.planted", "from urllib.parse import quote"),),
+    sdks_are_imported_lazily_and_by_one_distribution: tuple(
         observed
         for sdk, home in SDKS.items()
         for observed in (
             (f"{home}.planted", f"import {sdk}"),
-            ("coworld_runner.planted", f"def late():\n    import {sdk}"),
+            (f"{_top(home)}.planted", f"def late():\n    import {sdk}"),
             ("coworld_cli.planted", f"import coworld_core.{sdk}_engine"),
         )
     ),
@@ -272,7 +265,7 @@ def test_allowances_are_in_use() -> None:
     arrows = {(_top(module), _top(name)) for module, name, _ in _imported(modules)}
     assert {(one, other) for one, others in MAY_IMPORT.items() for other in others} <= arrows
     assert {name for module, name in arrows if module == "coworld_core"} >= CORE_LIBRARIES
-    assert {_top(name) for module, name, _ in _imported(modules) if module == ENGINE} >= ENGINE_LIBRARIES
+    assert {_top(name) for _, name, _ in _imported(modules)} >= SDKS.keys()
     assert modules.keys() >= PROGRAMS
     for program in PROGRAMS:
         # under another name it is no program any more

@@ -52,7 +52,7 @@ measured(work)
 _PUSH = (
     _MEASURE
     + """
-import hashlib, io, random, tarfile
+import anyio.to_thread, hashlib, io, random, tarfile
 from pathlib import Path
 from coworld_client.uploads.docker_images import read_export
 from coworld_client.uploads.image_packing import pack_image
@@ -82,7 +82,7 @@ async def work():
     }).encode()
     listing = json.dumps([{"Config": "c.json", "Layers": ["1/layer.tar"]}]).encode()
 
-    async def tar():
+    def tar():
         yield header("1/layer.tar", size)
         for piece in pieces(size // MIB):
             yield piece
@@ -91,7 +91,8 @@ async def work():
         yield bytes(1024)
 
     directory = Path(sys.argv[3])
-    image = await pack_image(await read_export(tar(), directory, name="big"), directory)
+    exported = await anyio.to_thread.run_sync(lambda: read_export(tar(), directory, name="big"))
+    image = await pack_image(exported, directory)
     target = RegistryTarget(base=sys.argv[1], repository="big", tag="v1", authorization="Basic " + sys.argv[4])
     return (await push_image(target, image, chunk=8 * MIB)).sent
 

@@ -29,9 +29,10 @@ from coworld_client.uploads import Certified, ImageProgress, Uncertified, image_
 from coworld_client.uploads._hash_cache import HashCache
 from coworld_client.uploads.docker_engine import connect_docker
 from coworld_client.uploads.docker_images import client_hash
-from coworld_core.docker_engine import Engine, resolve_address
+from coworld_core.docker_address import resolve_address
 from coworld_core.errors import BackendUnavailable, CoworldError, ImageError, ManifestError, UsageError
 from coworld_core.manifest.loading import load_manifest, manifest_sha256
+from coworld_runner.backends.docker._engine import Engine
 
 pytestmark = pytest.mark.slow
 
@@ -154,9 +155,7 @@ async def test_what_the_engine_writes_is_what_was_hashed(tmp_path: Path) -> None
     async with connect_docker() as engine:
         data = tmp_path / "saved.tar"
         with data.open("wb") as file:
-            async with engine.save(BASE_IMAGE) as stream:
-                async for piece in stream:
-                    file.write(piece)
+            await engine.save(BASE_IMAGE, file.writelines)
         exported = await export_image(engine, BASE_IMAGE, tmp_path / "spool")
     with tarfile.open(data) as archive:
 

@@ -22,10 +22,11 @@ from support.manifests import duel
 from support.registry import Registry, serve_registry
 from support.waiting import until
 
-from coworld_core.docker_engine import Engine, EngineRefused, resolve_address
+from coworld_core.docker_address import EngineRefused, resolve_address
 from coworld_core.episode.events import BaseEvent, ImageProgressed, ImageReady, Notice
 from coworld_core.errors import CoworldError, ImageError
 from coworld_core.manifest.loading import dump_manifest, load_manifest
+from coworld_runner.backends.docker._engine import Engine
 from coworld_runner.build.building import BuildError, BuildResult, build_coworld
 from coworld_runner.package.resolving import resolve_package
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import Buffer
 
-from coworld_runner.images._buildkit import BuildkitTrace
+from coworld_runner.backends.docker._buildkit import BuildkitTrace
 from coworld_runner.images.compose import Build
 from coworld_runner.images.context import ContextError, Ignore, SentContext, dockerfile_of, write_context
 from coworld_runner.images.dockerfile import read_dockerfile

@@ -20,10 +20,11 @@ from support.certificates import self_signed
 from support.elsewhere import as_user
 from support.fake_server import serve_bytes
 
-from coworld_core import docker_engine
-from coworld_core.docker_engine import Address, Engine, EngineGone, EngineRefused, resolve_address
+from coworld_core.docker_address import Address, EngineGone, EngineRefused, resolve_address
 from coworld_core.errors import BackendUnavailable, TransferError, UsageError
 from coworld_runner.backends import DockerBackend
+from coworld_runner.backends.docker import _engine
+from coworld_runner.backends.docker._engine import Engine
 from coworld_runner.backends.docker._files import fetch_archived
 
 _NOBODY = 65534
@@ -187,7 +188,7 @@ def test_no_permission_at_the_real_socket() -> None:
 
 
 async def test_silence(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    monkeypatch.setattr(docker_engine, "_KNOCK_SECONDS", 0.2)
+    monkeypatch.setattr(_engine, "_KNOCK_SECONDS", 0.2)
     async with serve_bytes(place):
         assert (await refusal(resolve_address(f"unix://{place}"))).code == "docker_silent"
 

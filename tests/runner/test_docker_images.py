@@ -17,11 +17,12 @@ from support.docker_subject import engine_call
 from support.images import BASE_IMAGE
 from support.registry import Registry, image_archive, serve_registry
 
-from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
+from coworld_core.docker_address import EngineRefused, resolve_address
 from coworld_core.episode.events import BaseEvent, ImageProgressed
 from coworld_core.errors import ImageError
 from coworld_runner.backend import ImageInfo
 from coworld_runner.backends import DockerBackend
+from coworld_runner.backends.docker._engine import Engine, path_segment
 from coworld_runner.backends.docker._images import is_full, split_name
 from coworld_runner.backends.docker._login import registry_headers
 

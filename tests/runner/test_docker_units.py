@@ -28,13 +28,14 @@ from support.fake_server import serve_everywhere
 from support.full import FULL
 from support.registry import image_archive
 
-from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
+from coworld_core.docker_address import EngineRefused, resolve_address
 from coworld_core.episode.events import BaseEvent, LeakFound, LogTruncated
 from coworld_core.errors import BackendError, NotReadyError, StartError, TransferError, UsageError
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend, Found, HttpProbe, Limits, Placement, Port, UnitSpec
 from coworld_runner.backends import DockerBackend
 from coworld_runner.backends.docker import _inspect
+from coworld_runner.backends.docker._engine import Engine, path_segment
 from coworld_runner.backends.docker._networks import drop_network, make_network
 from coworld_runner.backends.engine import run_labels
 from coworld_runner.runs.scratch import make_scratch, open_scratch, scratch_root

@@ -20,7 +20,7 @@ from coworld_core.errors import CoworldError, UsageError
 from coworld_runner.build._plan import plan_build
 from coworld_runner.build._viewer import ViewerPlan, build_viewer, plan_viewer
 from coworld_runner.certification.viewing import check_viewer
-from coworld_runner.images.build import BuildError
+from coworld_runner.errors import BuildError
 from coworld_runner.package import viewer
 from coworld_runner.package.viewer import bundle_name, find_bundle, read_bundle
 from coworld_runner.replay.viewer import open_viewer

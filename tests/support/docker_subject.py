@@ -6,8 +6,9 @@ import functools
 import hashlib
 from typing import Any
 
-from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
+from coworld_core.docker_address import EngineRefused, resolve_address
 from coworld_runner.backend import UnitSpec
+from coworld_runner.backends.docker._engine import Engine, path_segment
 from coworld_runner.testing.conformance import SUBJECT
 
 from .archives import tar_of

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
+from coworld_core.docker_address import EngineRefused, resolve_address
 from coworld_core.errors import BackendUnavailable, CoworldError
+from coworld_runner.backends.docker._engine import Engine, path_segment
 
 from .elsewhere import in_thread
 

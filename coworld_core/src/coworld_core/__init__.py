@@ -1,7 +1,6 @@
 """The data model of a Coworld: manifest, episode, results, events and errors, as typed values and rules.
 
-Nothing here opens a socket, except in the separate module ``docker_engine``. Names are imported on first use, so
-``import coworld_core`` costs next to nothing.
+Nothing here opens a socket. Names are imported on first use, so ``import coworld_core`` costs next to nothing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,22 @@
-"""Codes that attribute errors and exits; the exception classes and helpers are in ``coworld_core.errors``."""
+"""Errors of the runner, and codes that attribute errors and exits; further errors are in ``coworld_core.errors``."""
 
 from __future__ import annotations
 
-from coworld_core.errors import leaves, unwrapped
+from coworld_core.errors import CoworldError, leaves, unwrapped
 
-__all__ = ["OWN_DOING", "PLATFORM_ENDS", "leaves", "unwrapped"]
+__all__ = ["OWN_DOING", "PLATFORM_ENDS", "BuildError", "leaves", "unwrapped"]
 
 OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable", "port_taken")
 """Codes of a ``StartError`` that the unit to start caused itself."""
 PLATFORM_ENDS = ("evicted", "lost", "deadline")
 """Ends of a unit (``Exit.reason``) that its platform caused."""
+
+
+class BuildError(CoworldError):
+    """An image could not be built from its Dockerfile, or its context could not be sent.
+
+    ``context`` holds the ``service``, the ``step`` that failed, and the last lines of its output as ``log_tail``.
+    """
+
+    kind = "answer"
+    default_code = "build_failed"

@@ -11,14 +11,12 @@ import hashlib
 import json
 import tarfile
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Literal, TypeVar, cast
 
-import anyio
 import anyio.from_thread
-import anyio.to_thread
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from coworld_core.errors import EnvironmentFault, ImageError, first_mistake
@@ -129,75 +127,27 @@ async def export_image(
         BackendError: The engine refused or stopped answering.
         EnvironmentFault: A file cannot be written, for example because the disk is full.
     """
-    async with engine.save(reference) as stream:
-        return await read_export(stream, directory, name=reference, on_progress=on_progress)
+    return await engine.save(
+        reference, lambda pieces: read_export(pieces, directory, name=reference), on_progress=on_progress
+    )
 
 
-async def read_export(
-    stream: AsyncIterator[bytes],
-    directory: Path,
-    *,
-    name: str,
-    on_progress: Callable[[int], object] | None = None,
-) -> ExportedImage:
-    """Unpack the tar that ``docker image save`` writes into files.
+def read_export(pieces: Iterable[bytes], directory: Path, *, name: str) -> ExportedImage:
+    """Unpack the tar that ``docker image save`` writes into files. Runs in a worker thread.
 
     Args:
-        stream: The tar.
+        pieces: The tar, as it arrives.
         directory: As for ``export_image``.
         name: The name of the image in messages.
-        on_progress: Called with the bytes read so far.
 
     Raises:
         ImageError: The tar is not an image, is damaged, has several images, or is not for linux/amd64.
         EnvironmentFault: A file cannot be written, for example because the disk is full.
     """
-    return await anyio.to_thread.run_sync(_read_export, _Reader(stream, on_progress), directory, name)
-
-
-class _Reader:
-    """A file for a worker thread that reads from a stream of the event loop."""
-
-    def __init__(self, stream: AsyncIterator[bytes], on_progress: Callable[[int], object] | None) -> None:
-        self._stream = stream
-        self._waiting = bytearray()
-        self._ended = False
-        self._done = 0
-        self._on_progress = on_progress
-
-    def read(self, size: int) -> bytes:
-        while not self._ended and len(self._waiting) < size:
-            anyio.from_thread.check_cancelled()
-            piece = anyio.from_thread.run(self._next)
-            if piece is None:
-                self._ended = True
-            else:
-                self._waiting += piece
-        data = bytes(self._waiting[:size])
-        del self._waiting[:size]
-        return data
-
-    async def _next(self) -> bytes | None:
-        async for piece in self._stream:
-            self._done += len(piece)
-            if self._on_progress is not None:
-                self._on_progress(self._done)
-            return piece
-        return None
-
-
-@dataclass(frozen=True)
-class _Spooled:
-    path: Path
-    digest: str
-    size: int
-
-
-def _read_export(reader: _Reader, directory: Path, name: str) -> ExportedImage:
     files: dict[str, _Spooled] = {}
     links: dict[str, str] = {}
     try:
-        with tarfile.open(fileobj=cast("IO[bytes]", reader), mode="r|", bufsize=_CHUNK) as archive:
+        with tarfile.open(fileobj=cast("IO[bytes]", _Reader(pieces)), mode="r|", bufsize=_CHUNK) as archive:
             for number, entry in enumerate(archive):
                 if number >= _MAX_ENTRIES:
                     raise _bad(name, f"it has more than {_MAX_ENTRIES} files")
@@ -222,6 +172,28 @@ def _read_export(reader: _Reader, directory: Path, name: str) -> ExportedImage:
             hint="Free some room, or set TMPDIR to a directory with more.",
         ) from error
     return _assemble(files, links, name)
+
+
+class _Reader:
+    """A file that reads from an iterator."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._waiting = bytearray()
+
+    def read(self, size: int) -> bytes:
+        while len(self._waiting) < size and (piece := next(self._pieces, b"")):
+            self._waiting += piece
+        data = bytes(self._waiting[:size])
+        del self._waiting[:size]
+        return data
+
+
+@dataclass(frozen=True)
+class _Spooled:
+    path: Path
+    digest: str
+    size: int
 
 
 def _inner(name: str) -> str | None:

@@ -9,16 +9,18 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.docker_address import EngineGone, EngineRefused
 from coworld_core.episode.events import ImageReady
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef, Platform, content_tag
 from coworld_core.wording import listed
 
 from ..backend import Publish
+from ..backends.docker._build import build_image
+from ..backends.docker._engine import Engine, path_segment
 from ..backends.docker._images import Images
 from ..backends.docker._login import registry_headers
-from ..images.build import BuildError, build_image
+from ..errors import BuildError
 from ..images.compose import Build, Service
 from ._plan import BuildPlan, canonical, dockerfile_for
 

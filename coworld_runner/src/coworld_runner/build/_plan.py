@@ -17,7 +17,7 @@ from coworld_core.manifest.models import Manifest
 from coworld_core.manifest.template import hydrate, image_names, placeholders
 from coworld_core.wording import closest, listed
 
-from ..images.build import BuildError
+from ..errors import BuildError
 from ..images.compose import (
     COMPOSE_NAMES,
     Build,

@@ -22,7 +22,7 @@ from coworld_core.errors import UsageError
 from coworld_core.terminal import strip_controls
 
 from ..backend import Publish
-from ..images.build import BuildError
+from ..errors import BuildError
 from ..package.viewer import bundle_name, is_uploaded, read_bundle
 from ._plan import BuildPlan
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from coworld_core.docker_engine import Engine, resolve_address
+from coworld_core.docker_address import resolve_address
 from coworld_core.episode.events import BaseEvent, Notice, PhaseFinished, PhaseStarted, RunFinished, RunStarted
 from coworld_core.errors import UsageError, WorkspaceError
 from coworld_core.images import HOSTED_PLATFORM, Platform
@@ -26,8 +26,8 @@ from coworld_core.manifest.models import Manifest
 from coworld_core.wording import listed
 
 from ..backend import Publish
-from ..errors import unwrapped
-from ..images.build import BuildError
+from ..backends.docker._engine import Engine
+from ..errors import BuildError, unwrapped
 from ..runs.workspace import atomic_write
 from ._builder import Builder, BuiltImage, check_platform, jobs_of
 from ._pinning import pinned

@@ -1,4 +1,4 @@
-"""Compose files, Dockerfiles and build contexts, and building one image on an engine.
+"""Compose files, Dockerfiles and build contexts.
 
 Backends, packages and builds use this package; it uses none of them.
 """

@@ -16,10 +16,11 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from coworld_core.docker_engine import Answer, Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.docker_address import EngineGone, EngineRefused
 from coworld_core.errors import TransferError
 
 from ...runs._files import check_size, not_regular, not_written, write_sparse
+from ._engine import Answer, Engine, path_segment
 
 __all__ = ["fetch_archived", "hand_back"]
 

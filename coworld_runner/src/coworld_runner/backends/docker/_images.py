@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import anyio
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, is_full, path_segment
+from coworld_core.docker_address import EngineGone, EngineRefused
 from coworld_core.episode.events import ImageProgressed
 from coworld_core.errors import ImageError
 
 from ...backend import ImageInfo, Publish
+from ._engine import Engine, is_full, path_segment
 from ._login import registry_headers
 
 __all__ = ["Images", "image_platform", "split_name"]

@@ -11,12 +11,13 @@ from typing import Any
 
 import anyio.to_thread
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, is_full, path_segment
+from coworld_core.docker_address import EngineGone, EngineRefused
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import StartError
 
 from ...backend import UnitSpec
 from ...collector.usage import FreeRoom, disk_usage, too_much
+from ._engine import Engine, is_full, path_segment
 
 __all__ = ["DiskLooks", "explained", "image_of", "require_program", "start_error", "state_of"]
 

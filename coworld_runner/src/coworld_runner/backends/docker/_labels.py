@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.docker_address import EngineGone, EngineRefused
 
 from ...backend import Found, UnitSpec
 from ..engine import RUN, owner_lives, run_labels, unit_labels
+from ._engine import Engine, path_segment
 from ._files import hand_back
 from ._networks import drop_network
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import anyio
 
-from coworld_core.docker_engine import docker_config
+from coworld_core.docker_address import docker_config
 
 __all__ = ["registry_headers"]
 

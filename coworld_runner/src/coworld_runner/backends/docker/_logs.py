@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import anyio
 
-from coworld_core.docker_engine import Answer, Engine, EngineGone
+from coworld_core.docker_address import EngineGone
 
 from ...backend import UnitSpec
 from ..base import CappedLog, UnitLogs
+from ._engine import Answer, Engine
 
 __all__ = ["follow_logs"]
 

@@ -18,7 +18,9 @@ from typing import Any, Literal
 
 import anyio
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.docker_address import EngineGone, EngineRefused
+
+from ._engine import Engine, path_segment
 
 __all__ = ["NetworkKind", "SharedNetwork", "drop_network", "make_network"]
 

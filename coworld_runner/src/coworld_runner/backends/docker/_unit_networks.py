@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import anyio
 
-from coworld_core.docker_engine import Engine, EngineGone
+from coworld_core.docker_address import EngineGone
 
 from ...backend import UnitSpec
 from ...errors import unwrapped
+from ._engine import Engine
 from ._labels import labels_of, object_name
 from ._networks import NetworkKind, SharedNetwork, drop_network, make_network
 

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.docker_address import EngineGone, EngineRefused
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import StartError, TransferError
 
@@ -25,6 +25,7 @@ from ..base import LOCALHOST, BaseUnit, port_taken
 from ..engine import Signal, Signals
 from ..process._shim import descendants
 from ._container import command, container_body, exit_of, programs
+from ._engine import Engine, path_segment
 from ._files import fetch_archived, hand_back
 from ._inspect import DiskLooks, explained, image_of, require_program, start_error, state_of
 from ._labels import labels_of, object_name, remove_container

@@ -26,7 +26,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from coworld_core.docker_engine import Engine, resolve_address
+from coworld_core.docker_address import resolve_address
 from coworld_core.episode.events import BaseEvent
 from coworld_core.errors import BackendUnavailable, UsageError
 from coworld_core.issues import Issue
@@ -37,6 +37,7 @@ from ...collector.listening import open_ports
 from ..base import BaseBackend, refuse_taken_names
 from ..engine import helper_image, run_labels
 from ..registry import BackendOptions
+from ._engine import Engine
 from ._images import Images
 from ._labels import find_labelled, object_name, reap_labelled
 from ._networks import SharedNetwork
@@ -192,9 +193,9 @@ class DockerBackend(BaseBackend):
         platform: str | None,
         publish: Publish,
     ) -> None:
-        from ...images.build import build_image
         from ...images.compose import Build
         from ...images.dockerfile import read_dockerfile
+        from ._build import build_image
 
         read = read_dockerfile(await anyio.Path(context, "Dockerfile").read_text(encoding="utf-8"))
         for base in read.images:

@@ -12,18 +12,20 @@ from typing import IO, Any, Protocol, Self
 import anyio
 import anyio.to_thread
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, docker_config, is_full
+from coworld_core.docker_address import EngineGone, EngineRefused, docker_config
 from coworld_core.episode.events import ImageProgressed, Notice
 from coworld_core.errors import BackendError, CoworldError, EnvironmentFault
 from coworld_core.sizes import shown_size
 from coworld_core.terminal import strip_controls
 
-from ..backend import Publish
+from ...backend import Publish
+from ...errors import BuildError
+from ...images.compose import Build
+from ...images.context import ContextError, SentContext, write_context
 from ._buildkit import BuildkitTrace
-from .compose import Build
-from .context import ContextError, SentContext, write_context
+from ._engine import Engine, is_full
 
-__all__ = ["BuildError", "build_image"]
+__all__ = ["build_image"]
 
 _CHUNK = 1 << 18
 _TAIL_LINES = 40
@@ -32,16 +34,6 @@ _MAX_LINES = 5000
 """How many lines of one build's output become events; a run's events are kept in memory."""
 _LARGE_CONTEXT = 256 << 20
 _REPORT_SECONDS = 0.2
-
-
-class BuildError(CoworldError):
-    """An image could not be built from its Dockerfile, or its context could not be sent.
-
-    ``context`` holds the ``service``, the ``step`` that failed, and the last lines of its output as ``log_tail``.
-    """
-
-    kind = "answer"
-    default_code = "build_failed"
 
 
 class _Log(Protocol):
