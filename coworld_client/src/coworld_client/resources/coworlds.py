@@ -34,7 +34,6 @@ from coworld_core.manifest.loading import (
 from coworld_core.versions import highest_version, next_version
 
 from ..errors import (
-    ApiConnectionError,
     ApiError,
     ApiShapeError,
     ApiStatusError,
@@ -390,7 +389,7 @@ class Coworlds(Resource):
                 await anyio.sleep(min(pause, left) if status.verdict == "none" else pause)
                 try:
                     now = await self.status(coworld_id, timeout=timeout)
-                except (ApiConnectionError, ApiStatusError) as error:
+                except ApiError as error:
                     if not worth_retrying(error, "GET", keyed=False):
                         raise
                     # a platform that is briefly unavailable is not a failure of the Coworld
@@ -444,7 +443,7 @@ class Coworlds(Resource):
 
     async def _present(self, name: str, version: str, timeout: float | None) -> str | None:
         """The id of a version that the platform already has; None if it has none, or refuses to say."""
-        with suppress(ApiError):
+        with suppress(ApiStatusError, ApiShapeError):
             # one page is enough: of the name's versions if the platform filters by name, else of the newest versions
             page = await self.list(name=name, limit=50, timeout=timeout)
             return next((row.id for row in page.items if same_coworld(row.name, name) and row.version == version), None)

@@ -115,7 +115,7 @@ async def collect_bundles(
     Raises:
         WorkspaceError: The directory cannot be created.
         NotFound: There is no such request.
-        ApiError, ApiConnectionError: The platform refused to list the episodes, or cannot be reached.
+        ApiError: The platform refused to list the episodes, or cannot be reached.
     """
     root = new_directory(directory)
     rows: list[EpisodeRequest] = []
