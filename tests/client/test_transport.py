@@ -60,7 +60,7 @@ async def test_a_call_carries_token_and_name_below_the_prefix() -> None:
         return json_say([])
 
     async with serve(handler) as server, client(server, user_agent="probe/1") as api:
-        await api.games.list().all()
+        await api.games.list()
         (ask,) = server.asked
     assert ask.target == "/observatory/v2/games"
     assert ask.headers["authorization"] == f"Bearer {TOKEN}"
@@ -74,7 +74,7 @@ async def test_team_rights_are_asked_for_only_when_told_and_never_by_a_player() 
         return json_say([])
 
     async with serve(handler) as server, client(server, elevated=True) as api:
-        await api.games.list().all()
+        await api.games.list()
         assert server.asked[0].headers["x-use-elevated-privileges"] == "true"
     with pytest.raises(UsageError) as raised:
         CoworldClient("http://127.0.0.1:1", token="ply_0123", elevated=True)
@@ -157,8 +157,8 @@ async def test_a_server_cannot_set_cookies() -> None:
         return json_say([], set_cookie="session=1; Path=/")
 
     async with serve(handler) as server, client(server) as api:
-        await api.games.list().all()
-        await api.games.list().all()
+        await api.games.list()
+        await api.games.list()
         assert all("cookie" not in ask.headers for ask in server.asked)
 
 

@@ -444,9 +444,9 @@ class Coworlds(Resource):
     async def _present(self, name: str, version: str, timeout: float | None) -> str | None:
         """The id of a version that the platform already has; None if it has none, or refuses to say."""
         with suppress(ApiStatusError, ApiShapeError):
-            # one page is enough: of the name's versions if the platform filters by name, else of the newest versions
-            page = await self.list(name=name, limit=50, timeout=timeout)
-            return next((row.id for row in page.items if same_coworld(row.name, name) and row.version == version), None)
+            # these are enough: the name's versions if the platform filters by name, else the newest versions of all
+            rows = await self.list(name=name, limit=50, timeout=timeout)
+            return next((row.id for row in rows if same_coworld(row.name, name) and row.version == version), None)
         return None
 
     async def _episodes(self, coworld_id: str, timeout: float | None) -> tuple[EpisodeRequest, ...]:
@@ -458,7 +458,7 @@ class Coworlds(Resource):
             if error.status not in (404, 405, 422):
                 raise
         # older platforms do not say where an episode comes from; only episodes of leagues have a round
-        rows = [row async for row in self._client.episodes.list(coworld=coworld_id, limit=1000, timeout=timeout)]
+        rows = await self._client.episodes.list(coworld=coworld_id, limit=1000, timeout=timeout)
         return tuple(row for row in rows if row.round_id is None)
 
     async def _certification(self, coworld_id: str, timeout: float | None) -> CertificationState | None:

@@ -72,9 +72,9 @@ class Policies(Resource):
         ref = PolicyRef.parse(policy, kind="name") if isinstance(policy, str) else policy
         if ref.name is None:
             raise UsageError("A lookup takes a name.", code="bad_policy", hint="A version's UUID needs no lookup.")
-        page = await self.list(name=ref.name, version=ref.version, limit=100, timeout=timeout)
+        rows = await self.list(name=ref.name, version=ref.version, limit=100, timeout=timeout)
         # a server that ignores a parameter must not make us return another policy
-        found = [row for row in page.items if row.name == ref.name and ref.version in (None, row.version)]
+        found = [row for row in rows if row.name == ref.name and ref.version in (None, row.version)]
         if not found:
             raise NotFound(
                 f"You have no policy {str(ref)!r}.",

@@ -397,7 +397,7 @@ async def use_player(
         ApiError: The server refused or cannot be reached.
         EnvironmentFault: The session cannot be stored.
     """
-    owned = [player async for player in api.players.list()]
+    owned = await api.players.list()
     player = next((player for player in owned if player.id == player_id), None)
     if player is None:
         names = ", ".join(f"{entry.id} ({entry.name})" for entry in owned[:8])
