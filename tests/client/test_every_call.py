@@ -6,11 +6,13 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 import pytest
-from support.fake_platform import canned_platform, uid
+from support.fake_platform import FakePlatform, canned_platform, uid
+from support.fake_server import site_in_thread
 from support.flaky_transport import Fault, FlakyTransport
 
-from coworld_client import ApiConnectionError, ApiShapeError, ApiStatusError, Backoff, CoworldClient
+from coworld_client import ApiConnectionError, ApiShapeError, ApiStatusError, Backoff, CoworldClient, SyncClient
 from coworld_core.api import LobbySeatBody
 
 AT_ONCE = Backoff(base=0.0, cap=0.0)
@@ -111,6 +113,20 @@ async def test_reading_survives_every_fault(name: str) -> None:
             async with CoworldClient(platform.url, transport=transport, backoff=AT_ONCE) as api:
                 assert await READING[name](api) == wanted
             assert transport.faults[0].times == 0, "the fault was not met"
+
+
+@pytest.mark.parametrize("name", {**READING, **WRITING})
+def test_every_call_can_be_made_without_async(name: str) -> None:
+    call: Callable[[Any], Any] = {**READING, **WRITING}[name]
+
+    async def awaited(url: str) -> Any:
+        async with CoworldClient(url) as api:
+            return await call(api)
+
+    with site_in_thread(FakePlatform(canned=True)) as platform, SyncClient(platform.url) as api:
+        wanted = anyio.run(awaited, platform.url)
+        found = call(api)
+        assert (list(found) if isinstance(wanted, list) else found) == wanted
 
 
 @pytest.mark.parametrize("name", WRITING)

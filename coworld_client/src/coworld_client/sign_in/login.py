@@ -102,7 +102,7 @@ async def exchange_code(
     """
     from coworld_core.api import SignInCodeBody
 
-    from ..transport._connection import Connection
+    from ..client import CoworldClient
 
     server = normalise_server(server)
     host = _code_host(server, trusted_hosts)
@@ -110,9 +110,9 @@ async def exchange_code(
     if not re.fullmatch(r"[\x21-\x7e]{1,2048}", code):
         raise UsageError("This is not a sign-in code.", code="bad_code", hint="Copy it again, without spaces.")
     body = SignInCodeBody(code=code).to_wire()
-    async with Connection(server, timeout=timeout, max_retries=0, transport=transport) as connection:
+    async with CoworldClient(server, timeout=timeout, max_retries=0, transport=transport) as api:
         try:
-            reply = await connection.call("POST", "/credentials/auth-codes/exchange", json=body)
+            reply = await api.connection.call("POST", "/credentials/auth-codes/exchange", json=body)
         except ApiStatusError as error:
             raise _exchange_refused(host, error) from None
     try:
