@@ -117,8 +117,8 @@ class SyncClient(_Proxy):
     """``CoworldClient`` for code that is not async; use it in ``with``.
 
     It has the same attributes and methods, which return when they are done. Lists are iterated over with ``for``.
-    It works in scripts, in several threads at a time, and inside a running event loop, such as a notebook's, which stands
-    still during a call. Callbacks are called in the client's own thread and must not call the client.
+    It works in scripts, in several threads at a time, and inside a running event loop (a notebook's), which waits
+    meanwhile. Callbacks are called in the client's own thread and must not call the client.
 
     Args:
         server: Address of the platform.

@@ -443,7 +443,7 @@ class Coworlds(Resource):
 
     async def _present(self, name: str, version: str, timeout: float | None) -> str | None:
         """The id of a version that the platform already has; None if it has none, or refuses to say."""
-        with suppress(ApiStatusError, ApiShapeError):
+        with suppress(ApiStatusError):
             # these are enough: the name's versions if the platform filters by name, else the newest versions of all
             rows = await self.list(name=name, limit=50, timeout=timeout)
             return next((row.id for row in rows if same_coworld(row.name, name) and row.version == version), None)

@@ -120,7 +120,7 @@ async def collect_bundles(
     root = new_directory(directory)
     rows: list[EpisodeRequest] = []
     for request in requests:
-        rows += [row async for row in client.experience.episodes(request)]
+        rows += await client.experience.episodes(request)
     # the file name contains the id
     rows = [row for row in rows if is_safe_id(row.id)]
 
