@@ -6,11 +6,13 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 import pytest
-from support.fake_platform import canned_platform, uid
+from support.fake_platform import FakePlatform, canned_platform, uid
+from support.fake_server import site_in_thread
 from support.flaky_transport import Fault, FlakyTransport
 
-from coworld_client import ApiConnectionError, ApiShapeError, ApiStatusError, Backoff, CoworldClient
+from coworld_client import ApiConnectionError, ApiShapeError, ApiStatusError, Backoff, CoworldClient, SyncClient
 from coworld_core.api import LobbySeatBody
 
 AT_ONCE = Backoff(base=0.0, cap=0.0)
@@ -23,26 +25,26 @@ Call = Callable[[CoworldClient], Awaitable[Any]]
 
 READING: dict[str, Call] = {
     "whoami": lambda api: api.whoami(),
-    "games.list": lambda api: api.games.list().all(),
-    "leagues.list": lambda api: api.leagues.list().all(),
+    "games.list": lambda api: api.games.list(),
+    "leagues.list": lambda api: api.leagues.list(),
     "leagues.get": lambda api: api.leagues.get(LEAGUE),
     "leagues.game_of_week": lambda api: api.leagues.game_of_week(),
     "leagues.ladder": lambda api: api.leagues.ladder(LEAGUE),
-    "divisions.list": lambda api: api.divisions.list(league=LEAGUE).all(),
+    "divisions.list": lambda api: api.divisions.list(league=LEAGUE),
     "divisions.get": lambda api: api.divisions.get(DIVISION),
     "divisions.leaderboard": lambda api: api.divisions.leaderboard(DIVISION),
     "divisions.leaderboards": lambda api: api.divisions.leaderboards(DIVISION),
-    "rounds.list": lambda api: api.rounds.list(division=DIVISION).all(),
+    "rounds.list": lambda api: api.rounds.list(division=DIVISION),
     "rounds.get": lambda api: api.rounds.get(ROUND),
-    "events.list": lambda api: api.events.list(round=ROUND).all(),
-    "memberships.list": lambda api: api.memberships.list(mine=True).all(),
-    "submissions.list": lambda api: api.submissions.list(mine=True).all(),
-    "policies.list": lambda api: api.policies.list().all(),
+    "events.list": lambda api: api.events.list(round=ROUND),
+    "memberships.list": lambda api: api.memberships.list(mine=True),
+    "submissions.list": lambda api: api.submissions.list(mine=True),
+    "policies.list": lambda api: api.policies.list(),
     "policies.lookup": lambda api: api.policies.lookup("painter:v3"),
-    "episodes.list": lambda api: api.episodes.list(mine=True).all(),
-    "episodes.progress": lambda api: api.episodes.progress([EREQ], status="completed").all(),
+    "episodes.list": lambda api: api.episodes.list(mine=True),
+    "episodes.progress": lambda api: api.episodes.progress([EREQ], status="completed"),
     "episodes.annotations": lambda api: api.episodes.annotations(EREQ, uid(4)),
-    "downloads.list": lambda api: api.downloads.list(XREQ, include=["replay"], positions=[0]).all(),
+    "downloads.list": lambda api: api.downloads.list(XREQ, include=["replay"], positions=[0]),
     "leagues.guide": lambda api: api.leagues.guide(LEAGUE),
     "episodes.get": lambda api: api.episodes.get(EREQ),
     "episodes.stats": lambda api: api.episodes.stats(EREQ),
@@ -51,20 +53,20 @@ READING: dict[str, Call] = {
     "episodes.game_log": lambda api: api.episodes.game_log(EREQ),
     "episodes.agent_logs": lambda api: api.episodes.agent_logs(EREQ),
     "episodes.agent_log": lambda api: api.episodes.agent_log(EREQ, 0),
-    "experience.list": lambda api: api.experience.list(mine=True).all(),
+    "experience.list": lambda api: api.experience.list(mine=True),
     "experience.get": lambda api: api.experience.get(XREQ),
-    "experience.episodes": lambda api: api.experience.episodes(XREQ).all(),
+    "experience.episodes": lambda api: api.experience.episodes(XREQ),
     "experience.wait": lambda api: api.experience.wait(XREQ),
-    "coworlds.list": lambda api: api.coworlds.list().all(),
+    "coworlds.list": lambda api: api.coworlds.list(),
     "coworlds.get": lambda api: api.coworlds.get(COW),
     "coworlds.find": lambda api: api.coworlds.find("paint_arena"),
     "coworlds.certification": lambda api: api.coworlds.certification(COW),
-    "images.list": lambda api: api.images.list().all(),
+    "images.list": lambda api: api.images.list(),
     "images.get": lambda api: api.images.get(f"img_{uid(16)}"),
     "secrets.list": lambda api: api.secrets.list("paint-arena"),
-    "league_seeds.list": lambda api: api.league_seeds.list().all(),
+    "league_seeds.list": lambda api: api.league_seeds.list(),
     "lobbies.get": lambda api: api.lobbies.get(LOBBY),
-    "players.list": lambda api: api.players.list().all(),
+    "players.list": lambda api: api.players.list(),
 }
 
 WRITING: dict[str, Call] = {
@@ -111,6 +113,20 @@ async def test_reading_survives_every_fault(name: str) -> None:
             async with CoworldClient(platform.url, transport=transport, backoff=AT_ONCE) as api:
                 assert await READING[name](api) == wanted
             assert transport.faults[0].times == 0, "the fault was not met"
+
+
+@pytest.mark.parametrize("name", {**READING, **WRITING})
+def test_every_call_can_be_made_without_async(name: str) -> None:
+    call: Callable[[Any], Any] = {**READING, **WRITING}[name]
+
+    async def awaited(url: str) -> Any:
+        async with CoworldClient(url) as api:
+            return await call(api)
+
+    with site_in_thread(FakePlatform(canned=True)) as platform, SyncClient(platform.url) as api:
+        wanted = anyio.run(awaited, platform.url)
+        found = call(api)
+        assert (list(found) if isinstance(wanted, list) else found) == wanted
 
 
 @pytest.mark.parametrize("name", WRITING)

@@ -123,8 +123,8 @@ async def test_refusals_are_the_platforms_own_words(tmp_path: Path) -> None:
                 await api.leagues.get("league_00000000-0000-4000-8000-000000000000")
             assert absent.value.request_id
             with pytest.raises((Forbidden, NotFound)):
-                await api.memberships.retire((await api.memberships.list(policy=first)).items[0].id)
-            mine = (await api.memberships.list(mine=True)).items[0]
+                await api.memberships.retire((await api.memberships.list(policy=first))[0].id)
+            mine = (await api.memberships.list(mine=True))[0]
             assert not (await api.memberships.retire(mine.id, reason="enough")).status.is_competing
             with pytest.raises(Conflict):
                 await api.memberships.retire(mine.id)
@@ -149,7 +149,7 @@ async def test_a_lost_reply_makes_nothing_twice(tmp_path: Path) -> None:
             player = await api.players.create("Once")
             assert [row.id async for row in api.experience.list(mine=True)] == [asked.id]
             assert [row.id async for row in api.players.list() if row.name == "Once"] == [player.id]
-            assert len(await api.episodes.list(mine=True).all()) == 2
+            assert len(await api.episodes.list(mine=True)) == 2
 
 
 async def test_long_lists_are_read_whole_and_each_row_once(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ async def test_long_lists_are_read_whole_and_each_row_once(tmp_path: Path) -> No
             assert [len(page) for page in pages] == [10, 10, 5]
             assert [page.has_more for page in pages] == [True, True, False]
             assert {row.id for page in pages for row in page.items} == wanted
-            assert len(await listed(api, limit=13).all()) == 13
-            assert len(await listed(api, offset=20).all()) == 5
+            assert len(await listed(api, limit=13)) == 13
+            assert len(await listed(api, offset=20)) == 5
             if pages[0].next_cursor is not None:
-                assert len(await listed(api, cursor=pages[0].next_cursor).all()) == 15
+                assert len(await listed(api, cursor=pages[0].next_cursor)) == 15
 
 
 def listed(api: CoworldClient, **options: Any) -> AsyncPager[EpisodeRequest]:
@@ -212,16 +212,16 @@ async def test_a_players_day(tmp_path: Path) -> None:
             assert "results.json" not in names(some.path)
             assert content(some.path, "replay") == plain(replay.path)
 
-            things = await api.downloads.list(asked.id, include=["results", "replay"]).all()
+            things = await api.downloads.list(asked.id, include=["results", "replay"])
             assert {(thing.category, thing.state) for thing in things} == {("results", "ready"), ("replay", "ready")}
             replays = [one for one in things if (one.category, one.episode_request_id) == ("replay", episode.id)]
             await api.downloads.fetch(replays[0], tmp_path / "again")
             assert content(some.path, "replay") == plain(tmp_path / "again")
-            short = await api.episodes.progress(asked.id, view="results").all()
+            short = await api.episodes.progress(asked.id, view="results")
             assert {row.id for row in short} == {row.id for row in detail.episodes}
             assert all(row.odd == () for row in (*things, *short))
 
-            assert len(await api.episodes.list(policy="runner", with_replay=True, limit=5).all()) == 2
+            assert len(await api.episodes.list(policy="runner", with_replay=True, limit=5)) == 2
         async with client(platform, ben) as api:
             assert {row.id async for row in api.episodes.list(mine=True)} == {row.id for row in detail.episodes}
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 import httpx2
 import pytest
 from pydantic_core import to_json
 
-from coworld_client import ApiShapeError, AsyncPager
+from coworld_client import ApiShapeError, AsyncPager, Page
 from coworld_client.transport._replies import Reply
 from coworld_core.api import Game
 from coworld_core.errors import UsageError
@@ -66,6 +67,11 @@ def keeping(test: Callable[[Game], bool]) -> Callable[[], Awaitable[Callable[[Ga
     return prepare
 
 
+async def first_page(rows: AsyncPager[Game]) -> Page[Game]:
+    async with aclosing(rows.pages()) as pages:
+        return await anext(pages)
+
+
 def even(row: Game) -> bool:
     return int(row.id.removeprefix("game_")) % 2 == 0
 
@@ -79,29 +85,36 @@ async def test_all_rows_once_and_in_order(kind: str) -> None:
 @pytest.mark.parametrize("limit", [0, 1, 10, 11, 24, 25, 26])
 async def test_a_limit_is_exact(kind: str, limit: int) -> None:
     server = Server(kind)
-    assert [row.id for row in await pager(server, limit=limit).all()] == [row["id"] for row in ROWS[:limit]]
+    assert [row.id for row in await pager(server, limit=limit)] == [row["id"] for row in ROWS[:limit]]
     if limit == 0:
         assert not server.asked
 
 
 @pytest.mark.parametrize("kind", ["total", "bare"])
 async def test_an_offset_skips(kind: str) -> None:
-    assert [row.id for row in await pager(Server(kind), offset=7, limit=5).all()] == [r["id"] for r in ROWS[7:12]]
-    assert await pager(Server(kind), offset=99).all() == []
+    assert [row.id for row in await pager(Server(kind), offset=7, limit=5)] == [r["id"] for r in ROWS[7:12]]
+    assert await pager(Server(kind), offset=99) == []
 
 
 async def test_an_offset_into_a_list_that_comes_whole() -> None:
     server = Server("deaf")
-    page = await pager(server, offset=7, limit=5, whole=True)
+    page = await first_page(pager(server, offset=7, limit=5, whole=True))
     assert [row.id for row in page.items] == [row["id"] for row in ROWS[7:12]]
     assert (page.total, page.has_more) == (25, True)
     assert server.asked == [{"limit": None, "offset": None, "cursor": None}]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_awaiting_gives_the_first_page(kind: str) -> None:
+async def test_awaiting_gives_all_rows_as_streaming_does(kind: str) -> None:
+    rows = pager(Server(kind))
+    assert await rows == [row async for row in rows]
+    assert len(await rows) == 25
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_page_is_all_that_is_asked_for(kind: str) -> None:
     server = Server(kind)
-    page = await pager(server)
+    page = await first_page(pager(server))
     assert page.items[0].id == "game_0"
     assert len(server.asked) == 1
     if kind != "deaf":
@@ -113,8 +126,8 @@ async def test_awaiting_gives_the_first_page(kind: str) -> None:
 
 async def test_a_cursor_goes_on_where_a_page_ended() -> None:
     server = Server("cursor")
-    first = await pager(server)
-    rest = await pager(server, cursor=first.next_cursor).all()
+    first = await first_page(pager(server))
+    rest = await pager(server, cursor=first.next_cursor)
     assert [row.id for row in (*first.items, *rest)] == [row["id"] for row in ROWS]
     assert server.asked[1] == {"limit": 10, "offset": None, "cursor": "c10"}
 
@@ -138,8 +151,8 @@ async def test_with_a_filter_the_limit_counts_matches_and_pages_are_full(kind: s
 
 async def test_a_filter_that_keeps_one_row_at_the_very_end_still_finds_it() -> None:
     server = Server("total")
-    page = await pager(server, keep=keeping(lambda row: row.id == "game_24"), limit=5)
-    assert [row.id for row in page.items] == ["game_24"]
+    rows = await pager(server, keep=keeping(lambda row: row.id == "game_24"), limit=5)
+    assert [row.id for row in rows] == ["game_24"]
     assert len(server.asked) == 3
 
 
@@ -153,13 +166,13 @@ async def test_the_filter_is_prepared_once_and_only_when_needed() -> None:
 
     rows = pager(Server("total"), keep=prepare)
     assert prepared == 0
-    assert len(await rows.all()) == 13
+    assert len(await rows) == 13
     assert prepared == 1
 
 
 async def test_a_limit_is_not_exceeded_in_what_is_asked_for() -> None:
     server = Server("total")
-    await pager(server, limit=13).all()
+    await pager(server, limit=13)
     assert [asked["limit"] for asked in server.asked] == [10, 3]
 
 
@@ -174,7 +187,7 @@ async def test_rows_inserted_meanwhile_are_not_given_twice() -> None:
 
 
 async def test_rows_without_an_id_are_all_given() -> None:
-    assert len(await pager(Server("total", [{"name": "a"}, {"name": "a"}])).all()) == 2
+    assert len(await pager(Server("total", [{"name": "a"}, {"name": "a"}]))) == 2
 
 
 async def test_an_empty_page_with_a_cursor_is_not_the_end() -> None:
@@ -197,10 +210,10 @@ def always(body: Any, **headers: str) -> Any:
 
 async def test_a_cursor_that_comes_twice_is_an_error() -> None:
     with pytest.raises(ApiShapeError) as raised:
-        await pager(always({"entries": ROWS[:1], "next_cursor": "same"})).all()
+        await pager(always({"entries": ROWS[:1], "next_cursor": "same"}))
     assert raised.value.code == "repeated_cursor"
     with pytest.raises(ApiShapeError):
-        await pager(always(ROWS[:1], **{"X-Next-Cursor": "same"}), cursor="same").all()
+        await pager(always(ROWS[:1], **{"X-Next-Cursor": "same"}), cursor="same")
 
 
 async def test_a_list_without_an_end_is_an_error() -> None:
@@ -213,17 +226,17 @@ async def test_a_list_without_an_end_is_an_error() -> None:
         return Reply(status=200, headers=httpx2.Headers(), content=content, what="GET /rows")
 
     with pytest.raises(ApiShapeError) as raised:
-        await pager(endless, max_pages=20).all()
+        await pager(endless, max_pages=20)
     assert raised.value.code == "endless_pages"
     assert count == 20
 
 
 async def test_a_total_that_lies_does_not_keep_us_for_ever() -> None:
     with pytest.raises(ApiShapeError) as raised:
-        await pager(always({"entries": ROWS[:10], "total_count": 10**9})).all()
+        await pager(always({"entries": ROWS[:10], "total_count": 10**9}))
     assert raised.value.code == "endless_pages"
-    assert await pager(always({"entries": [], "total_count": 10**9})).all() == []
-    assert len(await pager(always({"entries": ROWS[:3], "total_count": "many"})).all()) == 3
+    assert await pager(always({"entries": [], "total_count": 10**9})) == []
+    assert len(await pager(always({"entries": ROWS[:3], "total_count": "many"}))) == 3
 
 
 async def test_a_bare_list_that_takes_no_notice_of_the_offset_is_read_once() -> None:
@@ -242,12 +255,12 @@ async def test_what_is_no_list_is_an_error(body: Any) -> None:
 
 
 async def test_null_is_an_empty_list() -> None:
-    assert await pager(always(None)).all() == []
+    assert await pager(always(None)) == []
 
 
 async def test_odd_rows_are_kept_and_rows_that_are_none_are_named() -> None:
     rows = [{"id": "game_a", "created_at": "never"}, 7, None, {"id": "game_b"}]
-    page = await pager(Server("total", rows))
+    page = await first_page(pager(Server("total", rows)))
     assert [row.id for row in page.items] == ["game_a", "game_b"]
     assert [issue.pointer for issue in page.odd] == ["/1", "/2"]
     assert page.items[0].odd
@@ -263,4 +276,4 @@ async def test_what_cannot_be_asked_for_is_refused_at_once(options: dict[str, in
 
 async def test_a_pager_begins_anew_each_time() -> None:
     rows = pager(Server("cursor"))
-    assert len(await rows.all()) == len(await rows.all()) == 25
+    assert len(await rows) == len(await rows) == 25

@@ -99,13 +99,14 @@ async def test_filters_are_applied_while_paging(options: dict[str, Any], wanted:
     expected = [row["id"] for at, row in enumerate(rows) if wanted(row, at)]
     async with serve(Listing(rows)) as server, api_of(server.url) as api:
         assert [row.id async for row in api.episodes.list(**options)] == expected
-        assert [row.id for row in (await api.episodes.list(**options, limit=3)).items] == expected[:3]
+        assert [row.id for row in await api.episodes.list(**options, limit=3)] == expected[:3]
 
 
 async def test_what_the_server_can_filter_by_is_asked_of_it() -> None:
     listing = Listing([episode(1)])
     async with serve(listing) as server, api_of(server.url) as api:
-        page = await api.episodes.list(division="div_1", round="round_1", player="ply_1", limit=5, offset=0)
+        listed = api.episodes.list(division="div_1", round="round_1", player="ply_1", limit=5, offset=0)
+        (page,) = [page async for page in listed.pages()]
     assert page.total == 1
     query = listing.asked[0].query
     assert query == {"division_id": "div_1", "round_id": "round_1", "player_id": "ply_1", "limit": "5", "offset": "0"}
@@ -123,8 +124,8 @@ async def test_newer_servers_list_the_episodes_of_one_thing_elsewhere() -> None:
         return json_say({"entries": [episode(2)], "next_cursor": None})
 
     async with serve(newer) as server, api_of(server.url) as api:
-        assert len(await api.episodes.list(round="round_1").all()) == 2
-        assert len(await api.episodes.list(policy=uid(100)).all()) == 2
+        assert len(await api.episodes.list(round="round_1")) == 2
+        assert len(await api.episodes.list(policy=uid(100))) == 2
         with pytest.raises(CoworldError, match="field required"):
             await api.episodes.list(division="div_1")
 
@@ -174,9 +175,9 @@ async def test_a_wrong_id_is_found_before_anything_is_asked(call: Any) -> None:
 async def test_memberships_events_and_submissions_by_name_of_anyones_policy() -> None:
     async with canned_platform() as platform, api_of(platform.url) as api:
         for rows in (api.memberships, api.events, api.submissions):
-            assert len(await rows.list(policy="painter").all()) == 1
-            assert await rows.list(policy="painter:v2").all() == []
-            assert len(await rows.list(policy=VERSION["id"]).all()) == 1
+            assert len(await rows.list(policy="painter")) == 1
+            assert await rows.list(policy="painter:v2") == []
+            assert len(await rows.list(policy=VERSION["id"])) == 1
         asked = [ask.query for ask in platform.asked]
     assert "policy_version_id" not in asked[0]
     assert any(query.get("policy_version_id") == VERSION["id"] for query in asked)
@@ -458,7 +459,7 @@ async def test_a_link_that_has_run_out_is_renewed_once(tmp_path: Path, status: i
     storage = Storage(stale=1, status=status)
     async with serve(storage) as server, CoworldClient(server.url, token="t" * 20, transport=FlakyTransport()) as api:
         storage.url = server.url
-        page = await api.downloads.list(EREQ)
+        (page,) = [page async for page in api.downloads.list(EREQ).pages()]
         assert page.extra == {"unavailable_ids": ["ereq_gone"]}
         done = await api.downloads.fetch(page.items[0], tmp_path / "mine")
         storage.stale = 9
@@ -472,7 +473,7 @@ async def test_what_is_packed_is_unpacked_and_checked(tmp_path: Path) -> None:
     storage = Storage(content=zlib.compress(b"replay" * 100), encoding="zlib")
     async with serve(storage) as server, CoworldClient(server.url, token="t" * 20, transport=FlakyTransport()) as api:
         storage.url = server.url
-        (entry,) = await api.downloads.list(EREQ).all()
+        (entry,) = await api.downloads.list(EREQ)
         await api.downloads.fetch(entry, tmp_path / "plain")
         await api.downloads.fetch(entry, tmp_path / "packed", unpack=False)
         with pytest.raises(CoworldError):
@@ -484,7 +485,7 @@ async def test_what_is_packed_is_unpacked_and_checked(tmp_path: Path) -> None:
 
 async def test_what_is_not_there_yet_is_not_fetched(tmp_path: Path) -> None:
     async with canned_platform() as platform, api_of(platform.url) as api:
-        (entry,) = await api.downloads.list(EREQ).all()
+        (entry,) = await api.downloads.list(EREQ)
         with pytest.raises(NotFound, match="it is pending"):
             await api.downloads.fetch(entry, tmp_path / "none")
     assert files(tmp_path) == {}

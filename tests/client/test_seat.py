@@ -18,6 +18,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from coworld_client.seat import SeatError, load_player, play_seat, seat_url
 from coworld_core.errors import UsageError
+from coworld_core.rules.wire import MAX_MESSAGE
 
 
 def greedy(observation: Any, legal: Any, rng: Any) -> Any:
@@ -165,6 +166,27 @@ async def test_a_lost_connection_is_taken_up_again() -> None:
         await connection.send('{"type": "over", "scores": [1]}')
 
     async with answering(drops, goes_on) as url:
+        assert await play_seat(greedy, url) == {"type": "over", "scores": [1]}
+
+
+async def test_a_message_that_is_too_long_ends_the_player() -> None:
+    async def endless(connection: ServerConnection) -> None:
+        await connection.send(" " * (MAX_MESSAGE + 1))
+        await connection.wait_closed()
+
+    async def just_fits(connection: ServerConnection) -> None:
+        await connection.send('{"type": "over", "scores": [1]}'.ljust(MAX_MESSAGE))
+
+    async def play(seat: Any) -> None:
+        async for _ in seat:
+            pass
+
+    async with answering(endless, endless, just_fits) as url:
+        for player in (greedy, play):
+            with pytest.raises(SeatError, match=r"has sent a message of more than 16 MiB\.") as failed:
+                await play_seat(player, f"{url}?token=s3cret")
+            assert failed.value.code == "message_too_long"
+            assert "s3cret" not in str(failed.value)
         assert await play_seat(greedy, url) == {"type": "over", "scores": [1]}
 
 

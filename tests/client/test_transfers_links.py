@@ -157,7 +157,7 @@ async def test_a_thing_among_many_has_a_fresh_link_too(tmp_path: Path) -> None:
     platform = Platform(cuts=[300_000])
     platform.after_cut = 2
     async with running(platform) as (api, storage):
-        (entry,) = await api.downloads.list(EREQ).all()
+        (entry,) = await api.downloads.list(EREQ)
         got = await api.downloads.fetch(entry, tmp_path / "replay")
     assert (tmp_path / "replay").read_bytes() == CONTENT
     assert got.resumed
@@ -168,7 +168,7 @@ async def test_a_thing_among_many_has_a_fresh_link_too(tmp_path: Path) -> None:
 async def test_a_thing_whose_fresh_link_is_refused_too(tmp_path: Path, status: int, wanted: type[Exception]) -> None:
     platform = Platform(good=99, status=status)
     async with running(platform) as (api, storage):
-        (entry,) = await api.downloads.list(EREQ).all()
+        (entry,) = await api.downloads.list(EREQ)
         with pytest.raises(wanted) as caught:
             await api.downloads.fetch(entry, tmp_path / "replay")
     assert isinstance(caught.value, ApiStatusError)

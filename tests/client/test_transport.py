@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import ssl
-import tempfile
 from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
-from support.certificates import self_signed
+from support.certificates import untrusted_server
 from support.clock import skip
 from support.fake_server import Ask, FakeServer, Say, json_say, nobody_there, serve
 from support.flaky_transport import Fault, FlakyTransport
@@ -62,7 +60,7 @@ async def test_a_call_carries_token_and_name_below_the_prefix() -> None:
         return json_say([])
 
     async with serve(handler) as server, client(server, user_agent="probe/1") as api:
-        await api.games.list().all()
+        await api.games.list()
         (ask,) = server.asked
     assert ask.target == "/observatory/v2/games"
     assert ask.headers["authorization"] == f"Bearer {TOKEN}"
@@ -76,7 +74,7 @@ async def test_team_rights_are_asked_for_only_when_told_and_never_by_a_player() 
         return json_say([])
 
     async with serve(handler) as server, client(server, elevated=True) as api:
-        await api.games.list().all()
+        await api.games.list()
         assert server.asked[0].headers["x-use-elevated-privileges"] == "true"
     with pytest.raises(UsageError) as raised:
         CoworldClient("http://127.0.0.1:1", token="ply_0123", elevated=True)
@@ -159,8 +157,8 @@ async def test_a_server_cannot_set_cookies() -> None:
         return json_say([], set_cookie="session=1; Path=/")
 
     async with serve(handler) as server, client(server) as api:
-        await api.games.list().all()
-        await api.games.list().all()
+        await api.games.list()
+        await api.games.list()
         assert all("cookie" not in ask.headers for ask in server.asked)
 
 
@@ -534,28 +532,14 @@ async def test_tls_where_there_is_none() -> None:
 
 
 async def test_a_certificate_nobody_vouches_for() -> None:
-    certificate, key = self_signed()
-    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
-        file.write(certificate + key)
-        file.flush()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file.name)
+    async def handler(ask: Ask) -> Say:
+        raise AssertionError
 
-    async def greet(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            with pytest.raises((ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream)):
-                await anyio.streams.tls.TLSStream.wrap(stream, server_side=True, ssl_context=context)
-
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0) as listener:
-        port: int = listener.extra(anyio.abc.SocketAttribute.local_port)
-        async with anyio.create_task_group() as group:
-            group.start_soon(listener.serve, greet)
-            async with CoworldClient(f"https://127.0.0.1:{port}", max_retries=0) as api:
-                with pytest.raises(ApiConnectionError) as raised:
-                    await api.whoami()
-            group.cancel_scope.cancel()
+    async with serve(handler, tls=untrusted_server()) as server, CoworldClient(server.url, max_retries=0) as api:
+        with pytest.raises(ApiConnectionError) as raised:
+            await api.whoami()
     assert raised.value.code == "tls_failed"
-    assert f"127.0.0.1:{port}" in raised.value.message
+    assert server.url.removeprefix("https://") in raised.value.message
 
 
 # --- what must not be shown

@@ -229,7 +229,7 @@ async def test_a_policy_goes_up_in_versions(api: CoworldClient, observatory: Obs
         assert (first.label, second.label) == ("painter:v1", "painter:v2")
         assert (await api.policies.lookup("painter")).id == second.id
         # by the id of its image no engine is needed, and a repetition makes nothing new
-        image = (await api.images.list()).items[0]
+        image = (await api.images.list())[0]
         third = await api.policies.upload(image.id, name="painter", idempotency_key="k1", secret_env=secret)
         assert await api.policies.upload(image.id, name="painter", idempotency_key="k1", secret_env=secret) == third
         assert third.version == 3

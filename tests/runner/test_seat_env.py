@@ -13,9 +13,11 @@ import psutil
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
+from websockets.asyncio.server import ServerConnection, serve
 
-from coworld_core.errors import CoworldError, EpisodeError, UsageError
-from coworld_runner.rollout import SeatEnv
+from coworld_core.errors import CoworldError, EnvironmentFault, EpisodeError, UsageError
+from coworld_core.rules.wire import MAX_MESSAGE
+from coworld_runner.rollout import SeatEnv, seat_env
 
 pytestmark = pytest.mark.slow
 
@@ -104,6 +106,18 @@ def test_a_game_with_a_protocol_of_its_own(tmp_path: Path) -> None:
     assert env.record is not None
     assert reward == env.record.scores[1]
     assert (tmp_path / "1" / "episode.json").exists()
+
+
+async def test_a_message_that_is_too_long_is_an_error() -> None:
+    async def endless(connection: ServerConnection) -> None:
+        await connection.send(" " * (MAX_MESSAGE + 1))
+        await connection.wait_closed()
+
+    async with serve(endless, "127.0.0.1", 0) as server:
+        socket = await seat_env._connected(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/player")  # pyright: ignore
+        with pytest.raises(EnvironmentFault, match="more than 16 MiB") as failed:
+            await seat_env._received(socket)  # pyright: ignore[reportPrivateUsage]
+        assert failed.value.code == "message_too_long"
 
 
 def test_what_cannot_be_meant(opponent: str) -> None:

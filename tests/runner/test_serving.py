@@ -20,7 +20,7 @@ from support.game_process import program
 from support.games import Gather
 from support.served_game import TOKENS, Cards, LateCards, SealedCards, Sticks, Table, hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.asyncio.server import ServerConnection
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 from websockets.http11 import Request, Response
 
@@ -36,6 +36,7 @@ from coworld_core.rules import (
     read_config,
     read_replay,
     trajectory,
+    wire,
 )
 from coworld_core.rules.wire import PICTURE
 from coworld_runner import random_player
@@ -735,6 +736,20 @@ async def test_a_type_of_actions_that_is_none_is_told_before_anybody_comes() -> 
     with pytest.raises(RulesError, match="Action, tick 0: Pydantic"):
         async with serving(Unreadable):
             pass
+
+
+async def test_random_says_that_a_message_is_too_long() -> None:
+    async def endless(connection: ServerConnection) -> None:
+        await connection.send(" " * (random_player.MAX_MESSAGE + 1))
+        await connection.wait_closed()
+
+    async with serve(endless, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/player"
+        command = [sys.executable, "-I", random_player.__file__]
+        done = await anyio.run_process(command, env={"COWORLD_PLAYER_WS_URL": url}, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"The game has sent a message of more than 16777216 bytes.\n"
+    assert (random_player.MAX_MESSAGE, random_player.PROTOCOL) == (wire.MAX_MESSAGE, wire.PROTOCOL)
 
 
 @pytest.mark.timeout(30)

@@ -1,11 +1,23 @@
-"""A self-signed certificate."""
+"""Self-signed certificates."""
 
 from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import ssl
+import tempfile
 
-__all__ = ["self_signed"]
+__all__ = ["self_signed", "untrusted_server"]
+
+
+def untrusted_server() -> ssl.SSLContext:
+    """What a server at 127.0.0.1 needs to serve https with a certificate that nobody vouches for."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+        file.write(b"".join(self_signed()))
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
 
 
 def self_signed(*names: str) -> tuple[bytes, bytes]:

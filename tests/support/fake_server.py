@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -18,6 +19,7 @@ import anyio.abc
 import h11
 import psutil
 from anyio.from_thread import start_blocking_portal
+from anyio.streams.tls import TLSStream
 
 __all__ = [
     "Ask",
@@ -109,14 +111,24 @@ class FakeServer:
 
 
 @asynccontextmanager
-async def serve(handler: Handler, *, host: str = LOOPBACK) -> AsyncGenerator[FakeServer]:
-    """Serve on a free port while the context is open, one request per connection; an error of the handler is raised."""
-    listener = await anyio.create_tcp_listener(local_host=host, local_port=0)
-    server = FakeServer(f"http://{host}:{listener.extra(anyio.abc.SocketAttribute.local_port)}", handler)
+async def serve(
+    handler: Handler, *, host: str = LOOPBACK, tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[FakeServer]:
+    """Serve on a free port while the context is open, one request per connection; an error of the handler is raised.
 
-    async def connected(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
+    Args:
+        handler: Answers each request.
+        host: The address to listen at.
+        tls: To serve https.
+    """
+    listener = await anyio.create_tcp_listener(local_host=host, local_port=0)
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    server = FakeServer(f"{'http' if tls is None else 'https'}://{host}:{port}", handler)
+
+    async def connected(raw: anyio.abc.SocketStream) -> None:
+        async with raw:
             with suppress(OSError, anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
+                stream = raw if tls is None else await TLSStream.wrap(raw, server_side=True, ssl_context=tls)
                 await _exchange(stream, server)
 
     failure: BaseException
@@ -209,7 +221,7 @@ def site_in_thread(site: _Site, *, host: str = LOOPBACK) -> Generator[_Site]:
         yield site
 
 
-async def _exchange(stream: anyio.abc.SocketStream, server: FakeServer) -> None:
+async def _exchange(stream: anyio.abc.ByteStream, server: FakeServer) -> None:
     connection = h11.Connection(h11.SERVER)
 
     async def event() -> object:
@@ -269,7 +281,7 @@ async def _iterated(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield piece
 
 
-def _reset(stream: anyio.abc.SocketStream) -> None:
+def _reset(stream: anyio.abc.ByteStream) -> None:
     raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 

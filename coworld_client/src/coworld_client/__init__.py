@@ -1,5 +1,7 @@
 """A client for Coworld platforms: one async client, with an attribute per resource, and its errors.
 
+``SyncClient`` is the same for code that is not async.
+
 ::
 
     async with CoworldClient.from_login() as api:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from .pages import Page as Page
     from .sign_in.credentials import CredentialStore as CredentialStore
     from .sign_in.credentials import Token as Token
+    from .sync import SyncClient as SyncClient
     from .transport._retry import Backoff as Backoff
     from .watching import Change as Change
     from .watching import Changes as Changes
@@ -69,6 +72,7 @@ else:
             ),
             ".pages": ("AsyncPager", "Page"),
             ".sign_in.credentials": ("CredentialStore", "Token"),
+            ".sync": ("SyncClient",),
             ".transport._retry": ("Backoff",),
             ".watching": ("Change", "Changes"),
         },

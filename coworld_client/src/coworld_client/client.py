@@ -134,8 +134,7 @@ class CoworldClient:
         """The account of the token. An unknown token gives ``anonymous``, not an error.
 
         Raises:
-            ApiError: The server refused.
-            ApiConnectionError: It cannot be reached.
+            ApiError: The server refused, or cannot be reached.
         """
         from .transport._replies import read
 

@@ -3,24 +3,25 @@
 ::
 
     RemoteError
-    └── ApiError
+    └── ApiError               whatever goes wrong between this machine and a platform
+        ├── ApiConnectionError     the server cannot be reached (name, TLS, refused, cut off); there is no answer
+        │   └── ApiTimeoutError        ... in time (also a ``TimeoutError``)
         ├── ApiShapeError          the answer is invalid
-        └── ApiStatusError         the server refused; one class per common status
-            ├── LinkExpired             storage refuses a link, and there is no fresh one that works
-            ├── BadRequest              400
-            ├── NotAuthenticated        401
-            ├── Forbidden               403
-            ├── NotFound                404
-            ├── Conflict                409
-            ├── Gone                    410
-            ├── Unprocessable           422
-            ├── TooManyRequests         429
-            ├── NotOffered              501
-            └── ServerError             5xx
-    EnvironmentFault
-    ├── ApiConnectionError         the server cannot be reached (name, TLS, refused, cut off)
-    │   └── ApiTimeoutError        ... in time (also a ``TimeoutError``)
-    └── NotLoggedIn                there is no token for the server
+        ├── ApiStatusError         the server refused; one class per common status
+        │   ├── LinkExpired            storage refuses a link, and there is no fresh one that works
+        │   ├── BadRequest             400
+        │   ├── NotAuthenticated       401
+        │   ├── Forbidden              403
+        │   ├── NotFound               404
+        │   ├── Conflict               409
+        │   ├── Gone                   410
+        │   ├── Unprocessable          422
+        │   ├── TooManyRequests        429
+        │   ├── NotOffered             501
+        │   └── ServerError            5xx
+        └── NotLoggedIn            there is no token for the server
+
+A mistake of the caller's is a ``UsageError``, and a file that cannot be read or written here an ``EnvironmentFault``.
 
 Messages contain the server's own words, but never a token or the query of a presigned URL.
 """
@@ -31,7 +32,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
-from coworld_core.errors import EnvironmentFault, RemoteError
+from coworld_core.errors import RemoteError
 
 __all__ = [
     "ApiConnectionError",
@@ -60,9 +61,14 @@ _MAX_DETAIL = 2000
 
 
 class ApiError(RemoteError):
-    """A platform refused a request, or gave an invalid answer."""
+    """A platform cannot be reached, refused a request, or gave an invalid answer; the root of all such errors.
+
+    Attributes:
+        retry_after: Seconds the server asks to wait, if it does.
+    """
 
     default_code = "api_error"
+    retry_after: float | None = None
 
 
 class ApiShapeError(ApiError):
@@ -71,13 +77,14 @@ class ApiShapeError(ApiError):
     default_code = "api_shape"
 
 
-class ApiConnectionError(EnvironmentFault):
-    """The server cannot be reached: unknown host, TLS failure, connection refused or cut off.
+class ApiConnectionError(ApiError):
+    """The server cannot be reached: unknown host, TLS failure, connection refused or cut off. It has no status.
 
     Attributes:
         sent: Whether the request may have reached the server; False when it certainly did not.
     """
 
+    kind = "environment"
     default_code = "api_unreachable"
 
     def __init__(
@@ -99,9 +106,10 @@ class ApiTimeoutError(ApiConnectionError, TimeoutError):
     default_code = "api_timeout"
 
 
-class NotLoggedIn(EnvironmentFault):
+class NotLoggedIn(ApiError):
     """There is no token for the server."""
 
+    kind = "environment"
     default_code = "not_logged_in"
 
 
@@ -114,7 +122,6 @@ class ApiStatusError(ApiError):
         request_id: The id of the request, from the server or the client; quote it to the server's operator.
         type: The server's name for the kind of error, if any.
         documentation_url: Where the server documents the error, if it says.
-        retry_after: Seconds the server asks to wait, if it does.
         rejected: Whether the server says that it did not start on the request.
     """
 

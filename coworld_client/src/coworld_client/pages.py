@@ -1,4 +1,4 @@
-"""Paged lists: await one for its first page, or iterate over it for all items.
+"""Paged lists: await one for a list of its items, or iterate over it to stream them.
 
 Servers page in several ways: an envelope with ``total_count`` or with ``next_cursor``, a bare list with the header
 ``X-Next-Cursor``, a bare list selected by ``limit`` and ``offset``, and a list that is always complete. Callers need
@@ -63,8 +63,8 @@ class Fetch(Protocol):
 class AsyncPager(Generic[_T]):
     """A list on a server.
 
-    ``await pager`` gives its first page, ``async for row in pager`` its rows, and ``pager.pages()`` its pages. Nothing
-    is requested before that, and each use starts from the beginning.
+    ``await pager`` gives its rows as a list, ``async for row in pager`` streams them, and ``pager.pages()`` gives its
+    pages. Nothing is requested before that, and each use starts from the beginning.
 
     Args:
         fetch: Gets one page.
@@ -106,26 +106,16 @@ class AsyncPager(Generic[_T]):
         self._whole = whole
         self._max_pages = max_pages
 
-    def __await__(self) -> Generator[Any, Any, Page[_T]]:
-        return self._first().__await__()
+    def __await__(self) -> Generator[Any, Any, list[_T]]:
+        return self._all().__await__()
 
     async def __aiter__(self) -> AsyncIterator[_T]:
         async for page in self.pages():
             for item in page.items:
                 yield item
 
-    async def all(self) -> list[_T]:
-        """All rows up to the limit."""
+    async def _all(self) -> list[_T]:
         return [item async for item in self]
-
-    async def _first(self) -> Page[_T]:
-        pages = self.pages()
-        try:
-            async for page in pages:
-                return page
-        finally:
-            await pages.aclose()
-        return Page(items=())
 
     async def pages(self) -> AsyncGenerator[Page[_T]]:
         """The list page by page. Only the last can be empty; with a filter each but the last is full.

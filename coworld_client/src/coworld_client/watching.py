@@ -26,7 +26,7 @@ from coworld_core.errors import UsageError
 from coworld_core.retrying import Backoff, Tries
 
 from ._many_ids import many_ids
-from .errors import ApiConnectionError, ApiShapeError, ApiStatusError
+from .errors import ApiError, ApiShapeError, ApiStatusError
 from .transport._replies import read
 from .transport._retry import worth_retrying
 
@@ -162,9 +162,8 @@ class _Outage:
         while True:
             try:
                 return await call()
-            except (ApiConnectionError, ApiStatusError) as error:
-                asked = error.retry_after if isinstance(error, ApiStatusError) else None
-                pause = tries.again(asked) if worth_retrying(error, "GET", keyed=False) else None
+            except ApiError as error:
+                pause = tries.again(error.retry_after) if worth_retrying(error, "GET", keyed=False) else None
                 if pause is None:
                     raise
             await anyio.sleep(pause)

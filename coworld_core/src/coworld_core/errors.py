@@ -19,7 +19,7 @@
     ├── EpisodeError          an episode ended with a fault (``EpisodeRecord.raise_for_fault``)
     ├── CertificationError    a certification step could not be carried out
     ├── CommissionerError     a commissioner failed, or gave an invalid answer
-    └── RemoteError           a server refused, or gave an invalid answer
+    └── RemoteError           a server cannot be reached, refused, or gave an invalid answer
 
 Failures of players and games are data (``Fault``); exceptions are for failures that stop coworld itself.
 """
@@ -288,7 +288,7 @@ class CommissionerError(CoworldError):
 
 
 class RemoteError(CoworldError):
-    """A server refused a request, or gave an invalid answer."""
+    """A server cannot be reached, refused a request, or gave an invalid answer."""
 
     kind = "remote"
     default_code = "remote_refused"

@@ -17,6 +17,7 @@ RANDOM = "random"
 """The name of this player, wherever players and policies are named."""
 
 PROTOCOL = "coworld.seat/1"
+MAX_MESSAGE = 16 * 1024 * 1024
 MOST_DEPTH = 6
 
 
@@ -106,7 +107,8 @@ def _bounds(known: dict[str, Any], step: int) -> tuple[float, float]:
 
 def main() -> int:
     """Play the seat whose address is in the environment; the exit code is 0 when the game is over."""
-    from websockets.exceptions import ConnectionClosedOK
+    from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
+    from websockets.frames import CloseCode
 
     url = os.environ.get("COWORLD_PLAYER_WS_URL") or os.environ.get("COGAMES_ENGINE_WS_URL")
     if not url:
@@ -117,6 +119,11 @@ def main() -> int:
             return _play(socket, random.Random())
     except ConnectionClosedOK:
         return 0
+    except ConnectionClosedError as error:
+        if error.sent is None or error.sent.code != CloseCode.MESSAGE_TOO_BIG:
+            raise
+        print(f"The game has sent a message of more than {MAX_MESSAGE} bytes.", file=sys.stderr)
+        return 1
 
 
 def _connected(url: str) -> Any:
@@ -124,10 +131,10 @@ def _connected(url: str) -> Any:
 
     for pause in (0.1, 0.4, 1.5, 5.0):
         try:
-            return connect(url, max_size=None, compression=None, proxy=None)
+            return connect(url, max_size=MAX_MESSAGE, compression=None, proxy=None)
         except OSError:
             time.sleep(pause)
-    return connect(url, max_size=None, compression=None, proxy=None)
+    return connect(url, max_size=MAX_MESSAGE, compression=None, proxy=None)
 
 
 def _play(socket: Any, rng: random.Random) -> int:

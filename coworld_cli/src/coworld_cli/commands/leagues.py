@@ -212,6 +212,6 @@ def list_(out: Output, connection: Connection) -> int:
     """List requested leagues."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        return await show_rows(out, api.league_seeds.list().all(), tables.SEEDS, none="No leagues were requested.")
+        return await show_rows(out, api.league_seeds.list(), tables.SEEDS, none="No leagues were requested.")
 
     return run_api(out, connection, body)

@@ -48,7 +48,7 @@ def list_(out: Output, server: str) -> int:
 
         from coworld_client import CredentialStore
 
-        players = await api.players.list().all()
+        players = await api.players.list()
         active = (await to_thread.run_sync(CredentialStore.from_environment().read, api.server)).active
         out.answer([{**dump(row), "active": row.id == active} for row in players])
         none = f"You have no players. `{again('player create', api.server)} NAME` creates one."

@@ -285,7 +285,7 @@ async def _download(
     running.evidence = str(root)
     found = await collect_replays(
         api,
-        await pager.all(),
+        await pager,
         directory,
         concurrency=concurrency,
         on_fetched=lambda row, there, total: out.note(f"{row.id}: {there} of {total}"),

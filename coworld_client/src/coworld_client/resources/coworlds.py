@@ -34,7 +34,6 @@ from coworld_core.manifest.loading import (
 from coworld_core.versions import highest_version, next_version
 
 from ..errors import (
-    ApiConnectionError,
     ApiError,
     ApiShapeError,
     ApiStatusError,
@@ -390,7 +389,7 @@ class Coworlds(Resource):
                 await anyio.sleep(min(pause, left) if status.verdict == "none" else pause)
                 try:
                     now = await self.status(coworld_id, timeout=timeout)
-                except (ApiConnectionError, ApiStatusError) as error:
+                except ApiError as error:
                     if not worth_retrying(error, "GET", keyed=False):
                         raise
                     # a platform that is briefly unavailable is not a failure of the Coworld
@@ -444,10 +443,10 @@ class Coworlds(Resource):
 
     async def _present(self, name: str, version: str, timeout: float | None) -> str | None:
         """The id of a version that the platform already has; None if it has none, or refuses to say."""
-        with suppress(ApiError):
-            # one page is enough: of the name's versions if the platform filters by name, else of the newest versions
-            page = await self.list(name=name, limit=50, timeout=timeout)
-            return next((row.id for row in page.items if same_coworld(row.name, name) and row.version == version), None)
+        with suppress(ApiStatusError):
+            # these are enough: the name's versions if the platform filters by name, else the newest versions of all
+            rows = await self.list(name=name, limit=50, timeout=timeout)
+            return next((row.id for row in rows if same_coworld(row.name, name) and row.version == version), None)
         return None
 
     async def _episodes(self, coworld_id: str, timeout: float | None) -> tuple[EpisodeRequest, ...]:
@@ -459,7 +458,7 @@ class Coworlds(Resource):
             if error.status not in (404, 405, 422):
                 raise
         # older platforms do not say where an episode comes from; only episodes of leagues have a round
-        rows = [row async for row in self._client.episodes.list(coworld=coworld_id, limit=1000, timeout=timeout)]
+        rows = await self._client.episodes.list(coworld=coworld_id, limit=1000, timeout=timeout)
         return tuple(row for row in rows if row.round_id is None)
 
     async def _certification(self, coworld_id: str, timeout: float | None) -> CertificationState | None:

@@ -48,7 +48,7 @@ class Leagues(Resource):
         """
         if id_kind(league) is not None:
             return check_id(league, "league")
-        known = [row async for row in self.list(timeout=timeout)]
+        known = await self.list(timeout=timeout)
         found = [row for row in known if row.name == league]
         found = found or [row for row in known if row.name.casefold() == league.casefold()]
         if len(found) == 1:

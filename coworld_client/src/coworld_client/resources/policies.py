@@ -19,7 +19,7 @@ from coworld_core.api import (
 from coworld_core.environment import is_reserved_env
 from coworld_core.errors import CoworldError, UsageError
 
-from ..errors import ApiError, ApiStatusError, NotFound
+from ..errors import ApiConnectionError, ApiStatusError, NotFound
 from ..pages import AsyncPager
 from ..transport._auth import mint_key
 from ..transport._connection import Connection, path
@@ -72,9 +72,9 @@ class Policies(Resource):
         ref = PolicyRef.parse(policy, kind="name") if isinstance(policy, str) else policy
         if ref.name is None:
             raise UsageError("A lookup takes a name.", code="bad_policy", hint="A version's UUID needs no lookup.")
-        page = await self.list(name=ref.name, version=ref.version, limit=100, timeout=timeout)
+        rows = await self.list(name=ref.name, version=ref.version, limit=100, timeout=timeout)
         # a server that ignores a parameter must not make us return another policy
-        found = [row for row in page.items if row.name == ref.name and ref.version in (None, row.version)]
+        found = [row for row in rows if row.name == ref.name and ref.version in (None, row.version)]
         if not found:
             raise NotFound(
                 f"You have no policy {str(ref)!r}.",
@@ -209,11 +209,11 @@ class Policies(Resource):
             whole = body(secret_id).to_wire()
             reply = await connection.call("POST", target, json=whole, timeout=timeout or MAKE_SECONDS, key=key)
         except CoworldError as error:
-            if secret_id is not None and not repeated and isinstance(error, ApiError):
+            if secret_id is None or repeated or isinstance(error, ApiConnectionError):
+                error.context["idempotency_key"] = key
+            else:
                 # the call was refused: no version has the secrets, and no repeated call will use them
                 await _drop_secret_env(connection, secret_id)
-            else:
-                error.context["idempotency_key"] = key
             raise
         return read(PolicyVersionCreated, reply)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from coworld_core.api import Secret
 
+from ..pages import AsyncPager
 from ..transport._connection import path
-from ..transport._replies import read, read_list
+from ..transport._replies import read
 from ._base import Resource
 
 __all__ = ["Secrets"]
@@ -27,10 +28,14 @@ class Secrets(Resource):
         target = path("/v2/coworlds/secrets/{}/{}", coworld, name)
         return read(Secret, await self._connection.call("PUT", target, content=value, headers=headers, timeout=timeout))
 
-    async def list(self, coworld: str, *, timeout: float | None = None) -> tuple[Secret, ...]:
-        """The secrets of a Coworld: their names and sizes, never their values."""
-        reply = await self._connection.call("GET", path("/v2/coworlds/secrets/{}", coworld), timeout=timeout)
-        return read_list(Secret, reply)
+    def list(self, coworld: str, *, timeout: float | None = None) -> AsyncPager[Secret]:
+        """List the secrets of a Coworld: their names and sizes, never their values.
+
+        Args:
+            coworld: Name of the Coworld.
+            timeout: Seconds for each attempt.
+        """
+        return self._list(Secret, path("/v2/coworlds/secrets/{}", coworld), whole=True, timeout=timeout)
 
     async def delete(self, coworld: str, name: str, *, timeout: float | None = None) -> Secret:
         """Delete a secret, and return its description.

@@ -16,7 +16,7 @@ from coworld_core.rules import Act, load_player
 from coworld_core.rules.acting import PlayerForm, is_session, seated
 from coworld_core.rules.wire import PROTOCOL
 
-from .connecting import SeatError, connected
+from .connecting import SeatError, connected, received
 from .session import OpenSeat
 
 if TYPE_CHECKING:
@@ -61,8 +61,9 @@ async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) ->
         None for a session.
 
     Raises:
-        SeatError: The game cannot be reached, refuses this player, speaks another protocol, or has refused too many of
-            its actions; or the player raised an exception, which is then the cause.
+        SeatError: The game cannot be reached, refuses this player, speaks another protocol, has sent a message of more
+            than 16 MiB, or has refused too many of its actions; or the player raised an exception, which is then the
+            cause.
     """
     if is_session(player):
         await _play_session(player, url)
@@ -88,7 +89,7 @@ async def _sit(sitting: _Sitting, url: str) -> dict[str, Any] | None:
             raise
         try:
             async with socket:
-                return await sitting.converse(socket)
+                return await sitting.converse(socket, url)
         except ConnectionClosedOK:
             return None
         except ConnectionClosedError:
@@ -126,9 +127,9 @@ class _Sitting:
         """Whether the game has sent a message."""
         self._started = False
 
-    async def converse(self, socket: ClientConnection) -> dict[str, Any]:
+    async def converse(self, socket: ClientConnection, url: str) -> dict[str, Any]:
         while True:
-            message: Any = json.loads(await socket.recv())
+            message: Any = json.loads(await received(socket, url))
             self.greeted = True
             match message.get("type"):
                 case "hello":

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .connecting import SeatError, connected
+from .connecting import SeatError, connected, received
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -50,13 +50,14 @@ class OpenSeat:
         """The next message.
 
         Raises:
-            SeatError: The message is not JSON, or the game refuses this player or was lost before its first message.
+            SeatError: The message is not JSON or too long, or the game refuses this player or was lost before its first
+                message.
         """
         from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
         while self._socket is not None:
             try:
-                frame = await self._socket.recv()
+                frame = await received(self._socket, self._url)
             except ConnectionClosedOK:
                 break
             except ConnectionClosedError:

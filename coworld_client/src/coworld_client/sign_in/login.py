@@ -7,30 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import json
 import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import anyio
 import anyio.to_thread
 from anyio.abc import SocketAttribute
 
-from coworld_core.errors import EnvironmentFault, UsageError, unwrapped
+from coworld_core.errors import UsageError, unwrapped
 
-from ..errors import (
-    ApiConnectionError,
-    ApiError,
-    ApiStatusError,
-    ApiTimeoutError,
-    NotAuthenticated,
-    NotLoggedIn,
-    error_for_status,
-)
+from ..errors import ApiShapeError, ApiStatusError, NotAuthenticated, NotLoggedIn
 from .credentials import CredentialStore, PlayerSession, Token, normalise_server
 
 if TYPE_CHECKING:
@@ -60,7 +51,7 @@ _ENOUGH = timedelta(minutes=5)
 """A session with less time left than this is renewed, so that it does not end in the middle of a task."""
 
 
-class SignInTimeout(EnvironmentFault):
+class SignInTimeout(NotLoggedIn):
     """Nobody signed in before the deadline."""
 
     default_code = "sign_in_timeout"
@@ -107,39 +98,28 @@ async def exchange_code(
 
     Raises:
         UsageError: The code is malformed, or the server is not trusted with codes (``code_host``).
-        ApiStatusError: The server refused; the message says what to do.
-        ApiConnectionError: The server cannot be reached.
-        ApiError: The answer is invalid.
+        ApiError: The server refused, cannot be reached, or gave an invalid answer; the message says what to do.
     """
-    import httpx2
-
     from coworld_core.api import SignInCodeBody
+
+    from ..client import CoworldClient
 
     server = normalise_server(server)
     host = _code_host(server, trusted_hosts)
     code = code.strip()
     if not re.fullmatch(r"[\x21-\x7e]{1,2048}", code):
         raise UsageError("This is not a sign-in code.", code="bad_code", hint="Copy it again, without spaces.")
-    url = f"{server}/observatory/credentials/auth-codes/exchange"
+    body = SignInCodeBody(code=code).to_wire()
+    async with CoworldClient(server, timeout=timeout, max_retries=0, transport=transport) as api:
+        try:
+            reply = await api.connection.call("POST", "/credentials/auth-codes/exchange", json=body)
+        except ApiStatusError as error:
+            raise _exchange_refused(host, error) from None
     try:
-        with anyio.fail_after(timeout):
-            async with httpx2.AsyncClient(transport=transport, timeout=timeout, follow_redirects=False) as client:
-                response = await client.post(url, json=SignInCodeBody(code=code).to_wire())
-    except (TimeoutError, httpx2.TimeoutException) as error:
-        raise ApiTimeoutError(
-            f"{host} did not answer within {timeout:g} s.", hint="Try again; the code may be used up, then get another."
-        ) from error
-    except httpx2.RequestError as error:
-        raise ApiConnectionError(
-            f"{host} cannot be reached: {error or type(error).__name__}.", hint="Check the server and your connection."
-        ) from error
-    if response.status_code != 200:
-        raise _exchange_refused(host, response.status_code, response.text)
-    try:
-        return Token(response.json()["token"])
-    except (ValueError, KeyError, TypeError, AttributeError, UsageError):
+        return Token(reply.json()["token"])
+    except (LookupError, TypeError, UsageError, ApiShapeError):
         # omit the cause: what came in place of a token may still be a secret
-        raise ApiError(
+        raise ApiShapeError(
             f"{host} answered the code with something that holds no token.",
             code="sign_in_shape",
             hint="Check the server: it is the API's address, not that of its web pages.",
@@ -165,12 +145,8 @@ def _code_host(server: str, trusted: Collection[str]) -> str:
     return host
 
 
-def _exchange_refused(host: str, status: int, text: str) -> ApiStatusError:
-    try:
-        value: object = json.loads(text)
-    except ValueError:
-        value = text[:200] or None
-    detail: Any = cast("dict[str, Any]", value).get("detail", value) if isinstance(value, dict) else value
+def _exchange_refused(host: str, error: ApiStatusError) -> ApiStatusError:
+    status, detail = error.status, error.detail
     if 300 <= status < 400:
         said = f"{host} sends elsewhere ({status}): this is the address of web pages, not of the API."
         hint = "Add /api to the server's address."
@@ -181,7 +157,7 @@ def _exchange_refused(host: str, status: int, text: str) -> ApiStatusError:
     else:
         words = f": {detail}" if isinstance(detail, str) else ""
         said, hint = f"{host} answered {status} to the sign-in code{words[:300]}.", None
-    return error_for_status(status)(said, status=status, detail=detail, hint=hint)
+    return type(error)(said, status=status, detail=detail, request_id=error.request_id, hint=hint)
 
 
 # --- with a browser -----------------------------------------------------------------------------------------------
@@ -212,7 +188,7 @@ async def sign_in(
 
     Raises:
         SignInTimeout: No code arrived in time.
-        UsageError, ApiStatusError, ApiConnectionError, ApiError: As for ``exchange_code``.
+        UsageError, ApiError: As for ``exchange_code``.
     """
     _code_host(normalise_server(server), trusted_hosts)
     code: str | None = None
@@ -354,7 +330,7 @@ async def signed_in(server: str) -> Whoami | None:
         server: The platform.
 
     Raises:
-        ApiError, ApiConnectionError: The platform refused for another reason, or cannot be reached.
+        ApiError: The platform refused for another reason, or cannot be reached.
     """
     from ..client import CoworldClient
 
@@ -382,7 +358,7 @@ async def adopt_token(api: CoworldClient, store: CredentialStore) -> Whoami:
     Raises:
         NotLoggedIn: The client has no token, or the server does not know it (``token_unknown``).
         UsageError: The token is a player's session.
-        ApiError, ApiConnectionError: The server refused or cannot be reached; nothing is stored.
+        ApiError: The server refused or cannot be reached; nothing is stored.
     """
     token = api.connection.identity.token
     if token is None:
@@ -418,10 +394,10 @@ async def use_player(
 
     Raises:
         UsageError: It is not one of your players (``player_unknown``), or it is disabled (``player_disabled``).
-        ApiError, ApiConnectionError: The server refused or cannot be reached.
+        ApiError: The server refused or cannot be reached.
         EnvironmentFault: The session cannot be stored.
     """
-    owned = [player async for player in api.players.list()]
+    owned = await api.players.list()
     player = next((player for player in owned if player.id == player_id), None)
     if player is None:
         names = ", ".join(f"{entry.id} ({entry.name})" for entry in owned[:8])
@@ -438,7 +414,7 @@ async def use_player(
     if session is None or session.good_for(now) <= _ENOUGH:
         minted = await api.players.login(player_id)
         if not minted.token or minted.expires_at is None:
-            raise ApiError(f"{api.server} started a session for {player_id} without a token or an expiry time.")
+            raise ApiShapeError(f"{api.server} started a session for {player_id} without a token or an expiry time.")
         session = PlayerSession(player_id=player_id, token=Token(minted.token), expires_at=_aware(minted.expires_at))
     await anyio.to_thread.run_sync(store.save_session, api.server, session)
     return session

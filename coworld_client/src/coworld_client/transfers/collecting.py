@@ -115,12 +115,12 @@ async def collect_bundles(
     Raises:
         WorkspaceError: The directory cannot be created.
         NotFound: There is no such request.
-        ApiError, ApiConnectionError: The platform refused to list the episodes, or cannot be reached.
+        ApiError: The platform refused to list the episodes, or cannot be reached.
     """
     root = new_directory(directory)
     rows: list[EpisodeRequest] = []
     for request in requests:
-        rows += [row async for row in client.experience.episodes(request)]
+        rows += await client.experience.episodes(request)
     # the file name contains the id
     rows = [row for row in rows if is_safe_id(row.id)]
 

@@ -19,14 +19,14 @@ from coworld_core.retrying import Tries
 from coworld_core.urls import shown_url
 
 from .._version import __version__
-from ..errors import ApiConnectionError, ApiError, ApiShapeError, ApiStatusError
+from ..errors import ApiConnectionError, ApiError, ApiShapeError
 from ..sign_in.credentials import Token, normalise_server
 from ._auth import Identity, check_elsewhere, mint_key, origin_of
 from ._redact import watch_loggers
 from ._replies import Reply, close, late, read_body, refusal, unreachable
 from ._retry import Backoff, worth_retrying
 
-__all__ = ["MAX_BODY", "PREFIX", "TIMEOUT", "Connection", "Content", "Params", "path"]
+__all__ = ["MAX_BODY", "PREFIX", "TIMEOUT", "Connection", "Content", "Params", "http_client", "path"]
 
 _T = TypeVar("_T")
 
@@ -62,6 +62,34 @@ def path(template: str, *parts: str) -> str:
         if not part or part in (".", ".."):
             raise UsageError(f"{part!r} is not an id.", code="bad_id")
     return template.format(*(quote(part, safe="") for part in parts))
+
+
+def http_client(**options: Any) -> httpx2.AsyncClient:
+    """Create an HTTP client that follows no redirects, with the proxies and certificate authorities of the environment.
+
+    Args:
+        options: Passed to ``httpx2.AsyncClient``.
+
+    Raises:
+        ApiConnectionError: The authorities cannot be read (``tls_failed``), or the proxy needs a library that is not
+            installed (``proxy_unusable``).
+    """
+    try:
+        return httpx2.AsyncClient(follow_redirects=False, **options)
+    except OSError as error:
+        raise ApiConnectionError(
+            f"The certificates of the authorities to trust cannot be read: {error.strerror or error}.",
+            code="tls_failed",
+            hint="Check the file that SSL_CERT_FILE names, and the directory that SSL_CERT_DIR names.",
+            sent=False,
+        ) from error
+    except ImportError as error:
+        raise ApiConnectionError(
+            f"The proxy of the environment cannot be used: {error}",
+            code="proxy_unusable",
+            hint="Check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY.",
+            sent=False,
+        ) from error
 
 
 class Connection:
@@ -109,9 +137,8 @@ class Connection:
         if self._http is not None:
             raise UsageError("The client is open already.", code="client_open")
         watch_loggers()
-        client = httpx2.AsyncClient(
+        client = http_client(
             transport=self._transport,
-            follow_redirects=False,
             # close idle connections before a server does: some do after five seconds, and a request would be lost
             limits=httpx2.Limits(max_connections=64, max_keepalive_connections=32, keepalive_expiry=3),
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
@@ -346,10 +373,9 @@ class Connection:
         while True:
             try:
                 return await once()
-            except (ApiStatusError, ApiConnectionError) as error:
-                asked = error.retry_after if isinstance(error, ApiStatusError) else None
+            except ApiError as error:
                 before = tries.failures
-                pause = tries.again(asked) if worth_retrying(error, method, keyed=keyed) else None
+                pause = tries.again(error.retry_after) if worth_retrying(error, method, keyed=keyed) else None
                 if pause is None:
                     if before:
                         error.add_note(f"Tried {before + 1} times.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coworld_core.retrying import Backoff, says_later
 
-from ..errors import ApiConnectionError, ApiStatusError
+from ..errors import ApiConnectionError, ApiError, ApiStatusError
 
 __all__ = ["IDEMPOTENT", "Backoff", "worth_retrying"]
 
@@ -12,7 +12,7 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 """Methods whose repetition has no further effect."""
 
 
-def worth_retrying(error: ApiConnectionError | ApiStatusError, method: str, *, keyed: bool) -> bool:
+def worth_retrying(error: ApiError, method: str, *, keyed: bool) -> bool:
     """Whether a call may be retried after an error.
 
     Args:
@@ -23,6 +23,8 @@ def worth_retrying(error: ApiConnectionError | ApiStatusError, method: str, *, k
     repeatable = method in IDEMPOTENT
     if isinstance(error, ApiConnectionError):
         return not error.sent or keyed or repeatable
+    if not isinstance(error, ApiStatusError):
+        return False
     if repeatable or keyed:
         return says_later(error.status, repeatable=repeatable)
     return error.rejected and error.status == 429

@@ -45,9 +45,7 @@ class RegistryError(ApiError):
 class _Passing(Exception):
     """A failure worth retrying, with the error to raise if it persists."""
 
-    def __init__(
-        self, error: RegistryError | ApiConnectionError, after: float | None = None, *, status: int | None = None
-    ) -> None:
+    def __init__(self, error: ApiError, after: float | None = None, *, status: int | None = None) -> None:
         super().__init__(error.message)
         self.error = error
         self.after = after
@@ -115,11 +113,13 @@ class Pushed:
 async def _opened(
     target: RegistryTarget, transport: AsyncBaseTransport | None, timeout: float
 ) -> AsyncGenerator[Registry]:
-    from httpx2 import AsyncClient, Timeout
+    from httpx2 import Timeout
+
+    from ..transport._connection import http_client
 
     # a registry reads a whole chunk before it answers, and checking gigabytes takes time
     limits = Timeout(timeout, read=max(timeout, 600.0))
-    async with AsyncClient(transport=transport, timeout=limits, follow_redirects=False) as client:
+    async with http_client(transport=transport, timeout=limits) as client:
         yield Registry(client, target)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_FRAME", "PICTURE", "PROTOCOL"]
+__all__ = ["MAX_FRAME", "MAX_MESSAGE", "PICTURE", "PROTOCOL"]
 
 PROTOCOL: Final = "coworld.seat/1"
 """Name of the protocol in `hello`."""
@@ -14,3 +14,6 @@ PICTURE: Final = '{"type":"picture"}'
 
 MAX_FRAME: Final = 1024 * 1024
 """Maximum size in bytes of a frame from a player."""
+
+MAX_MESSAGE: Final = 16 * 1024 * 1024
+"""Maximum size in bytes of a message to a seat, from a game of any protocol."""

@@ -19,9 +19,11 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from coworld_core.rules.wire import MAX_MESSAGE
+
 from ..serving.pages import Document, common, document
 from ..serving.server import address_of, open_server, page_response
-from .relay import LONGEST, Relay
+from .relay import Relay
 
 __all__ = ["Desk", "open_page_server"]
 
@@ -105,7 +107,7 @@ async def open_page_server(
             return None
         return connection.respond(http.HTTPStatus.NOT_FOUND, "no such page\n")
 
-    async with open_server(connected, route, listener, max_size=LONGEST):
+    async with open_server(connected, route, listener, max_size=MAX_MESSAGE):
         yield
 
 

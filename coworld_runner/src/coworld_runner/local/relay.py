@@ -14,21 +14,18 @@ from websockets.asyncio.connection import Connection, broadcast
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from coworld_core.rules.wire import PICTURE
+from coworld_core.rules.wire import MAX_MESSAGE, PICTURE
 
 from ..episode.probes import seat_query
 from ..serving.server import seat_of
 from ..websocket import game_socket
 
-__all__ = ["LONGEST", "SIT", "WATCH", "Relay"]
+__all__ = ["SIT", "WATCH", "Relay"]
 
 SIT: Final = "/seat/player"
 """Path of a seat's socket, with the query that the game expects."""
 WATCH: Final = "/watch/player"
 """Path of a socket that only watches what a seat receives."""
-
-LONGEST: Final = 16 * 1024 * 1024
-"""Maximum bytes of a message of a game or a player."""
 
 _WAITING: Final = 1000
 """Messages of a seat that wait for their delay or for the game; a player that sends more has to wait as well."""
@@ -142,7 +139,7 @@ class Relay:
 
     async def _lead(self, connection: Connection, address: str, target: str, seat: _Seat) -> None:
         try:
-            game = await game_socket(address, target, max_size=LONGEST, ping_timeout=None)
+            game = await game_socket(address, target, max_size=MAX_MESSAGE, ping_timeout=None)
         except (InvalidHandshake, OSError, EOFError):
             connection.transport.abort()
             return

@@ -21,7 +21,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import EnvironmentFault, EpisodeError, UsageError
 from coworld_core.rules.play import to_json
-from coworld_core.rules.wire import PROTOCOL
+from coworld_core.rules.wire import MAX_MESSAGE, PROTOCOL
+from coworld_core.sizes import shown_size
 
 from .._stage import find_package
 from ..backend import Backend
@@ -490,8 +491,8 @@ async def _connected(url: str) -> ClientConnection:
     from websockets.exceptions import WebSocketException
 
     try:
-        # As players do: games of older generations do not answer pings, and observations have no size limit.
-        return await connect(url, ping_timeout=None, max_size=None, compression=None, proxy=None)
+        # As players do: games of older generations do not answer pings.
+        return await connect(url, ping_timeout=None, max_size=MAX_MESSAGE, compression=None, proxy=None)
     except (WebSocketException, OSError, EOFError) as error:
         raise EnvironmentFault(
             f"The game refuses the seat's connection: {str(error) or type(error).__name__}.", code="seat_refused"
@@ -501,9 +502,16 @@ async def _connected(url: str) -> ClientConnection:
 async def _received(socket: ClientConnection) -> Any:
     from websockets.exceptions import ConnectionClosed
 
+    from ..websocket import is_too_long
+
     try:
         message = await socket.recv()
-    except ConnectionClosed:
+    except ConnectionClosed as error:
+        if is_too_long(error):
+            raise EnvironmentFault(
+                f"The game has sent the seat a message of more than {shown_size(MAX_MESSAGE)}.",
+                code="message_too_long",
+            ) from None
         return None
     try:
         return json.loads(message)

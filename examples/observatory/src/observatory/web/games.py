@@ -18,6 +18,8 @@ from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.requests import HTTPConnection
 
+from coworld_core.rules.wire import MAX_MESSAGE
+
 from ..api.calls import read_body
 from ..hosted.sessions import is_live_key
 from ..store.models import EpisodeRequest
@@ -40,7 +42,6 @@ _SEATS = ("player", "client/player", "clients/player")
 """Paths of players, closed where visitors may only watch."""
 _VIEWERS = ("global", "client/global", "clients/global")
 """Paths of spectators."""
-_MESSAGE_LIMIT = 16 * 1024 * 1024
 _BODY_LIMIT = 1024 * 1024
 
 
@@ -134,7 +135,7 @@ async def _tunnel(socket: WebSocket) -> None:
         async with game_socket(
             target.address,
             target.path,
-            max_size=_MESSAGE_LIMIT,
+            max_size=MAX_MESSAGE,
             ping_interval=None,
             compression=None,
             open_timeout=30,

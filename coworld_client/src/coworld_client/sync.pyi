@@ -1,0 +1,584 @@
+"""Types of ``coworld_client.sync``, made from the async client by ``tests/client/sync_stub.py``: do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+import httpx2
+
+from coworld_core import durations
+from coworld_core.api import (
+    ArtifactType,
+    AutoChampion,
+    BundlePart,
+    CertificationState,
+    CompetitionEvent,
+    Coworld,
+    Division,
+    DownloadCategory,
+    DownloadEntry,
+    EpisodeProgress,
+    EpisodeRequest,
+    EpisodeStats,
+    EpisodeView,
+    ExperienceBody,
+    ExperienceDetail,
+    ExperienceRequest,
+    Game,
+    HostedReplaySession,
+    Image,
+    JoinedSession,
+    LadderEntry,
+    Leaderboard,
+    LeaderboardEntry,
+    League,
+    LeagueSeed,
+    Lobby,
+    LobbySeatBody,
+    Membership,
+    OwnedPlayer,
+    PlayerEvidence,
+    PlayerFiles,
+    PlayerLogin,
+    PlaySession,
+    PolicyRef,
+    PolicyVersionCreated,
+    PolicyVersionRow,
+    Round,
+    RoundDetail,
+    SeatKind,
+    Secret,
+    Submission,
+    SubmissionCreated,
+    Whoami,
+    Wire,
+)
+from coworld_core.manifest.loading import LoadedManifest, Source
+
+from .client import CoworldClient
+from .pages import Page
+from .resources._episode_places import Episode
+from .sign_in.credentials import DEFAULT_SERVER, Token
+from .transfers.files import Downloaded, OnProgress
+from .transport._connection import TIMEOUT
+from .transport._retry import Backoff
+from .uploads._coworlds import Certified, Uncertified, UploadedCoworld
+from .uploads._images import OnImage, UploadedImage
+from .uploads.docker_engine import DockerEngine
+from .uploads.packages import DownloadedCoworld, OnPull
+from .uploads.smoke import CoworldStatus
+from .watching import Change
+
+__all__ = ["SyncClient"]
+
+_T = TypeVar("_T")
+_W = TypeVar("_W", bound=Wire)
+_P = ParamSpec("_P")
+
+class _Rows(Generic[_W]):
+    def __iter__(self) -> Iterator[_W]: ...
+    def pages(self) -> Iterable[Page[_W]]: ...
+
+class _Changes:
+    cursor: str | None
+    def __iter__(self) -> Iterator[Change]: ...
+
+class _Coworlds:
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> _Rows[Coworld]: ...
+    def get(self, coworld_id: str, *, timeout: float | None = None) -> Coworld: ...
+    def find(self, name_or_id: str, *, version: str | None = None, timeout: float | None = None) -> Coworld: ...
+    def certification(self, coworld_id: str, *, timeout: float | None = None) -> CertificationState: ...
+    def next_version(self, name: str, *, timeout: float | None = None) -> str: ...
+    def download(
+        self,
+        name_or_id: str,
+        directory: Path = Path("coworld"),
+        *,
+        refresh: bool = False,
+        pull: bool = False,
+        timeout: float | None = None,
+        on_pull: OnPull | None = None,
+    ) -> DownloadedCoworld: ...
+    def upload(
+        self,
+        manifest: Source | LoadedManifest,
+        *,
+        certification: Certified | Uncertified,
+        visibility: str | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+        on_progress: OnImage | None = None,
+    ) -> UploadedCoworld: ...
+    def update(
+        self,
+        name_or_id: str,
+        *,
+        certification: Certified | Uncertified,
+        version: str | None = None,
+        patch: Mapping[str, Any] | None = None,
+        images: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+        on_progress: OnImage | None = None,
+    ) -> UploadedCoworld: ...
+    def patch_commissioner(
+        self,
+        name: str,
+        image: str,
+        *,
+        runnable_id: str | None = None,
+        version: str | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+        on_progress: OnImage | None = None,
+    ) -> Coworld: ...
+    def status(self, coworld_id: str, *, timeout: float | None = None) -> CoworldStatus: ...
+    def wait_for_smoke(
+        self,
+        coworld_id: str,
+        *,
+        deadline: float = durations.HOSTED_SMOKE,
+        begins_within: float | None = None,
+        on_change: Callable[[CoworldStatus], object] | None = None,
+        timeout: float | None = None,
+    ) -> CoworldStatus: ...
+
+class _Divisions:
+    def list(
+        self, *, league: str | None = None, limit: int | None = None, offset: int = 0, timeout: float | None = None
+    ) -> _Rows[Division]: ...
+    def get(self, division_id: str, *, timeout: float | None = None) -> Division: ...
+    def leaderboard(
+        self, division_id: str, *, recent_rounds: int = 3, timeout: float | None = None
+    ) -> tuple[LeaderboardEntry, ...]: ...
+    def leaderboards(self, division_id: str, *, timeout: float | None = None) -> Leaderboard | None: ...
+
+class _Downloads:
+    def list(
+        self,
+        ids: str | Sequence[str],
+        *,
+        include: Collection[DownloadCategory] | None = None,
+        positions: Collection[int] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> _Rows[DownloadEntry]: ...
+    def fetch(
+        self,
+        entry: DownloadEntry,
+        target: Path,
+        *,
+        unpack: bool = True,
+        limit: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded: ...
+
+class _Episodes:
+    def list(
+        self,
+        *,
+        division: str | None = None,
+        round: str | None = None,
+        player: str | None = None,
+        coworld: str | None = None,
+        policy: str | PolicyRef | None = None,
+        mine: bool = False,
+        with_replay: bool = False,
+        status: str | Collection[str] | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> _Rows[EpisodeRequest]: ...
+    def progress(
+        self,
+        ids: str | Sequence[str],
+        *,
+        view: EpisodeView = "progress",
+        status: str | Collection[str] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> _Rows[EpisodeProgress]: ...
+    def get(self, episode_id: str, *, timeout: float | None = None) -> EpisodeRequest: ...
+    def my_policy_versions(self, *, timeout: float | None = None) -> frozenset[str]: ...
+    def stats(self, episode: Episode, *, timeout: float | None = None) -> EpisodeStats: ...
+    def results(self, episode: Episode, *, timeout: float | None = None) -> Any: ...
+    def artifact(self, episode: Episode, kind: ArtifactType, *, timeout: float | None = None) -> bytes: ...
+    def game_log(self, episode: Episode, *, timeout: float | None = None) -> str: ...
+    def agent_logs(
+        self, episode: Episode, *, mine: bool = False, timeout: float | None = None
+    ) -> tuple[PlayerEvidence, ...]: ...
+    def agent_log(self, episode: Episode, position: int, *, timeout: float | None = None) -> str: ...
+    def annotations(
+        self, episode: Episode, policy_version_id: str, *, timeout: float | None = None
+    ) -> tuple[Any, ...]: ...
+    def download_artifact(
+        self,
+        episode: Episode,
+        position: int,
+        target: Path,
+        *,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded: ...
+    def download_log(
+        self,
+        episode: Episode,
+        target: Path,
+        *,
+        position: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded: ...
+    def download_replay(
+        self,
+        episode: Episode,
+        target: Path,
+        *,
+        unpack: bool = True,
+        limit: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded: ...
+    def download_bundle(
+        self,
+        episode: Episode,
+        target: Path,
+        *,
+        include: Sequence[BundlePart] | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded: ...
+
+class _Events:
+    def list(
+        self,
+        *,
+        league: str | None = None,
+        division: str | None = None,
+        round: str | None = None,
+        event_type: str | None = None,
+        audience: str | None = None,
+        player: str | None = None,
+        policy: str | PolicyRef | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> _Rows[CompetitionEvent]: ...
+
+class _Experience:
+    def create(
+        self,
+        body: ExperienceBody | Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> ExperienceDetail: ...
+    def list(
+        self,
+        *,
+        mine: bool = False,
+        limit: int | None = None,
+        offset: int = 0,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> _Rows[ExperienceRequest]: ...
+    def get(self, request_id: str, *, timeout: float | None = None) -> ExperienceDetail: ...
+    def episodes(
+        self, request_id: str, *, limit: int | None = None, offset: int = 0, timeout: float | None = None
+    ) -> _Rows[EpisodeRequest]: ...
+    def cancel(self, request_id: str, *, timeout: float | None = None) -> ExperienceRequest: ...
+    def wait(
+        self, request_id: str, *, timeout: float | None = None, on_change: Callable[[Change], object] | None = None
+    ) -> ExperienceDetail: ...
+
+class _Games:
+    def list(self, *, limit: int | None = None, offset: int = 0, timeout: float | None = None) -> _Rows[Game]: ...
+
+class _Hosted:
+    def create(
+        self,
+        coworld_id: str,
+        *,
+        variant: str | None = None,
+        spectators: bool = True,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> PlaySession: ...
+    def join(
+        self, session_id: str, *, timeout: float | None = None, idempotency_key: str | None = None
+    ) -> JoinedSession: ...
+    def end(self, session_id: str, *, timeout: float | None = None) -> PlaySession: ...
+    def replay_session(
+        self, coworld_id: str, episode_id: str, replay_uri: str, *, timeout: float | None = None
+    ) -> HostedReplaySession: ...
+
+class _Images:
+    def list(
+        self, *, limit: int | None = None, offset: int = 0, cursor: str | None = None, timeout: float | None = None
+    ) -> _Rows[Image]: ...
+    def get(self, image_id: str, *, timeout: float | None = None) -> Image: ...
+    def upload(
+        self,
+        reference: str,
+        *,
+        name: str | None = None,
+        engine: DockerEngine | None = None,
+        compress: bool = True,
+        concurrency: int = 4,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+        on_progress: OnImage | None = None,
+    ) -> UploadedImage: ...
+
+class _LeagueSeeds:
+    def list(self, *, limit: int | None = None, timeout: float | None = None) -> _Rows[LeagueSeed]: ...
+    def create(
+        self,
+        coworld_name: str,
+        *,
+        template: str = "commissioner_driven",
+        overrides: Mapping[str, Any] | None = None,
+        enabled: bool = True,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> LeagueSeed: ...
+
+class _Leagues:
+    def list(
+        self, *, game: str | None = None, limit: int | None = None, offset: int = 0, timeout: float | None = None
+    ) -> _Rows[League]: ...
+    def get(self, league_id: str, *, timeout: float | None = None) -> League: ...
+    def id_of(self, league: str, *, timeout: float | None = None) -> str: ...
+    def game_of_week(self, *, timeout: float | None = None) -> League | None: ...
+    def ladder(self, league_id: str, *, timeout: float | None = None) -> tuple[LadderEntry, ...]: ...
+    def guide(self, league_id: str, *, timeout: float | None = None) -> str: ...
+
+class _Lobbies:
+    def create(
+        self,
+        league_id: str,
+        *,
+        variant: str | None = None,
+        players: int | None = None,
+        seats: Sequence[LobbySeatBody] = (),
+        overrides: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Lobby: ...
+    def get(self, lobby_id: str, *, timeout: float | None = None) -> Lobby: ...
+    def seat(
+        self,
+        lobby_id: str,
+        position: int,
+        kind: SeatKind,
+        *,
+        player: str | None = None,
+        revision: int | None = None,
+        timeout: float | None = None,
+    ) -> Lobby: ...
+    def claim(self, lobby_id: str, position: int, *, timeout: float | None = None) -> Lobby: ...
+    def remove(self, lobby_id: str, position: int, *, timeout: float | None = None) -> Lobby: ...
+    def leave(self, lobby_id: str, *, timeout: float | None = None) -> Lobby: ...
+    def start(
+        self,
+        lobby_id: str,
+        *,
+        revision: int | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Lobby: ...
+    def cancel(self, lobby_id: str, *, timeout: float | None = None) -> Lobby: ...
+    def end(self, lobby_id: str, *, timeout: float | None = None) -> Lobby: ...
+
+class _Memberships:
+    def list(
+        self,
+        *,
+        league: str | None = None,
+        division: str | None = None,
+        policy: str | PolicyRef | None = None,
+        player: str | None = None,
+        mine: bool = False,
+        active_only: bool = False,
+        champions_only: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> _Rows[Membership]: ...
+    def retire(self, membership_id: str, *, reason: str | None = None, timeout: float | None = None) -> Membership: ...
+    def nominate(self, membership_id: str, *, timeout: float | None = None) -> Membership: ...
+
+class _Players:
+    def list(self, *, limit: int | None = None, timeout: float | None = None) -> _Rows[OwnedPlayer]: ...
+    def create(self, name: str, *, timeout: float | None = None, idempotency_key: str | None = None) -> OwnedPlayer: ...
+    def login(self, player_id: str, *, timeout: float | None = None) -> PlayerLogin: ...
+
+class _Policies:
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        version: int | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        timeout: float | None = None,
+    ) -> _Rows[PolicyVersionRow]: ...
+    def lookup(self, policy: str | PolicyRef, *, timeout: float | None = None) -> PolicyVersionRow: ...
+    def upload(
+        self,
+        image: str,
+        *,
+        name: str,
+        run: Sequence[str] = (),
+        secret_env: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+        on_progress: OnImage | None = None,
+    ) -> PolicyVersionCreated: ...
+    def upload_player(
+        self,
+        player: PlayerFiles,
+        *,
+        name: str,
+        secret_env: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> PolicyVersionCreated: ...
+
+class _Rounds:
+    def list(
+        self,
+        *,
+        league: str | None = None,
+        division: str | None = None,
+        status: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> _Rows[Round]: ...
+    def get(self, round_id: str, *, timeout: float | None = None) -> RoundDetail: ...
+
+class _Secrets:
+    def put(self, coworld: str, name: str, value: bytes, *, timeout: float | None = None) -> Secret: ...
+    def list(self, coworld: str, *, timeout: float | None = None) -> _Rows[Secret]: ...
+    def delete(self, coworld: str, name: str, *, timeout: float | None = None) -> Secret: ...
+
+class _Submissions:
+    def list(
+        self,
+        *,
+        league: str | None = None,
+        policy: str | PolicyRef | None = None,
+        player: str | None = None,
+        mine: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> _Rows[Submission]: ...
+    def create(
+        self,
+        league_id: str,
+        policy: str | PolicyRef,
+        *,
+        auto_champion: AutoChampion = "always",
+        preferences: Mapping[str, Any] | None = None,
+        player: str | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> SubmissionCreated: ...
+
+class SyncClient:
+    acting_as: str
+    def __init__(
+        self,
+        server: str = DEFAULT_SERVER,
+        *,
+        token: str | Token | None = None,
+        timeout: float = TIMEOUT,
+        max_retries: int = 2,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        user_agent: str | None = None,
+        elevated: bool = False,
+        backoff: Backoff | None = None,
+    ) -> None: ...
+    @classmethod
+    def from_login(cls, server: str | None = None, *, identity: str = "active", **options: Any) -> Self: ...
+    @classmethod
+    def anonymous(cls, server: str | None = None, **options: Any) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    @property
+    def server(self) -> str: ...
+    def whoami(self, *, timeout: float | None = None) -> Whoami: ...
+    def watch(
+        self,
+        ids: str | Sequence[str],
+        *,
+        view: EpisodeView = "progress",
+        cursor: str | None = None,
+        until_done: bool = True,
+        wait_seconds: float = 20,
+        patience: float = 300,
+    ) -> AbstractContextManager[_Changes]: ...
+    def web_url(self, path: str) -> str: ...
+    @property
+    def coworlds(self) -> _Coworlds: ...
+    @property
+    def divisions(self) -> _Divisions: ...
+    @property
+    def downloads(self) -> _Downloads: ...
+    @property
+    def episodes(self) -> _Episodes: ...
+    @property
+    def events(self) -> _Events: ...
+    @property
+    def experience(self) -> _Experience: ...
+    @property
+    def games(self) -> _Games: ...
+    @property
+    def hosted(self) -> _Hosted: ...
+    @property
+    def images(self) -> _Images: ...
+    @property
+    def league_seeds(self) -> _LeagueSeeds: ...
+    @property
+    def leagues(self) -> _Leagues: ...
+    @property
+    def lobbies(self) -> _Lobbies: ...
+    @property
+    def memberships(self) -> _Memberships: ...
+    @property
+    def players(self) -> _Players: ...
+    @property
+    def policies(self) -> _Policies: ...
+    @property
+    def rounds(self) -> _Rounds: ...
+    @property
+    def secrets(self) -> _Secrets: ...
+    @property
+    def submissions(self) -> _Submissions: ...
+    def run(
+        self, function: Callable[Concatenate[CoworldClient, _P], Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T: ...
