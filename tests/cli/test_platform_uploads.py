@@ -170,7 +170,7 @@ def test_what_is_no_file_for_a_platform_is_said(
     Path("bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     Path("mine").mkdir()
     Path("mine/Dockerfile").write_text('FROM scratch\nCMD ["x"]\n')
-    told.on("POST", "/stats/policies/files", json_say({"detail": "There is nothing at this path."}, 404))
+    told.on("POST", "/stats/policies/files", json_say({"detail": "There is no such path."}, 404))
     for words, status, said in (
         (["bot.py"], exitcodes.USAGE, "takes images, and bot.py is a file"),
         (["./mine"], exitcodes.USAGE, "has a Dockerfile"),

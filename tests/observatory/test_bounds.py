@@ -278,5 +278,5 @@ async def test_games_for_people_are_counted_ended_and_put_away(tmp_path: Path, m
             assert lonely is not None
             with anyio.fail_after(300):
                 await lonely.ended.wait()
-            assert lonely.error == "Nobody was there any more, so the game was put away."
+            assert lonely.error == "The game was stopped because nobody was connected any more."
             assert leftovers(run_ids=[lonely.run_id]) == []

@@ -90,7 +90,7 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, out) == (0, "open: rounds 3, faults None, from the next round on.\n")
     status, _, err = _run(capsys, "league", "set", "open", *where)
     assert status == 2
-    assert "Name at least one setting" in err
+    assert "Give at least one setting" in err
     _, out, _ = _run(capsys, "league", "season", "open", *where)
     assert out == "open: stands still, season 2.\n"
     status, _, err = _run(capsys, "league", "pause", "closed", *where)
@@ -160,7 +160,7 @@ async def test_an_address_that_is_taken(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(Exception, match="cannot be listened on") as error:
+        with pytest.raises(Exception, match="Cannot listen on") as error:
             serving.bind("127.0.0.1", taken.getsockname()[1])
     assert getattr(error.value, "code", "") == "address_in_use"
 

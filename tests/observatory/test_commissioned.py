@@ -345,7 +345,7 @@ async def test_a_log_that_cannot_be_read_stops_its_league_alone(
             torn = CommissionEvent(league_id=world.league, season=1, number=1, event='{"kind":"round_decided"}')
             session.add(torn)
         await _commission(services, world, "honest")
-        assert await _trouble(services) == "The server failed (ValidationError); see its log."
+        assert await _trouble(services) == "Internal server error (ValidationError). See the server's log."
         assert f"League {world.league} cannot be run: an unexpected ValidationError." in caplog.text
         # looked after again, without a restart
         async with services.database.writing() as session:
@@ -374,7 +374,7 @@ async def test_a_round_that_takes_too_long_counts_nowhere(tmp_path: Path) -> Non
     async with _league(tmp_path, "honest", lifetime_seconds=2, parallel=0) as (platform, _):
         services = platform.services
         [failed] = await _until(services, "failed")
-        assert failed.error == "The round was not complete after 2 s."
+        assert failed.error == "The round did not complete within 2 s."
         async with services.database.reading() as session:
             of_round = EpisodeRequest.round_id == failed.id
             assert set(await session.scalars(sa.select(EpisodeRequest.status).where(of_round))) == {"cancelled"}
@@ -389,7 +389,7 @@ async def test_only_commissioners_that_a_package_here_declares_run(tmp_path: Pat
         world = await seed(services, eve.id, commissioner=[{**own, "run": ["touch", str(marker)]}])
         await _three(platform, world)
         await _commission(services, world, "own")
-        assert "is declared by none of the packages of this machine" in await _trouble(services)
+        assert "is not declared by any package on this machine" in await _trouble(services)
         assert not marker.exists()
         assert await _rounds(services) == []
 
@@ -402,7 +402,7 @@ async def test_a_commissioner_that_is_not_there_is_refused(tmp_path: Path) -> No
             with pytest.raises(UsageError, match="no commissioner 'gon' in its manifest") as refused:
                 await create_league(session, "new", coworld="quick", terms={"commissioner_runnable_id": "gon"})
             assert "honest" in (refused.value.hint or "")
-            with pytest.raises(LeagueError, match="Hooks are questions to a commissioner"):
+            with pytest.raises(LeagueError, match="Hooks are calls to a commissioner"):
                 await create_league(session, "new", coworld="quick", terms={"hooks": ["rank_division"]})
             with pytest.raises(LeagueError, match="No commissioner is named"):
                 await create_league(session, "new", coworld="quick", terms={"pairing": "commissioner"})

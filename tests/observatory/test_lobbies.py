@@ -268,7 +268,7 @@ async def test_a_draft_that_cannot_be_played_is_not_started(tmp_path: Path) -> N
             assert lobby["seats"][1]["player_name"] == "eve"
             answer = await client.post(f"{place}/start", json=starting(lobby))
             await refused(answer, 409, "not_declared")
-            assert "is declared by none of the packages of this machine" in answer.json()["detail"]
+            assert "is not declared by any package on this machine" in answer.json()["detail"]
             seat = {"kind": "league_player", "expected_revision": 1}
             async with platform.services.database.reading() as db:
                 bot = await db.get_one(PolicyVersion, versions[0])
@@ -433,6 +433,6 @@ async def test_drafts_survive_a_restart_and_games_do_not(tmp_path: Path, databas
         seen = (await client.get(f"/v2/lobbies/{draft['id']}")).json()
         assert {**seen, "page_url": None} == {**draft, "page_url": None}
         seen = (await client.get(f"/v2/lobbies/{played['id']}")).json()
-        assert (seen["status"], seen["error"]) == ("failed", "The server was restarted while this was played.")
+        assert (seen["status"], seen["error"]) == ("failed", "The server was restarted during the game.")
         answer = await client.post(f"/v2/lobbies/{draft['id']}/start", json=starting(draft))
         assert answer.json()["status"] == "running", answer.text

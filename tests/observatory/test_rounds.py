@@ -62,7 +62,7 @@ async def test_a_round_begins_once_and_ends_with_its_episodes(tmp_path: Path) ->
         # over, and too early for the next
         assert await advance(database, world.division) is None
         [ended] = await _rounds(platform)
-        assert (ended.status, ended.error) == ("failed", "None of its episodes was completed.")
+        assert (ended.status, ended.error) == ("failed", "No episode of the round was completed.")
 
 
 async def test_a_config_that_fits_no_more_is_said(tmp_path: Path) -> None:

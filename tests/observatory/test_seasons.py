@@ -159,7 +159,7 @@ async def test_a_season_that_cannot_go_on_says_why(tmp_path: Path) -> None:
         assert "observatory league season 'Quick League'" in listed.stderr
         async with platform.client() as anybody:
             page = (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
-        assert "No more rounds are played in this season" in page
+        assert "No more rounds will be played in this season" in page
         assert "The game ended with status 5." in page
         async with database.writing() as session:
             await change_league(session, world.league, "season")
@@ -262,7 +262,7 @@ async def test_who_fails_again_and_again_is_put_out(tmp_path: Path) -> None:
             assert set(seated) == {versions["bot0"], versions["bot1"]}
         assert member.policy_version_id == versions["bot2"]
         assert member.reason is not None
-        assert member.reason.startswith("Each of its last 4 episodes had a fault of its own")
+        assert member.reason.startswith("The policy was at fault in each of its last 4 episodes")
         # it has forfeited, and is rated for it
         async with platform.client() as anybody:
             board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json()

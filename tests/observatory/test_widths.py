@@ -127,9 +127,9 @@ def test_long_names_push_nothing_away(scene: Scene, pages: Pages, width: int) ->
     look(page, scene, "/operator", "Disabled policies", "Audit log", f"{LONG}.example.org-1")
     look(page, scene, "/", f"{LONG}0")
     league = f"/leagues/{scene.league}"
-    look(page, scene, league, "This league is paused", "Blocks won and lost", "Season 1", f"{LONG}0")
+    look(page, scene, league, "This league is paused", "Blocks won–lost", "Season 1", f"{LONG}0")
     look(page, scene, f"{league}/rounds/{scene.over}", "6 of 6 episodes are over", f"{LONG}0")
     look(page, scene, f"{league}/rounds/{scene.current}", "Results appear when the last episode is over.")
     look(page, scene, f"/policies/versions/{scene.policy}", f"{LONG}0")
     # where nothing is yet
-    look(page, scene, f"/leagues/{scene.bare}", "No standings yet", "Nobody has submitted a policy.")
+    look(page, scene, f"/leagues/{scene.bare}", "No standings yet", "No policy has been submitted yet.")

@@ -101,7 +101,7 @@ async def test_a_policy_runs_what_a_package_here_declares_and_nothing_else(tmp_p
             for name, request in asked.items():
                 (episode,) = (await until_over(client, request))["episodes"]
                 assert episode["status"] == "failed", name
-                assert "is declared by none of the packages of this machine" in episode["error"], name
+                assert "is not declared by any package on this machine" in episode["error"], name
                 assert "--backend docker" in episode["error"], name
                 # nothing was even started
                 assert (await platform.episode(episode["id"])).record is None, name
@@ -170,7 +170,7 @@ async def test_hosted_games_run_no_command_of_their_own(tmp_path: Path, monkeypa
             coworld = (await client.post("/v2/coworlds/upload", json=body)).json()["id"]
             answer = await client.post("/v2/coworlds/play/session", json={"coworld_id": coworld})
             assert answer.status_code == 502
-            assert "is declared by none of the packages" in answer.json()["detail"]
+            assert "is not declared by any package" in answer.json()["detail"]
     assert not marker.exists()
 
 

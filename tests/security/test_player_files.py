@@ -76,7 +76,7 @@ async def test_a_file_runs_where_uploads_are_trusted(tmp_path: Path) -> None:
             body = {"coworld_id": world.id, "roster": roster("shell", "shell")}
             asked = await client.post("/v2/experience-requests", json=body)
             (refused,) = (await until_over(client, asked.json()["id"]))["episodes"]
-        assert "declared by none of the packages" in refused["error"]
+        assert "not declared by any package" in refused["error"]
     assert marker.exists()
 
 
@@ -155,7 +155,7 @@ async def test_what_was_pushed_as_a_player_and_is_none_runs_nowhere(tmp_path: Pa
                 RegistryManifest(repository=image.repository, digest=image.digest, media_type=PLAYER_MEDIA, size=1)
             )
             await session.flush()
-            with pytest.raises(ImageError, match="is not a player"):
+            with pytest.raises(ImageError, match="does not contain a player's files"):
                 await read_player(blobs, session, image)
 
 

@@ -188,11 +188,14 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _http_refused(request: Request, error: Exception) -> Response:
     """Report refusals of the framework in this API's form."""
     assert isinstance(error, HTTPException)
-    kinds = {404: ("not_found", "There is nothing at this path."), 405: ("method_not_allowed", "Not by this method.")}
+    kinds = {
+        404: ("not_found", "There is no such path."),
+        405: ("method_not_allowed", "This path does not support this method."),
+    }
     kind, detail = kinds.get(error.status_code, ("refused", error.detail))
     if error.status_code == 404 and _wants_page(request):
         async with open_visit(request) as visit:
-            return trouble(request, visit.caller, 404, "Nothing here", "There is no page at this address.")
+            return trouble(request, visit.caller, 404, "Page not found", "There is no page at this address.")
     headers = dict(error.headers or {})
     if error.status_code == 405:
         # The route that raised this knows only its own method.
@@ -216,7 +219,7 @@ def _is_routed(request: Request, method: str) -> bool:
 async def _failed(request: Request, error: Exception) -> Response:
     """Log an internal error, and refer to the log in the response."""
     request.state.failed = True
-    detail = f"The server failed. Its log says more under {request.state.request_id}."
+    detail = f"Internal server error. The details are in the server's log under {request.state.request_id}."
     return JSONResponse({"detail": detail, "type": "internal"}, status_code=500)
 
 

@@ -152,7 +152,7 @@ async def _demo(settings: Settings, out: Out, listener: Any) -> None:
             out.answer({"url": settings.url, "pid": os.getpid(), **demo.to_dict()})
             out.say(f"Observatory at {settings.url}, with the running league {demo.league!r}: {demo.page}")
             _tell_notice(out, services.runtime.place)
-            out.say("\nTake part, in another terminal:")
+            out.say("\nTo take part, in another terminal:")
             for command in demo.commands:
                 out.say(f"  {command}")
             out.say("\nCtrl-C stops it; the same command resumes it.")
@@ -214,7 +214,7 @@ async def _work(settings: Settings, out: Out) -> None:
         place = await stack.enter_async_context(open_place(services))
         if place is None or settings.parallel < 1:
             raise UsageError(
-                "No backend can play episodes here.",
+                "No backend on this machine can play episodes.",
                 code="no_backend",
                 hint="Start Docker, or trust a package with --package DIRECTORY.",
             )
@@ -444,7 +444,7 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
         key: None if key in none and value == none[key] else value for key, value in terms.items() if value is not None
     }
     if every is None and not named:
-        raise click.UsageError("Name at least one setting to change, such as --rounds 10.")
+        raise click.UsageError("Give at least one setting to change, such as --rounds 10.")
 
     async def change(session: AsyncSession) -> dict[str, object]:
         league = await set_terms(session, name, every=every, terms=named)

@@ -176,7 +176,7 @@ def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, obj
     except OSError as error:
         raise UsageError(f"{to} cannot be written: {error.strerror or error}.", code="bad_file") from error
     out.answer({"file": str(to)})
-    out.note(f"Written to {to}, for your eyes only.")
+    out.note(f"Written to {to}, readable only by you.")
 
 
 def retains(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -40,14 +40,13 @@ __all__ = [
 _log = logging.getLogger("observatory.work.worker")
 
 PROCESS_NOTICE = (
-    "Episodes run here as local processes, as the user who runs this server and with nothing kept from them. Only "
-    "commands that the operator's own packages declare are run, whatever is uploaded."
+    "Episodes run here as local processes, as the user who runs this server and without isolation. Only commands that "
+    "the operator's own packages declare are run; uploaded code is not."
 )
 """The notice for operators and visitors if episodes run as local processes."""
 TRUST_NOTICE = (
-    "Episodes run here as local processes, as the user who runs this server and with nothing kept from them. That "
-    "includes players' files that are uploaded (--trust-uploads): whoever has an account here can do what that user "
-    "can."
+    "Episodes run here as local processes, as the user who runs this server and without isolation. That includes "
+    "uploaded players' files (--trust-uploads): whoever has an account here can do everything that this user can."
 )
 """The notice if uploaded files are trusted."""
 
@@ -102,7 +101,8 @@ async def open_place(services: Services) -> AsyncGenerator[Place | None]:
     packages = OwnPackages(settings.packages)
     if settings.local_processes and not packages:
         raise UsageError(
-            "Local processes run what packages of this machine declare, and none was named that builds anything.",
+            "Local processes can run only what packages on this machine declare, and none of the named packages "
+            "builds an image.",
             code="package_missing",
             hint="Name them with --package DIRECTORY; each needs a compose file that builds its images.",
         )
@@ -118,7 +118,7 @@ async def open_place(services: Services) -> AsyncGenerator[Place | None]:
                 )
                 name = "docker"
             except BackendUnavailable as error:
-                _log.warning("Nothing is run here: %s", error.message)
+                _log.warning("No episodes run here: %s", error.message)
                 yield None
                 return
         if backend is None:

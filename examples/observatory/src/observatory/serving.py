@@ -194,7 +194,7 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise EnvironmentFault(
-            f"{host}:{port} cannot be listened on: {error.strerror or error}.",
+            f"Cannot listen on {host}:{port}: {error.strerror or error}.",
             code="address_in_use",
             hint="Choose another with --port; 0 takes a free one.",
         ) from error
@@ -223,7 +223,7 @@ def only_one(data: Path) -> Generator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise EnvironmentFault(
-                f"Another Observatory serves {data} already.",
+                f"Another Observatory is already serving {data}.",
                 code="already_running",
                 hint="Stop it first, or give this one another --data directory.",
             ) from None

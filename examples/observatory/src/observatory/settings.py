@@ -141,7 +141,7 @@ def database_url(given: str | None, data: Path) -> str:
     }
     if not separator or scheme not in drivers:
         raise UsageError(
-            f"{scheme or given!r} is no database this program knows.",
+            f"{scheme or given!r} is not a supported kind of database.",
             code="bad_database",
             hint="Give postgresql://USER:PASSWORD@HOST/NAME or sqlite:////path/to/file.",
         )

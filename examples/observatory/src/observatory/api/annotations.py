@@ -36,16 +36,16 @@ async def get_annotations(call: Known, ereq: str, version_id: str) -> Response:
     row = await find_episode(call.db, call.services, call.caller, ereq)
     seats = [seat.position for seat in row.participants if seat.policy_version_id == version_id]
     if not seats:
-        raise Refusal(404, f"The policy version {version_id!r} does not sit in this episode.", code="not_found")
+        raise Refusal(404, f"The policy version {version_id!r} has no slot in this episode.", code="not_found")
     slots = own_slots(call.caller, row)
     if slots is not None and not slots.issuperset(seats):
-        raise forbidden("Only the owner of a policy may see what it noted.", code="not_yours")
+        raise forbidden("Only the owner of a policy may see its annotations.", code="not_yours")
     refuse_unfinished(row)
     kept = {item.position: item for item in row.artifacts if item.kind == "player_artifact"}
     found = [await _notes(call, kept[position]) for position in seats if position in kept]
     lines = [line for notes in found if notes is not None for line in notes]
     if all(notes is None for notes in found):
-        raise Refusal(404, f"The policy has left no {FILE} in its artifact.", code="not_found")
+        raise Refusal(404, f"The policy's artifact has no {FILE}.", code="not_found")
     return Response(b"".join(line + b"\n" for line in lines), media_type="application/x-ndjson")
 
 

@@ -76,20 +76,20 @@ BODY_SECONDS = 60.0
 _REPLAYED = "Idempotent-Replayed"
 
 _REASONS: Mapping[int, str] = {
-    400: "It cannot be meant.",
-    401: "No token, or one that is not good (any more).",
-    403: "Not with this token.",
-    404: "There is none, or it is not the caller's to see.",
-    408: "The body came too slowly.",
-    409: "Not in the state things are in.",
-    410: "It was there once.",
-    412: "It has changed since.",
-    413: "Too long.",
-    416: "No such range.",
-    422: "It does not have the right form.",
-    429: "Too much at once: `Retry-After` says when to come again.",
-    501: "Not on this platform.",
-    503: "Not now; try again.",
+    400: "The request is invalid.",
+    401: "The request has no token, or its token is invalid or expired.",
+    403: "The token does not permit this request.",
+    404: "The resource does not exist, or the caller may not see it.",
+    408: "The request body did not arrive in time.",
+    409: "The request conflicts with the resource's current state.",
+    410: "The resource no longer exists.",
+    412: "The resource has changed since the given version.",
+    413: "The request body is too large.",
+    416: "The requested range cannot be satisfied.",
+    422: "The request failed validation.",
+    429: "Too many requests, or a quota is exhausted. Retry after the time in `Retry-After`, if there is one.",
+    501: "This platform does not offer this operation.",
+    503: "The service is temporarily unavailable. Try again later.",
 }
 
 
@@ -160,7 +160,7 @@ class Gate(HTTPBearer):
             return
         caller.require()
         if self.access != "known" and caller.kind == "player":
-            raise forbidden("A player's session cannot do this: use your own token.", code="user_token_needed")
+            raise forbidden("A player's session may not do this. Use your own token.", code="user_token_needed")
         if self.access == "team" and not caller.is_team:
             raise forbidden("Only members of the team may do this.", code="team_only")
 
@@ -287,7 +287,8 @@ class _Route(APIRoute):
             except IntegrityError as error:
                 # Two requests did the same at once, and the database accepted one of them.
                 raise conflict(
-                    "Somebody else just did that: look again, then decide.", code="concurrent_change"
+                    "A concurrent request made a conflicting change. Fetch the current state, then try again.",
+                    code="concurrent_change",
                 ) from error
 
         return answer
@@ -334,7 +335,7 @@ async def identify(request: Request, services: Services, session: AsyncSession, 
         return caller
     if tolerant:
         return ANONYMOUS
-    raise unauthenticated("The token is not valid (any more): sign in again.")
+    raise unauthenticated("The token is invalid or expired. Sign in again.")
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -349,10 +350,13 @@ async def read_body(request: Request, limit: int) -> bytes:
             async for chunk in request.stream():
                 content += chunk
                 if len(content) > limit:
-                    raise Refusal(413, f"The body is longer than {limit} bytes.", code="too_large")
+                    raise Refusal(413, f"The request body is larger than {limit} bytes.", code="too_large")
     except TimeoutError:
         raise Refusal(
-            408, f"The body was not there after {BODY_SECONDS:.0f} s.", code="too_slow", headers={"Connection": "close"}
+            408,
+            f"The request body did not arrive within {BODY_SECONDS:.0f} s.",
+            code="too_slow",
+            headers={"Connection": "close"},
         ) from None
     return bytes(content)
 
@@ -370,7 +374,9 @@ async def _key_within(request: Request) -> str | None:
 async def _once(call: Call, handle: Callable[[], Coroutine[Any, Any, Response]], key: str) -> Response:
     """Handle a POST under an Idempotency-Key: repeat the stored response if there is one."""
     if not key.isprintable() or len(key) > 200:
-        raise Refusal(400, "An Idempotency-Key is at most 200 printable characters.", code="bad_idempotency_key")
+        raise Refusal(
+            400, "The Idempotency-Key is invalid: it must be 1 to 200 printable characters.", code="bad_idempotency_key"
+        )
     subject = call.caller.subject_id or ""
     content = await call.request.body() if isinstance(call.request, _JsonRequest) else b""
     method, path = call.request.method.encode(), call.request.url.path.encode()
@@ -379,7 +385,11 @@ async def _once(call: Call, handle: Callable[[], Coroutine[Any, Any, Response]],
     stored = await call.db.get(Idempotent, (subject, key))
     if stored is not None:
         if stored.digest != digest:
-            raise Refusal(422, "This Idempotency-Key was used for another request.", code="idempotency_key_reused")
+            raise Refusal(
+                422,
+                "This Idempotency-Key was already used for a different request. Use a new one.",
+                code="idempotency_key_reused",
+            )
         headers = {_REPLAYED: "true"}
         return Response(stored.body, status_code=stored.status, headers=headers, media_type="application/json")
     response = await handle()
@@ -396,8 +406,8 @@ def _without_type(request: Request) -> list[tuple[bytes, bytes]]:
 def _refuse_nul(request: Request) -> None:
     # Databases cannot store a NUL in a text, so nothing here has one in its name.
     if any("\0" in str(value) for value in request.path_params.values()):
-        raise Refusal(404, "Not found: nothing has such a name.", code="not_found")
+        raise Refusal(404, "Not found: the path contains a NUL character.", code="not_found")
     if any("\0" in value for pair in request.query_params.multi_items() for value in pair):
         raise Refusal(
-            422, [{"type": "value_error", "loc": ["query"], "msg": "contains a NUL"}], code="validation_error"
+            422, [{"type": "value_error", "loc": ["query"], "msg": "contains a NUL character"}], code="validation_error"
         )

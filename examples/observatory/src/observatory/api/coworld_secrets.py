@@ -54,7 +54,7 @@ async def list_secrets(call: Known, coworld: str) -> Json:
 async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: str, name: str) -> Json:
     """Set a secret of your own Coworld, given as raw bytes."""
     if not _NAME.fullmatch(name):
-        raise Refusal(400, "A secret's name has up to 128 letters, digits, `_`, `.` and `-`.", code="bad_name")
+        raise Refusal(400, "The name of a secret must be 1 to 128 letters, digits, `_`, `.` or `-`.", code="bad_name")
     # The sender may be slow, so the transaction begins after the body.
     content = await read_body(call.request, MAX_SECRET)
     async with call.services.database.writing() as session:
@@ -98,7 +98,7 @@ async def _own_name(session: AsyncSession, caller: Caller, coworld: str) -> Cowo
     if owner is None:
         raise not_found("Coworld", coworld)
     if not caller.owns(owner.user_id):
-        raise forbidden(f"{owner.name} belongs to somebody else.")
+        raise forbidden(f"{owner.name} belongs to another account.")
     return owner
 
 

@@ -41,7 +41,7 @@ _NOT_HERE = {"episode_player_llm_spend_limit_usd", "game_config_overlay_secret",
 class ExperienceQuery(PageQuery):
     """Filters for experience requests."""
 
-    mine: bool = Field(default=False, description="Only the caller's own; the team may ask for all.")
+    mine: bool = Field(default=False, description="Only the caller's own; team members may list all.")
 
 
 @router.post("/v2/experience-requests", response_model=api.ExperienceDetail, responses=refusals(400, 404))
@@ -51,7 +51,7 @@ async def create_request(call: Known, body: api.ExperienceBody) -> Json:
         issue: dict[str, object] = {
             "type": "extra_forbidden",
             "loc": ["body", name],
-            "msg": "This platform has nothing of the kind.",
+            "msg": "This platform does not support this field.",
         }
         raise Refusal(422, [issue], code="validation_error")
     user = call.caller.require()
@@ -134,7 +134,7 @@ async def cancel_request(call: Known, xreq: str) -> Json:
     coworld, user = found.coworld, found.user
     row = await call.db.get_one(ExperienceRequest, xreq, with_for_update=True, populate_existing=True)
     if row.status in ("completed", "failed"):
-        raise conflict(f"The experience request {xreq} is {row.status} already.", code="already_finished")
+        raise conflict(f"The experience request {xreq} is already {row.status}.", code="already_finished")
     if row.status != "cancelled":
         row.status, row.cancelled_at = "cancelled", now()
         waiting = await call.db.scalars(

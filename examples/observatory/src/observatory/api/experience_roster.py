@@ -66,7 +66,7 @@ async def league_coworld(session: AsyncSession, caller: Caller, league: League, 
     """
     coworld_id = chosen or league.game.coworld_id
     if coworld_id is None:
-        raise Refusal(400, f"The game of the league {league.name!r} has no Coworld.", code="no_coworld")
+        raise Refusal(400, f"The league {league.name!r} has no Coworld to play.", code="no_coworld")
     coworld = await _coworld(session, caller, coworld_id)
     if coworld.name_key != league.game.name_key:
         raise Refusal(
@@ -149,7 +149,7 @@ async def _division(session: AsyncSession, caller: Caller, target: ExperienceTar
         _, value, kind = next(item for item in named if item[1] is not None)
         raise not_found(kind, str(value))
     if len({row.league_id for row in rows}) > 1:
-        raise Refusal(400, "Divisions of several leagues are called that: name the league, too.", code="ambiguous")
+        raise Refusal(400, "Several leagues have a division with this name. Also give the league.", code="ambiguous")
     return rows[0]
 
 
@@ -225,5 +225,5 @@ async def _candidate(session: AsyncSession, caller: Caller, arena: Arena, text: 
         if meant:
             return member
     raise Refusal(
-        404, f"The policy {text!r} is neither one of yours nor a live member of this game's leagues.", code="not_found"
+        404, f"The policy {text!r} is neither yours nor an active member of a league of this game.", code="not_found"
     )

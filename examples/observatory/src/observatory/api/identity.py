@@ -74,7 +74,7 @@ async def create_player(call: InPerson, body: api.PlayerBody) -> Json:
     user = call.caller.require()
     mine = (await call.db.scalars(sa.select(Player.name).where(Player.user_id == user.id))).all()
     if body.name in mine:
-        raise conflict(f"There is a player {body.name!r} already.", code="name_taken")
+        raise conflict(f"You already have a player named {body.name!r}.", code="name_taken")
     player = Player(user_id=user.id, name=body.name, is_default=not mine)
     call.db.add(player)
     await call.db.flush()

@@ -35,8 +35,8 @@ PUSH_LIFETIME = dt.timedelta(hours=12)
 class ImageQuery(PageQuery):
     """Filters for images."""
 
-    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    name: api.Text | None = Field(default=None, description="Only those of a name.")
+    limit: int = Field(default=200, ge=1, le=1000, description="Maximum number of rows in the page.")
+    name: api.Text | None = Field(default=None, description="Only images with this name.")
 
 
 @router.get("/v2/container_images", response_model=list[api.Image])
@@ -106,7 +106,7 @@ async def complete_upload(call: Known, body: api.ImageCompleteBody) -> Json:
         if tag is None:
             raise Refusal(
                 409,
-                f"Nothing was pushed to {image.repository}:{image.tag} yet.",
+                f"Nothing has been pushed to {image.repository}:{image.tag} yet.",
                 code="image_not_pushed",
             )
         image.status, image.digest = "ready", tag.digest

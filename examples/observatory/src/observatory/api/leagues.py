@@ -62,13 +62,13 @@ class LeagueError(CoworldError):
 class ByGame(QueryModel):
     """Filters for leagues."""
 
-    game_id: str | None = Field(default=None, pattern="^game_", description="Only those of a game.")
+    game_id: str | None = Field(default=None, pattern="^game_", description="Only leagues of this game.")
 
 
 class ByLeague(QueryModel):
     """Filters for divisions."""
 
-    league_id: str | None = Field(default=None, pattern="^league_", description="Only those of a league.")
+    league_id: str | None = Field(default=None, pattern="^league_", description="Only rows of this league.")
 
 
 @router.get("/v2/games", response_model=list[api.Game])
@@ -154,7 +154,7 @@ async def list_seeds(call: Team) -> Json:
 async def create_seed(call: Team, body: api.LeagueSeedBody) -> Json:
     """Create a league seed; if its Coworld exists, the league is created at once."""
     if body.template not in TEMPLATES:
-        raise invalid(f"{body.template!r} is no template; there are {', '.join(TEMPLATES)}.", at=("body", "template"))
+        raise invalid(f"Unknown template: {body.template!r}. Allowed: {', '.join(TEMPLATES)}.", at=("body", "template"))
     seed = LeagueSeed(**body.model_dump(), created_by=call.caller.require().id)
     if body.enabled:
         try:
@@ -192,7 +192,7 @@ async def change_seed(call: Team, seed_id: str, body: api.LeagueSeedChangeBody) 
                 sa.select(League.id).where(League.name == body.league_name, League.id != league.id)
             )
             if taken is not None:
-                raise conflict(f"There is a league {body.league_name!r} already.", code="name_taken")
+                raise conflict(f"A league named {body.league_name!r} already exists.", code="name_taken")
             league.name, league.slug = body.league_name, slug(body.league_name)
     await call.db.flush()
     return Json(_seed_json(seed))
@@ -205,7 +205,7 @@ async def set_game_of_week(call: Team, seed_id: str) -> Json:
     if seed is None:
         raise not_found("league seed", seed_id)
     if seed.league_id is None:
-        raise conflict("This standing order has no league yet.", code="no_league")
+        raise conflict("This league seed has no league yet.", code="no_league")
     await call.db.execute(sa.update(League).values(is_game_of_week=League.id == seed.league_id))
     return Json(_seed_json(seed))
 
@@ -297,9 +297,11 @@ async def create_league(
         UsageError: There is no such pairing, or no such commissioner.
     """
     if not name.strip() or not name.isprintable() or len(name) > 200:
-        raise LeagueError(f"{name!r} is no name for a league.", code="bad_name", hint="1 to 200 printable characters.")
+        raise LeagueError(
+            f"{name!r} is not a valid name for a league.", code="bad_name", hint="1 to 200 printable characters."
+        )
     if await session.scalar(sa.select(League.id).where(League.name == name)) is not None:
-        raise LeagueError(f"There is a league {name!r} already.", code="name_taken", hint="Choose another name.")
+        raise LeagueError(f"A league named {name!r} already exists.", code="name_taken", hint="Choose another name.")
     game = await session.scalar(
         sa.select(Game).join(CoworldName, CoworldName.key == Game.name_key).where(CoworldName.key == name_key(coworld))
     )
@@ -340,7 +342,9 @@ async def create_league(
                 name="Open" if divisions == 1 else f"Division {number}",
                 level=level,
                 league_id=league.id,
-                description="Everybody who submits." if level == 1 else f"Who has risen from division {number + 1}.",
+                description="Every policy that is submitted."
+                if level == 1
+                else f"Policies promoted from division {number + 1}.",
                 commissioner_description=describe_division(settled, plays=plays != "static"),
             )
         )
@@ -413,7 +417,7 @@ def _who_decides(terms: LeagueTerms, coworld: Coworld | None) -> str | None:
         return COMMISSIONED
     if terms.hooks:
         raise LeagueError(
-            "Hooks are questions to a commissioner, and this league has none.",
+            "Hooks are calls to a commissioner, and this league has no commissioner.",
             code="unknown_commissioner",
             hint="Name it: --commissioner ID.",
         )

@@ -28,7 +28,7 @@ __all__ = ["end_game", "lobby_json", "router", "start_game"]
 
 router = ApiRouter(tags=["Lobbies"])
 
-_LOST = "The server was restarted while this was played."
+_LOST = "The server was restarted during the game."
 
 
 @router.post("/v2/leagues/{league_id}/lobbies", response_model=api.Lobby, responses=refusals(400, 404))
@@ -127,7 +127,11 @@ async def start_game(
     if lobby.start_key == key:
         # Nothing changes a lobby after its start.
         if revision != lobby.revision - 1:
-            raise Refusal(422, "This idempotency key was used for another request.", code="idempotency_key_reused")
+            raise Refusal(
+                422,
+                "This idempotency key was already used for a different request. Use a new one.",
+                code="idempotency_key_reused",
+            )
         session = sessions.get(lobby.session_id or "")
     else:
         lobbies.require_draft(lobby, revision)
@@ -148,7 +152,7 @@ async def end_game(services: Services, caller: Caller, lobby: Lobby) -> None:
     require_host(lobby, caller)
     sessions = sessions_of(services)
     if lobby.session_id is None:
-        raise conflict(f"The lobby {lobby.id} has no game to end: it has not been started.", code="not_started")
+        raise conflict(f"The lobby {lobby.id} has not been started, so there is no game to end.", code="not_started")
     session = sessions.get(lobby.session_id)
     if session is None or session.over:
         return

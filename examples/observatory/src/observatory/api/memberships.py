@@ -32,10 +32,10 @@ _NO_REASON = api.RetireBody()
 class MembershipQuery(PageQuery):
     """Filters for memberships."""
 
-    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    active_only: bool = Field(default=False, description="Only those that have not ended.")
-    champions_only: bool = Field(default=False, description="Only the nominated.")
-    mine: bool = Field(default=False, description="Only one's own.")
+    limit: int = Field(default=200, ge=1, le=1000, description="Maximum number of rows in the page.")
+    active_only: bool = Field(default=False, description="Only memberships that have not ended.")
+    champions_only: bool = Field(default=False, description="Only champions, the policies that their owners nominate.")
+    mine: bool = Field(default=False, description="Only the caller's own.")
     league_id: str | None = Field(default=None, pattern="^league_")
     division_id: str | None = Field(default=None, pattern="^div_")
     policy_version_id: str | None = Field(default=None, max_length=64)
@@ -45,8 +45,8 @@ class MembershipQuery(PageQuery):
 class SubmissionQuery(PageQuery):
     """Filters for submissions."""
 
-    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    mine: bool = Field(default=False, description="Only one's own.")
+    limit: int = Field(default=200, ge=1, le=1000, description="Maximum number of rows in the page.")
+    mine: bool = Field(default=False, description="Only the caller's own.")
     league_id: str | None = Field(default=None, pattern="^league_")
     policy_version_id: str | None = Field(default=None, max_length=64)
     player_id: str | None = Field(default=None, max_length=64)
@@ -86,7 +86,7 @@ async def retire(call: Known, membership_id: str, body: api.RetireBody = _NO_REA
     """End one of your own memberships."""
     membership = await _own_membership(call, membership_id)
     if membership.end_time is not None:
-        raise conflict(f"{_label(membership.policy_version)} is retired already.", code="already_retired")
+        raise conflict(f"{_label(membership.policy_version)} is already retired.", code="already_retired")
     membership.status, membership.substatus = "retired", "retired"
     membership.is_champion = False
     membership.end_time = now()
@@ -136,7 +136,7 @@ async def submit(call: Known, body: api.SubmissionBody) -> Json:
     require_open(version)
     player_id = body.player_id or call.caller.player_id or version.player_id
     if call.caller.player_id is not None and player_id != call.caller.player_id:
-        raise forbidden("This session submits as its own player only.", code="other_player")
+        raise forbidden("A player's session can submit only as that player.", code="other_player")
     if version.player_id is not None and player_id != version.player_id:
         raise forbidden(f"{_label(version)} belongs to another of your players.", code="other_player")
     if player_id is not None and version.player_id is None:
@@ -161,7 +161,7 @@ async def _own_membership(call: Call, membership_id: str) -> Membership:
     if membership is None:
         raise not_found("membership", membership_id)
     if not call.caller.owns(membership.user_id, membership.player_id):
-        raise forbidden("This membership belongs to somebody else.")
+        raise forbidden("This membership belongs to another account.")
     return membership
 
 

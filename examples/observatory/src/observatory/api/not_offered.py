@@ -15,15 +15,15 @@ router = ApiRouter(tags=["Not offered"])
 @router.get("/usage/me/credits", responses=refusals(501))
 async def get_credits(call: Known) -> Json:
     """Your credits: not used on this platform."""
-    raise _not_offered("This platform keeps no credits: episodes cost nothing here, and nobody's are counted.")
+    raise _not_offered("This platform has no credits: episodes are free.")
 
 
 @router.post("/v2/divisions/{division_id}/power-analysis", responses=refusals(501))
 async def analyse_power(call: Annotated[Call, gate("known", held=False)], division_id: str) -> Json:
     """Power analysis of a division: not offered here."""
     raise _not_offered(
-        "This platform computes no power analysis: its leaderboards are mean scores, without a model of strength. "
-        "The episodes' scores are at /v2/episode-requests, to be analysed with a model of one's own."
+        "This platform offers no power analysis: its leaderboards are mean scores, without a model of strength. "
+        "To analyse scores yourself, get them from /v2/episode-requests."
     )
 
 
@@ -66,8 +66,8 @@ def _no_campaigns() -> Refusal:
 
 def _no_counterfactuals() -> Refusal:
     return _not_offered(
-        "This platform runs no counterfactual evaluations. An experience request with both policies, and the same "
-        "`seed` in `game_config_overrides`, lets them be compared: POST /v2/experience-requests."
+        "This platform runs no counterfactual evaluations. To compare two policies, request episodes of both with the "
+        "same `seed` in `game_config_overrides`: POST /v2/experience-requests."
     )
 
 

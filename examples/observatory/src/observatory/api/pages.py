@@ -34,19 +34,21 @@ MAX_LIMIT = 1000
 class PageQuery(QueryModel):
     """The page of a list."""
 
-    limit: int = Field(default=50, ge=1, le=MAX_LIMIT, description="Most rows of the page.")
-    offset: int = Field(default=0, ge=0, le=10**9, description="Rows to leave out; not together with a cursor.")
-    cursor: str | None = Field(default=None, max_length=400, description="`next_cursor` of the page before.")
+    limit: int = Field(default=50, ge=1, le=MAX_LIMIT, description="Maximum number of rows in the page.")
+    offset: int = Field(
+        default=0, ge=0, le=10**9, description="Number of rows to skip; not allowed together with a cursor."
+    )
+    cursor: str | None = Field(default=None, max_length=400, description="`next_cursor` of the previous page.")
 
 
 class Envelope(BaseModel, Generic[_Item]):
     """The JSON form of a page, for the OpenAPI document."""
 
     entries: list[_Item] = Field(description="The rows.")
-    total_count: int = Field(description="Rows of all pages together.")
-    limit: int = Field(description="Most rows of a page.")
-    offset: int = Field(description="Rows left out before this page.")
-    next_cursor: str | None = Field(default=None, description="Where the next page begins; null at the end.")
+    total_count: int = Field(description="Number of rows in all pages.")
+    limit: int = Field(description="Maximum number of rows in a page.")
+    offset: int = Field(description="Number of rows before this page.")
+    next_cursor: str | None = Field(default=None, description="Cursor of the next page; null on the last page.")
 
 
 @dataclass(frozen=True)
@@ -153,5 +155,7 @@ def _decode(cursor: str) -> tuple[dt.datetime, str]:
         if not isinstance(last, str) or moment.tzinfo is None or "\0" in last:
             raise ValueError(cursor)
     except (ValueError, TypeError, binascii.Error, RecursionError, OverflowError) as error:
-        raise Refusal(400, "This is no cursor of this list: begin again without one.", code="bad_cursor") from error
+        raise Refusal(
+            400, "The cursor is invalid for this list. Start again without a cursor.", code="bad_cursor"
+        ) from error
     return moment, last

@@ -34,7 +34,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|])")
 class ToTakePart(QueryModel):
     """The league."""
 
-    league_id: str = Field(pattern="^league_", description="Which league.")
+    league_id: str = Field(pattern="^league_", description="The league.")
 
 
 @router.get("/v2/participate", response_class=binary("text/markdown"), responses=refusals(404, 409))

@@ -31,10 +31,10 @@ router = ApiRouter(tags=["Policies"])
 class VersionQuery(PageQuery):
     """Filters for policy versions."""
 
-    limit: int = Field(default=100, ge=1, le=1000, description="Most rows of the page.")
-    mine: bool = Field(default=False, description="Only one's own; the team may ask for all.")
-    name_exact: api.Text | None = Field(default=None, description="Only those of a policy's name.")
-    version: int | None = Field(default=None, ge=1, le=10**9, description="Only that version.")
+    limit: int = Field(default=100, ge=1, le=1000, description="Maximum number of rows in the page.")
+    mine: bool = Field(default=False, description="Only the caller's own; team members may list all.")
+    name_exact: api.Text | None = Field(default=None, description="Only versions of the policy with this name.")
+    version: int | None = Field(default=None, ge=1, le=10**9, description="Only the version with this number.")
 
 
 @router.post("/stats/policy-secret-envs", response_model=api.PolicySecretEnvCreated)
@@ -42,7 +42,7 @@ async def create_secret_env(call: Known, body: api.PolicySecretEnvBody) -> Json:
     """Store secret environment variables for the next policy version."""
     for name in body.policy_secret_env:
         if is_reserved_env(name):
-            raise invalid(f"{name} is the platform's own.", at=("body", "policy_secret_env", name))
+            raise invalid(f"{name} is reserved for the platform.", at=("body", "policy_secret_env", name))
     row = PolicySecretEnv(user_id=call.caller.require().id, names=sorted(body.policy_secret_env))
     call.db.add(row)
     await call.db.flush()
@@ -64,7 +64,7 @@ async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], se
             sa.select(PolicyVersion.id).where(PolicyVersion.secret_env_id == secret_env_id).limit(1)
         )
         if used is not None:
-            raise conflict(f"The policy version {used} has these secrets.", code="in_use")
+            raise conflict(f"The policy version {used} uses these secrets, so they cannot be deleted.", code="in_use")
         audit(session, "secret.deleted", user_id=row.user_id, subject=row.id)
         await session.delete(row)
     # Only after the row: a version created in the meantime keeps them.
@@ -158,7 +158,9 @@ async def _next_version(
 async def _own_image(call: Call, image_id: str) -> Image:
     image = await find_image(call.db, call.caller, image_id)
     if image.status != "ready":
-        raise invalid(f"The image {image.name} is not complete.", at=("body", "container_image_id"))
+        raise invalid(
+            f"The upload of the image {image.name} is not complete. Push it first.", at=("body", "container_image_id")
+        )
     return image
 
 
@@ -175,7 +177,7 @@ async def _own_policy(call: Call, policy_id: str) -> Policy:
     if policy is None:
         raise not_found("policy", policy_id)
     if not call.caller.owns(policy.user_id):
-        raise forbidden("This policy belongs to somebody else.")
+        raise forbidden("This policy belongs to another account.")
     return policy
 
 

@@ -28,7 +28,7 @@ router = ApiRouter(tags=["Rounds"])
 class RoundQuery(PageQuery):
     """Filters for rounds."""
 
-    limit: int = Field(default=25, ge=1, le=200, description="Most rows of the page.")
+    limit: int = Field(default=25, ge=1, le=200, description="Maximum number of rows in the page.")
     league_id: str | None = Field(default=None, pattern="^league_")
     division_id: str | None = Field(default=None, pattern="^div_")
     status: str | None = Field(default=None, max_length=32)

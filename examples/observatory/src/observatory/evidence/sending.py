@@ -75,7 +75,7 @@ def send(store: ArtifactStore, request: Request, artifact: Artifact) -> Response
     }
     wanted = request.headers.get("if-match")
     if wanted is not None and not _names(wanted, etag):
-        raise Refusal(412, "This is not the version that was asked for: look the artifact up again.", code="changed")
+        raise Refusal(412, "The artifact has changed since the given version. Look it up again.", code="changed")
     known = request.headers.get("if-none-match")
     if known is not None and _names(known, etag):
         return Response(status_code=304, headers=headers)
@@ -86,7 +86,7 @@ def send(store: ArtifactStore, request: Request, artifact: Artifact) -> Response
         if isinstance(part, str):
             raise Refusal(
                 416,
-                f"The artifact has {artifact.size} bytes.",
+                f"The range is outside the artifact, which has {artifact.size} bytes.",
                 code="range_not_satisfiable",
                 headers={"Content-Range": f"bytes */{artifact.size}", "ETag": etag},
             )

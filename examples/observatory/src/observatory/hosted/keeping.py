@@ -97,7 +97,7 @@ async def keep_play(
             await db.flush()
             row.revision = await next_revision(db)
     except (OSError, SQLAlchemyError) as error:
-        _log.warning("A game that was played cannot be kept: %s", error)
+        _log.warning("A finished game cannot be stored: %s", error)
         with contextlib.suppress(OSError):
             await services.artifacts.forget(prefix)
         return None

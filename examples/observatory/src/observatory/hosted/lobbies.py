@@ -122,11 +122,12 @@ def require_draft(lobby: Lobby, revision: int | None = None) -> None:
     """
     if not is_draft(lobby):
         state = {"expired": "has expired", "cancelled": "was cancelled"}.get(status_of(lobby, None), "has been started")
-        raise conflict(f"The lobby {lobby.id} {state}: it cannot be changed. Draft another one.", code="not_a_draft")
+        detail = f"The lobby {lobby.id} {state} and can no longer be changed. Create a new one."
+        raise conflict(detail, code="not_a_draft")
     if revision is not None and revision != lobby.revision:
         raise conflict(
-            f"The lobby {lobby.id} is at revision {lobby.revision}, not {revision}: somebody has changed it. "
-            "Look at it again, then decide.",
+            f"The lobby {lobby.id} has changed: it is at revision {lobby.revision}, and the request was made for "
+            f"revision {revision}. Fetch the lobby again, then retry.",
             code="stale_revision",
         )
 
@@ -139,7 +140,7 @@ def set_seat(lobby: Lobby, position: int, seat: LobbySeat, *, revision: int) -> 
     """
     require_draft(lobby, revision)
     if _seat_at(lobby, position).kind == "human":
-        raise conflict(f"Somebody sits in seat {position}: remove them first.", code="seat_taken")
+        raise conflict(f"Seat {position} is taken. Remove its occupant first.", code="seat_taken")
     _replace(lobby, {position: seat})
 
 
@@ -182,7 +183,7 @@ def put_out(db: AsyncSession, lobby: Lobby, position: int) -> None:
     require_draft(lobby)
     seat = _seat_at(lobby, position)
     if seat.kind != "human":
-        raise conflict(f"Nobody sits in seat {position}: it is {_described(seat)}.", code="seat_not_taken")
+        raise conflict(f"Seat {position} has no person to remove: it is {_described(seat)}.", code="seat_not_taken")
     _replace(lobby, {position: OPEN})
     audit(db, "lobby.player_removed", user_id=seat.user_id, subject=lobby.id, position=position)
 

@@ -215,7 +215,9 @@ class Sessions:
         """
         if instead_of is not None:
             if instead_of.joined or instead_of.over:
-                raise conflict("Somebody has joined this game, or it is over: start another.", code="game_begun")
+                raise conflict(
+                    "People have already joined this game, or it is over. Start another one.", code="game_begun"
+                )
             await self.end(instead_of)
         self._require_room(caller.require())
         session = await self._begin(
@@ -263,7 +265,7 @@ class Sessions:
             )
             group.cancel_scope.cancel()
         if record is None:
-            session.error = "Nobody was there any more, so the game was put away."
+            session.error = "The game was stopped because nobody was connected any more."
             return
         session.scores = record.scores
         if record.fault is not None:
@@ -348,7 +350,7 @@ class Sessions:
         if most is not None and sum(not each.over for each in mine) >= most:
             raise Refusal(
                 429,
-                f"You have started {most} games that are not over: end one, or wait until it is.",
+                f"You have {most} games in progress, the most allowed. End one, or wait until one is over.",
                 code="quota_exceeded",
                 headers={"Retry-After": "60"},
             )
@@ -361,7 +363,7 @@ class Sessions:
         if not idle:
             raise Refusal(
                 503,
-                f"{MOST} games are being shown already.",
+                f"{MOST} games are already being shown, the most this server allows. Try again later.",
                 code="too_many_sessions",
                 headers={"Retry-After": "30"},
             )
@@ -379,8 +381,8 @@ class Sessions:
         except CoworldError as error:
             session.error = error.message
         except Exception as error:  # noqa: BLE001 - one session's trouble is not the server's
-            _log.exception("A session failed.")
-            session.error = f"The server failed: {type(error).__name__}."
+            _log.exception("A play session failed.")
+            session.error = f"Internal server error: {type(error).__name__}."
         finally:
             session.over = True
             session.ready.set()
@@ -433,7 +435,7 @@ async def _take_back(services: Services, place: Place) -> None:
             try:
                 await place.backend.reap(await place.backend.find(row.run_id))
             except CoworldError as error:
-                _log.warning("What a session has left cannot be removed: %s", error)
+                _log.warning("The leftovers of a play session cannot be removed: %s", error)
         await anyio.to_thread.run_sync(_remove, services.settings.data / "sessions" / row.id)
     if rows:
         async with services.database.writing() as db:

@@ -107,8 +107,8 @@ def too_much_stored(size: int, most: int, *, status: int = 413) -> Refusal:
     """
     return Refusal(
         status,
-        f"Your stored data would be {size} bytes, and your quota is {most}. Ask an operator for more, or wait "
-        "until the files of old episodes are deleted.",
+        f"Your stored data would be {size} bytes, and your quota is {most}. Ask an operator for a larger "
+        "quota, or wait until the files of old episodes are deleted.",
         code="quota_exceeded",
         headers={
             "RateLimit-Policy": f'"stored";q={most};qu="content-bytes"',
@@ -150,7 +150,7 @@ class RequestLimit:
         if late > 0:
             raise Refusal(
                 429,
-                f"Too many requests: the limit is {rate} a second. Wait a moment, then continue.",
+                f"Too many requests: the limit is {rate} per second. Wait a moment, then try again.",
                 code="too_many_requests",
                 headers=policy | {"RateLimit": '"requests";r=0', "Retry-After": str(math.ceil(late))},
             )

@@ -123,7 +123,7 @@ async def restore(source: Path, settings: Settings, *, replace: bool = False) ->
         async with open_database(settings.database_url) as database:
             if await database.revision() is not None:
                 if not replace:
-                    raise UsageError("There is an Observatory in that database.", code="not_empty", hint=hint)
+                    raise UsageError("That database already contains an Observatory.", code="not_empty", hint=hint)
                 await database.empty()
             else:
                 # Without an Observatory, what has the name of its directories is somebody else's
@@ -242,12 +242,12 @@ def _read_note(source: Path) -> JsonObject:
         made, revision = note["format"], str(note["revision"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         hint = "Name a directory that `observatory backup` has made."
-        raise UsageError(f"{source} is no backup: {error}.", code="no_backup", hint=hint) from error
+        raise UsageError(f"{source} is not a backup: {error}.", code="no_backup", hint=hint) from error
     if made != _FORMAT or revision > newest_revision():
         raise UsageError(
             f"{source} was made by a newer Observatory, {note.get('observatory')}.",
             code="newer_backup",
-            hint="Upgrade this one first.",
+            hint="Upgrade this Observatory first.",
         )
     return note
 
@@ -280,7 +280,7 @@ def _require_backup(directory: Path) -> None:
     foreign = [name for name in foreign if not name.startswith(database)]
     if foreign:
         raise UsageError(
-            f"{directory} holds something else than a backup: {listed(foreign[:3])}. Nothing in it is removed.",
+            f"{directory} contains more than a backup: {listed(foreign[:3])}. Nothing was removed.",
             code="no_backup",
             hint="Name another directory, or move that elsewhere first.",
         )

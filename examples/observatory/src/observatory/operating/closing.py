@@ -83,7 +83,7 @@ async def disable_user(session: AsyncSession, name: str, *, reason: str | None =
     cancelled = await cancel_waiting(
         session,
         sa.or_(EpisodeRequest.user_id == user.id, EpisodeRequest.id.in_(seated)),
-        f"The account {user.name} was disabled by an operator before this was played.",
+        f"The account {user.name} was disabled by an operator before this episode was played.",
     )
     user.disabled_at, user.disabled_reason = user.disabled_at or now(), reason
     audit(session, "account.disabled", user_id=user.id, reason=reason, episodes_cancelled=cancelled)
@@ -151,7 +151,7 @@ async def disable_policy(session: AsyncSession, row: Policy | PolicyVersion, *, 
     cancelled = await cancel_waiting(
         session,
         EpisodeRequest.id.in_(sa.select(Participant.episode_request_id).where(seat)),
-        f"The policy {label} was disabled by an operator before this was played.",
+        f"The policy {label} was disabled by an operator before this episode was played.",
     )
     row.disabled_at, row.disabled_reason = row.disabled_at or now(), reason
     audit(
@@ -192,7 +192,7 @@ async def sweep_closed(database: Database) -> int:
             return 0
     async with database.writing() as session:
         return await cancel_waiting(
-            session, left, "An account or a policy in it was disabled by an operator before this was played."
+            session, left, "An operator disabled an account or a policy in this episode before it was played."
         )
 
 

@@ -47,7 +47,7 @@ async def announced(database: Database, worker: Worker, backend: str, name: str)
 
     async def say_on() -> None:
         await anyio.sleep(EVERY_SECONDS)
-        await endurance.repeat(say, "The worker cannot say that it is there", seconds=EVERY_SECONDS)
+        await endurance.repeat(say, "The worker cannot record that it is running", seconds=EVERY_SECONDS)
 
     async with database.writing() as session:
         await session.execute(sa.delete(WorkerRow).where(WorkerRow.name == name))
@@ -58,6 +58,6 @@ async def announced(database: Database, worker: Worker, backend: str, name: str)
             yield
         finally:
             group.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True), endurance.trying("The worker cannot say that it has gone"):
+            with anyio.CancelScope(shield=True), endurance.trying("The worker cannot record that it has stopped"):
                 async with database.writing() as session:
                     await session.execute(sa.delete(WorkerRow).where(WorkerRow.name == name))

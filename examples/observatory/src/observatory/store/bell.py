@@ -39,7 +39,7 @@ class Bell:
                 self._value = value
                 self._ring()
 
-        await Endurance(_log, repeats=False).repeat(look, "Changes cannot be looked for", seconds=_LOOK_SECONDS)
+        await Endurance(_log, repeats=False).repeat(look, "Changes cannot be checked for", seconds=_LOOK_SECONDS)
 
     async def beyond(self, revision: int, *, timeout: float) -> bool:
         """Wait for a change after the given one; returns False if there is none in time, or if the server stops."""

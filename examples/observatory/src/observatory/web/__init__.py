@@ -23,7 +23,7 @@ def _shown(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Reque
         try:
             return await handler(request)
         except Refusal as refusal:
-            said = trouble(request, ANONYMOUS, refusal.status, "Not with this account", refusal.message)
+            said = trouble(request, ANONYMOUS, refusal.status, "Access denied", refusal.message)
             if refusal.code == "account_disabled":
                 said.delete_cookie(SESSION_COOKIE)
             return said

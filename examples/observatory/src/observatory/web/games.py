@@ -77,7 +77,7 @@ async def _forward(request: Request) -> Response:
     services = cast("Services", request.app.state.services)
     target = await _target(services, request)
     if target is None:
-        return PlainTextResponse("There is no such game here, or it is over.\n", status_code=404)
+        return PlainTextResponse("There is no such game, or it is over.\n", status_code=404)
     client = services.runtime.games
     assert client is not None
     body = await read_body(request, _BODY_LIMIT) if request.method == "POST" else None
@@ -90,7 +90,7 @@ async def _forward(request: Request) -> Response:
     try:
         answer = await client.send(asked, stream=True)
     except (httpx2.HTTPError, OSError):
-        return PlainTextResponse("The game does not answer.\n", status_code=502)
+        return PlainTextResponse("The game is not responding.\n", status_code=502)
     return StreamingResponse(
         _body(answer, target), status_code=answer.status_code, headers=_headers(answer.headers, target.prefix)
     )

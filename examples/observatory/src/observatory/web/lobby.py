@@ -44,7 +44,9 @@ async def take_seat(request: Request) -> Response:
     """Take a seat, and redirect to it."""
     async with open_visit(request) as visit:
         if not is_same_origin(request):
-            return trouble(request, visit.caller, 403, "Refused", "This form was sent by another site.")
+            return trouble(
+                request, visit.caller, 403, "Refused", "This form was submitted from another site, so it was rejected."
+            )
         session = _session(visit)
         if session is None:
             return _gone(visit)

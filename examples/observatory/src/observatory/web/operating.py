@@ -49,7 +49,9 @@ async def act(request: Request) -> Response:
         if not caller.is_team:
             return _nothing(visit)
     if not is_same_origin(request):
-        return trouble(request, caller, 403, "Refused", "This form was sent by another site.")
+        return trouble(
+            request, caller, 403, "Refused", "This form was submitted from another site, so it was rejected."
+        )
     form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
     name, reason = form.get("name", [""])[0].strip(), form.get("reason", [""])[0].strip()[:500] or None
     try:
@@ -80,4 +82,6 @@ def _actor(request: Request, caller: Caller) -> Actor:
 
 
 def _nothing(visit: Visit) -> Response:
-    return trouble(visit.request, visit.caller, 404, "Not found", "There is nothing here. Try signing in.")
+    return trouble(
+        visit.request, visit.caller, 404, "Not found", "There is no such page, or you may not see it. Try signing in."
+    )

@@ -130,7 +130,7 @@ async def file(request: Request) -> Response:
 async def start_replay(request: Request) -> Response:
     """Have the game show a replay; returns the address."""
     if not is_same_origin(request):
-        return JSONResponse({"detail": "This request was sent by another site."}, status_code=403)
+        return JSONResponse({"detail": "This request came from another site, so it was rejected."}, status_code=403)
     async with open_visit(request) as visit:
         row = await _episode(visit)
     if row is None:

@@ -224,7 +224,7 @@ class _Writing:
         row.status, row.completed_at, row.error = "completed", now(), None
         row.round_display = json.loads(event.model_dump_json(include={"display"}))["display"]
         if event.state_refused:
-            row.error = f"Its state of {event.state_refused} bytes was too large, so the previous one is kept."
+            row.error = f"Its state of {event.state_refused} bytes is too large. The previous state is kept."
         self._results(row, event.results)
         # An operator may have withdrawn the hook during the round.
         if event.description and "describe_division" in self._terms.hooks:
@@ -272,7 +272,7 @@ class _Writing:
         await cancel_waiting(
             self.session,
             EpisodeRequest.round_id == row.id,
-            f"Its round was dropped: {row.error}",
+            f"Its round was cancelled: {row.error}",
             error_type="cancelled",
         )
         await discount(self.session, row.id)

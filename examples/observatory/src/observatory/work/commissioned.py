@@ -91,7 +91,7 @@ class _Office:
                     self.busy.add(league)
                     group.start_soon(self._keep, league)
 
-        what = "Leagues with commissioners cannot be checked"
+        what = "Leagues with commissioners cannot be checked for due rounds"
         await Endurance(_log, repeats=False).repeat(look, what, seconds=_LOOK_SECONDS)
 
     async def _keep(self, league: str) -> None:
@@ -129,7 +129,7 @@ def _reason(error: Exception) -> str:
     """What a league's pages say about an error; details of an unexpected one stay in the operator's log."""
     if isinstance(error, CoworldError):
         return error.message
-    return f"The server failed ({type(error).__name__}); see its log."
+    return f"Internal server error ({type(error).__name__}). See the server's log."
 
 
 class _Lease:
@@ -302,7 +302,7 @@ class _League:
         due, most = season.played, self._terms.lifetime_seconds
         if due is None or now() < season.began[due.round] + dt.timedelta(seconds=most):
             return None
-        return CommissionerError(f"The round was not complete after {most:g} s.", code="commissioner_overtime")
+        return CommissionerError(f"The round did not complete within {most:g} s.", code="commissioner_overtime")
 
     async def _step(self, season: CommissionedSeason, chair: Chair) -> None:
         """Exchange one message with the commissioner, and store what follows from it."""

@@ -74,7 +74,7 @@ async def place(session: AsyncSession, submission: Submission, version: PolicyVe
         submission.notes = f"{_label(version)} is already a member."
         return
     division = await _division_of(session, submission)
-    refusal = "The league has no division for it." if division is None else await _full(session, submission)
+    refusal = "The league has no division for newcomers." if division is None else await _full(session, submission)
     if division is None or refusal is not None:
         await _reject(session, submission, version, refusal or "")
         return
@@ -154,7 +154,7 @@ async def _full(session: AsyncSession, submission: Submission) -> str | None:
     )
     if (count or 0) < most:
         return None
-    return f"The game lets one user have {most} active here: retire one first."
+    return f"Each user may have at most {most} active policies in a league of this game. Retire one first."
 
 
 async def _becomes_champion(session: AsyncSession, submission: Submission, version: PolicyVersion) -> bool:
@@ -248,12 +248,12 @@ async def _check(session: AsyncSession, membership: Membership) -> None:
     elif checks[0].status == "completed" and not faults:
         await _compete(session, submission, membership)
     elif faults or checks[0].failed_policy_index is not None:
-        said = str(faults[0]["message"]) if faults else checks[0].error or "It failed."
+        said = str(faults[0]["message"]) if faults else checks[0].error or "The episode failed."
         await _send_away(session, submission, membership, f"It did not pass its check (episode {checks[0].id}): {said}")
     elif len(checks) < _TRIES:
         await _order_check(session, membership)
     else:
-        why = f"Its check could not be played, through no fault of its own (episode {checks[0].id}): {checks[0].error}"
+        why = f"Its check could not be played, for no fault of the policy (episode {checks[0].id}): {checks[0].error}"
         await _send_away(session, submission, membership, why)
 
 
@@ -309,7 +309,7 @@ async def put_out(session: AsyncSession, membership: Membership, *, most: int) -
     if len(last) < most or not all(_at_fault(row, membership.policy_version_id) for row in last):
         return False
     label = _label(membership.policy_version)
-    why = f"Each of its last {most} episodes had a fault of its own; the last one was {last[0].id}."
+    why = f"The policy was at fault in each of its last {most} episodes, most recently {last[0].id}."
     _end(membership, why)
     await record(session, "policy_disqualified", f"{label} was disqualified", summary=why, membership=membership)
     audit(session, "member.disqualified", user_id=membership.user_id, subject=label, episodes=most)

@@ -282,7 +282,7 @@ async def settle_request(session: AsyncSession, request_id: str) -> None:
         if row.status != "cancelled":
             row.status = "completed" if counts.get("completed") else "failed"
             if row.status == "failed":
-                row.error = "None of the episodes was completed."
+                row.error = "No episode was completed."
     row.revision = await next_revision(session)
 
 

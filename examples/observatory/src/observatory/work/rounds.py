@@ -67,10 +67,10 @@ async def _play_on(services: Services) -> None:
     async def look() -> None:
         with endurance.trying("Disabled accounts cannot be checked"):
             await sweep_closed(database)
-        with endurance.trying("Newcomers cannot be checked"):
+        with endurance.trying("New submissions cannot be checked"):
             await check_newcomers(database)
         for division in await _divisions(database):
-            with endurance.trying(f"Division {division} plays no round"):
+            with endurance.trying(f"Division {division} cannot play a round"):
                 await advance(database, division)
 
     await endurance.repeat(look, "Rounds cannot be checked", seconds=_LOOK_SECONDS)
@@ -277,7 +277,7 @@ async def _close(session: AsyncSession, row: Round, table: Table, terms: LeagueT
         )
     session.add_all(results)
     row.status, row.completed_at = ("completed" if results else "failed"), now()
-    row.error = None if results else "None of its episodes was completed."
+    row.error = None if results else "No episode of the round was completed."
     await keep_report(session, row, table.report, table.state)
     if terms.faults is None:
         return False

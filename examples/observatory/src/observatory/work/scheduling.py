@@ -115,13 +115,13 @@ def draw_seats(
                 f"The roster has {count} seats, 0 to {count - 1}; there is no seat {wish.slot}.", code="bad_slot"
             )
         elif wish.slot in pinned:
-            raise UsageError(f"Seat {wish.slot} is given to two entries of the roster.", code="bad_slot")
+            raise UsageError(f"Seat {wish.slot} is assigned to two entries of the roster.", code="bad_slot")
         else:
             pinned[wish.slot] = wish
     if any(wish.top_n is not None for wish in wishes) and not ladder:
-        raise UsageError("The target's division has no champions to take `top_n` from.", code="no_champions")
+        raise UsageError("The target's division has no champions, so `top_n` cannot be resolved.", code="no_champions")
     if any(wish.random for wish in wishes) and not pool:
-        raise UsageError("There are no members to draw a `random` player from.", code="no_members")
+        raise UsageError("The target's division has no members, so `random` cannot be resolved.", code="no_members")
     dice = random.Random(seed)
     turns: dict[int, int] = {}
     left = [slot for slot in range(count) if slot not in pinned]

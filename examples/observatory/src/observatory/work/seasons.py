@@ -132,7 +132,7 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     ids = [division.id for division in divisions]
     running = sa.and_(Round.division_id.in_(ids), Round.status == "running")
     rounds = (await session.scalars(sa.select(Round.id).where(running))).all()
-    why = "The season was closed before this was played."
+    why = "The season was closed before this episode was played."
     await cancel_waiting(session, EpisodeRequest.round_id.in_(rounds), why, error_type="cancelled")
     await session.execute(
         sa.update(Round).where(running).values(status="cancelled", completed_at=now(), error="The season was closed.")
@@ -288,8 +288,8 @@ def why_stopped(report: JsonObject | None) -> str | None:
         case "rounds":
             return "All rounds of this season are played. The next season begins when the other divisions are done."
         case over:
-            why = (report or {}).get("why") or f"Its first blocks did not count ({over})."
-            return f"No more rounds are played in this season: {why}"
+            why = (report or {}).get("why") or f"The first blocks of the season did not count ({over})."
+            return f"No more rounds will be played in this season: {why}"
 
 
 async def names_of(session: AsyncSession, subjects: Sequence[str]) -> dict[str, str]:

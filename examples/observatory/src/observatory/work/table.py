@@ -227,7 +227,7 @@ def take_in(tournament: Tournament, played: Iterable[tuple[int, Sequence[PlayedE
             if episode is not None and episode.status in ("completed", "failed"):
                 tournament.apply(EpisodeEnded(row=_row(episode, episode_key(block, 1, lineup))))
         if tournament.ledger.missing(block):
-            for judged in tournament.ledger.withdraw(block, "It could not be played."):
+            for judged in tournament.ledger.withdraw(block, "The episode could not be played."):
                 tournament.take_in(judged)
 
 

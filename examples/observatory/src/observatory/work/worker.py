@@ -139,7 +139,7 @@ class Worker:
             # Shielded: a cancelled worker must still return its episodes to the queue.
             with anyio.CancelScope(shield=True):
                 self._workspaces.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with _endurance.trying("Leftovers of dead workers cannot be looked for"):
+                with _endurance.trying("The leftovers of dead workers cannot be found"):
                     await self._take_back(owned_by=self._queue.owner)
                     await self._tidy()
                 task_status.started()
@@ -206,19 +206,19 @@ class Worker:
                 kept = set()
             for token in mine - kept if kept is not None else ():
                 if scope := self._held.get(token):
-                    _log.warning("The lease of an episode was lost; its run is abandoned.")
+                    _log.warning("The lease of an episode was lost, so its run is stopped.")
                     scope.cancel()
 
     async def _look_for_dead(self) -> None:
         """Return the episodes of dead workers to the queue."""
         while True:
             await anyio.sleep(self.options.lease / 3)
-            with _endurance.trying("Dead workers cannot be looked for"):
+            with _endurance.trying("Dead workers cannot be detected"):
                 await self._take_back()
 
     async def _take_back(self, *, owned_by: str | None = None) -> None:
         for item in await self._queue.expire(owned_by=owned_by, held=set(self._held)):
-            _log.warning("Episode %s is taken back from a dead worker.", item.episode_id)
+            _log.warning("Episode %s returns to the queue: its worker is dead.", item.episode_id)
             await self._reap(item.run_id)
             await self._forget(_prefix(item.episode_id, item.run_id))
 
@@ -280,7 +280,10 @@ class Worker:
         if done:
             self.finished += 1
         else:
-            _log.warning("Episode %s belonged to another worker by the time it was over.", claim.episode_id)
+            _log.warning(
+                "Episode %s had been given to another worker before it ended, so its outcome is discarded.",
+                claim.episode_id,
+            )
             await self._forget(_prefix(claim.episode_id, claim.run_id))
         return True
 
@@ -319,8 +322,8 @@ class Worker:
                 raise _TryAgain(error, counts=False, pause=self.options.retreat) from error
             verdict = judge_error(error)
             if not isinstance(error, CoworldError | OSError):
-                _log.exception("Episode %s failed with an unexpected error of the worker.", claim.episode_id)
-                verdict = replace(verdict, message=f"The worker failed: {type(error).__name__}.")
+                _log.exception("Episode %s failed because of an unexpected error in the worker.", claim.episode_id)
+                verdict = replace(verdict, message=f"Internal error in the worker: {type(error).__name__}.")
             if verdict.party == "platform" and not last:
                 raise _TryAgain(error, counts=True, pause=1.0) from error
             return outcome_of(verdict)
@@ -347,7 +350,7 @@ class Worker:
         return record
 
     async def _announce(self, claim: Claim, viewer: str) -> None:
-        with _endurance.trying("The address for watching an episode cannot be stored"):
+        with _endurance.trying("The URL for watching an episode cannot be stored"):
             await self._queue.watchable(claim, viewer)
 
     async def _forget(self, prefix: str) -> None:
