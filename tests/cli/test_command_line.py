@@ -274,7 +274,7 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["scrimmage", "w", "i", "--metric", "/x"], "--metric needs -n 2 or more: one episode measures nothing."),
         (["scrimmage", "w", "i", "-n", "2", "--verify-replay"], "--verify-replay is for one episode."),
         (["run", "w"], "use `coworld run-episode MANIFEST`"),
-        (["run", "w", "--player", "a,proportion=much"], "'much' is no proportion. Write it as in a,proportion=3."),
+        (["run", "w", "--player", "a,proportion=much"], "'much' is not a proportion. Write it as in a,proportion=3."),
         (["run", "w", "--player", "a", "--player", "a,proportion=2"], "--player 'a' is given twice"),
         (["report", "r", "--html", "f", "--markdown"], "--html and --markdown exclude each other."),
         (["rank", "w"], "Missing argument 'PLAYER PLAYER...'."),

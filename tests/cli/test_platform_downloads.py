@@ -45,7 +45,7 @@ def test_bundle(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     assert told.asked[0].query["include"] == "results,replay"
     again = run("bundle", EREQ)
     assert again.exit_code == exitcodes.USAGE
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert "--overwrite" in again.stderr
     assert len(told.asked) == 1
     assert run("bundle", EREQ, "--overwrite").exit_code == 0
@@ -173,7 +173,7 @@ def test_artifact_to_a_file(run: Run, told: FakePlatform, tmp_path: Path) -> Non
     assert run("episode-logs", EREQ, "--artifact", "--agent", "0").exit_code == 0
     again = run("episode-logs", EREQ, "--artifact", "--agent", "0")
     assert again.exit_code == exitcodes.USAGE
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert run("episode-logs", EREQ, "--artifact", "--agent", "0", "-o", "mine.zip").exit_code == 0
     assert files_below(tmp_path) == [f"{EREQ}-policy_agent_0.zip", "mine.zip"]
     assert (tmp_path / "mine.zip").read_bytes() == b"PK-zip"

@@ -75,7 +75,7 @@ async def test_what_cannot_be_played_is_said_without_the_token() -> None:
                 await play_seat(act, url)
             assert failed.value.code == code
             assert "token=" not in failed.value.message
-    with pytest.raises(UsageError, match="no websocket address"):
+    with pytest.raises(UsageError, match="not a websocket address"):
         await play_seat(greedy, "http://nowhere/?token=x")
 
 

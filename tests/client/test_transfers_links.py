@@ -129,7 +129,7 @@ async def test_a_fresh_link_that_is_refused_too(tmp_path: Path, status: int) -> 
             await api.episodes.download_replay(EREQ, tmp_path / "replay")
     assert caught.value.code == "link_expired"
     assert caught.value.status == status
-    assert "has run out" in caught.value.message
+    assert "has expired: storage answered" in caught.value.message
     assert "fresh one" in caught.value.message
     assert "s3cret" not in str(caught.value.to_dict())
     assert names(tmp_path) == []

@@ -352,7 +352,7 @@ CASES = [
         put(*CONFIG, "properties", "mood", value={"$ref": "#/$defs/mood"}),
         "/game/config_schema/properties/mood/$ref",
         '"#/$defs/mood"',
-        "leads nowhere",
+        "does not exist in this schema",
     ),
     Case(
         "schema_dialect",

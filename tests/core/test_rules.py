@@ -378,7 +378,7 @@ def test_a_pace_is_a_value() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        (":Nim", "names no rules"),
+        (":Nim", "does not name a Rules class"),
         ("json", "json has not exactly one class of rules; it has none"),
         ("nowhere/nim.py", "There is no file nowhere/nim.py"),
         ("no_such_module:Nim", "no module 'no_such_module'"),

@@ -485,7 +485,7 @@ async def test_a_state_that_is_too_large_is_left_out_and_the_round_stays(tmp_pat
     assert size == STATE_BYTES + len('{"masters":0,"notes":""}')
     assert (report.rounds, [one.state_refused for one in said_by(report).rounds]) == (3, [0, size, 0])
     assert [one["state"] for one in heard if one["type"] == "round_start"] == [None, small_one, small_one]
-    assert f"{size} bytes was too large" in (place / "report.md").read_text()
+    assert f"{size} bytes is too large" in (place / "report.md").read_text()
 
 
 async def test_a_former_name_of_a_division_need_not_exist(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Pa
 @pytest.mark.parametrize(
     ("rules", "env", "code", "says"),
     [
-        (":Sticks", {}, 2, "names no rules"),
+        (":Sticks", {}, 2, "does not name a Rules class"),
         ("support.served_game:Sticks", {"COGAME_RESULTS_URI": ""}, 2, "COGAME_RESULTS_URI is not set"),
         ("support.served_game:Sticks", {"COGAME_CONFIG_URI": "file:///nowhere/x"}, 2, "cannot be read"),
         ("support.served_game:Sticks", {"COGAME_PORT": "x"}, 2, "COGAME_PORT must be"),

@@ -274,7 +274,7 @@ async def test_a_page_that_changes_as_it_goes_on(tmp_path: Path) -> None:
             at = link.removeprefix("http://").rstrip("/")
             port = int(at.rpartition(":")[2])
             assert "after 1 round" not in (await get("/"))[1]
-            with pytest.raises(UsageError, match="cannot be listened on"):
+            with pytest.raises(UsageError, match="Cannot listen on port"):
                 async with open_site(place, port=port):
                     pass
             changes = f"ws://{at}/changes"

@@ -192,7 +192,7 @@ def test_overwrite_spares_a_source_tree_with_logs(tmp_path: Path) -> None:
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     error = refused(tmp_path)
     assert error.code == "workspace_foreign"
-    assert "holds what no run has written: thesis.py, .git/ and logs/monday.log. Nothing in it is removed." in str(
+    assert "contains files that no run has written: thesis.py, .git/ and logs/monday.log. Nothing was removed." in str(
         error
     )
     assert error.context["count"] == 3

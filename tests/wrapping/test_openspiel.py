@@ -159,7 +159,7 @@ def test_a_package_is_whole(tmp_path: Path) -> None:
     assert [player["id"] for player in manifest["player"]] == ["random-player", "searcher"]
     done = coworld("certify", "noughts", "--backend", "process", "-o", "certified", cwd=tmp_path)
     assert done.status == 0, done.stdout + done.stderr
-    with pytest.raises(UsageError, match="something at"):
+    with pytest.raises(UsageError, match="already exists"):
         wrap_game("openspiel:chess", directory=tmp_path / "noughts")
 
 

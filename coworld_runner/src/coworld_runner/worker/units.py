@@ -181,7 +181,7 @@ class PlayerUnit(JobUnit):
                 break
             if labels.get(JOB) != place.settings.job_id:
                 raise StartError(
-                    f"There is a pod {self.pod} already, and it is not this job's.",
+                    f"There is a pod {self.pod} already, which is not this job's.",
                     code="pod_taken",
                     hint="Give COWORLD_SERVICE_NAME a name of this job's own.",
                     context={"unit": self.name, "pod": self.pod},
