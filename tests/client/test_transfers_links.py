@@ -205,7 +205,7 @@ async def test_a_link_of_an_observatory_that_has_run_out(tmp_path: Path, monkeyp
             )
             session.add(artifact)
         with monkeypatch.context() as clock:
-            clock.setattr("observatory.evidence.links.time", SimpleNamespace(time=lambda: 1_700_000_000.0))
+            clock.setattr("observatory.episodes.signed_links.time", SimpleNamespace(time=lambda: 1_700_000_000.0))
             old = platform.services.runtime.links.url(artifact.id, "replay.z").url
         async with CoworldClient(platform.url, token=ann.token) as api:
             with pytest.raises(Forbidden, match="expired"):

@@ -11,7 +11,7 @@ from support.observatory import Inside, inside
 
 from observatory.identity import auth
 from observatory.identity.accounts import new_token
-from observatory.operating.closing import disable_user
+from observatory.operations.moderation import disable_user
 from observatory.store.columns import now
 from observatory.store.models import Token, User
 

@@ -17,7 +17,7 @@ from support.postgres import execute
 from support.uploads import upload_coworld, upload_image
 
 from coworld_core.errors import CoworldError
-from observatory.operating.backup import back_up, restore
+from observatory.operations.backup import back_up, restore
 from observatory.services import open_services
 from observatory.settings import Settings
 from observatory.store.models import Player, User

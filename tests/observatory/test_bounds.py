@@ -19,7 +19,7 @@ from support.observatory import inside
 from support.observatory_kit import MISFITS, open_platform, roster, seed
 from support.uploads import Blob, image_parts, manifest_for, upload_image
 
-from observatory import serving
+from observatory import server
 from observatory.errors import Refusal
 from observatory.hosted import sessions as hosted_sessions
 from observatory.identity.accounts import keep_quotas
@@ -27,7 +27,7 @@ from observatory.identity.limits import RequestLimit
 from observatory.quotas import Quotas
 from observatory.store.audit import audit_lines
 from observatory.store.models import EpisodeRequest, GameConfig, User
-from observatory.store.storage import stored_bytes
+from observatory.store.usage import stored_bytes
 from observatory.work.queue import Queue
 
 pytestmark = pytest.mark.timeout(1200)
@@ -205,7 +205,7 @@ async def test_who_asks_too_often_is_told_so(tmp_path: Path) -> None:
 
 
 async def test_a_connection_that_asks_for_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.1)
     half = b"GET /observatory/whoami HTTP/1.1\r\nHost: x\r\n"
 
     async with open_platform(tmp_path, backend="none") as platform:
@@ -216,9 +216,9 @@ async def test_a_connection_that_asks_for_nothing_is_closed(tmp_path: Path, monk
 
 @pytest.mark.slow
 async def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "READER_SECONDS", 0.2)
+    monkeypatch.setattr(server, "READER_SECONDS", 0.2)
     ended = anyio.Event()
-    connection = serving._Connection
+    connection = server._Connection
     lost = connection.connection_lost
 
     def note(self: Any, reason: Exception | None) -> None:
@@ -236,7 +236,7 @@ async def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatc
                 await ended.wait()
         # Whoever reads gets all of it, however often the deadline passes. It is longer here, because a busy machine may
         # keep the reader from reading for a moment.
-        monkeypatch.setattr(serving, "READER_SECONDS", 1.0)
+        monkeypatch.setattr(server, "READER_SECONDS", 1.0)
         async with await anyio.connect_tcp(host, int(port)) as reader:
             await reader.send(many * 239 + many.removesuffix(b"\r\n") + all_of_it)
             heard = b"".join([piece async for piece in reader])
@@ -244,7 +244,7 @@ async def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatc
 
 
 async def test_a_body_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("observatory.api.calls.BODY_SECONDS", 0.1)
+    monkeypatch.setattr("observatory.api.routing.BODY_SECONDS", 0.1)
 
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")

@@ -12,8 +12,9 @@ import pytest
 from support.observatory import add_account, inside, new_services, run_server
 from support.uploads import upload_coworld, upload_image
 
-from observatory import serving
+from observatory import server
 from observatory.cli import main
+from observatory.data_directory import locked_directory
 from observatory.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -161,15 +162,15 @@ async def test_an_address_that_is_taken(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(Exception, match="Cannot listen on") as error:
-            serving.bind("127.0.0.1", taken.getsockname()[1])
+            server.bind("127.0.0.1", taken.getsockname()[1])
     assert getattr(error.value, "code", "") == "address_in_use"
 
 
 async def test_one_server_a_directory(tmp_path: Path) -> None:
     async with new_services(Settings(data=tmp_path)):
-        with serving.only_one(tmp_path), pytest.raises(Exception, match="already"), serving.only_one(tmp_path):
+        with locked_directory(tmp_path), pytest.raises(Exception, match="already"), locked_directory(tmp_path):
             pass
-        with serving.only_one(tmp_path):
+        with locked_directory(tmp_path):
             pass
 
 

@@ -18,9 +18,9 @@ from support.waiting import until
 
 from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
-from observatory.api.leagues import LeagueError, create_league, set_terms
+from observatory.api.leagues import LeagueError, change_league_settings, create_league
 from observatory.api.standings import standings
-from observatory.operating.overview import leagues
+from observatory.operations.overview import leagues
 from observatory.services import Services, open_services
 from observatory.settings import Settings
 from observatory.store.columns import now
@@ -38,7 +38,6 @@ from observatory.store.models import (
     Tally,
     User,
 )
-from observatory.work import commissioned
 from observatory.work.seasons import change_league
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -50,7 +49,9 @@ FRONTIER = Subject(PAINT, "{{PAINTARENA_IMAGE}}", "paintarena", ("python", "-m",
 
 async def _commission(services: Services, world: World, commissioner: str, **terms: Any) -> None:
     async with services.database.writing() as session:
-        await set_terms(session, world.league, every=0, terms={"commissioner_runnable_id": commissioner, **terms})
+        await change_league_settings(
+            session, world.league, every=0, terms={"commissioner_runnable_id": commissioner, **terms}
+        )
 
 
 async def _rounds(services: Services) -> list[Round]:
@@ -195,7 +196,7 @@ async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: 
         # another commissioner is a matter for a new season; with it, the league plays
         async with services.database.writing() as session:
             with pytest.raises(LeagueError, match="begun with another commissioner"):
-                await set_terms(session, world.league, terms={"commissioner_runnable_id": "honest"})
+                await change_league_settings(session, world.league, terms={"commissioner_runnable_id": "honest"})
         async with services.database.writing() as session:
             await change_league(session, world.league, "season")
         await _commission(services, world, "honest")
@@ -244,7 +245,7 @@ async def test_a_league_asks_the_hooks_that_it_names(tmp_path: Path) -> None:
         assert [row["values"]["points"] for row in view["rows"]] == [line.points for line in lines]
         # other hooks apply from the next round on: it is asked no more how its division is played
         async with services.database.writing() as session:
-            await set_terms(session, world.league, terms={"hooks": ["rank_division"]})
+            await change_league_settings(session, world.league, terms={"hooks": ["rank_division"]})
             await change_league(session, world.league, "resume")
         before = len(await _rounds(services))
         await _until(services, *["completed"] * (before + 2))
@@ -336,7 +337,7 @@ async def test_a_commissioner_that_never_answers_is_said(tmp_path: Path) -> None
 async def test_a_log_that_cannot_be_read_stops_its_league_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(commissioned, "_RETREAT_SECONDS", 0.1)
+    monkeypatch.setattr(commissioner_service, "_RETREAT_SECONDS", 0.1)
     async with open_platform(tmp_path) as platform:
         services = platform.services
         world = await seed(services, (await platform.account("house")).id)

@@ -20,7 +20,8 @@ from alembic.runtime.migration import MigrationContext
 from botocore.exceptions import EndpointConnectionError
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from observatory.settings import Settings, database_url, prepare_directory, write_private
+from observatory.data_directory import prepare_directory, write_private
+from observatory.settings import Settings, database_url
 from observatory.store.artifacts import artifact_store
 from observatory.store.database import Database, next_revision, open_database
 from observatory.store.models import Base, Counter, User

@@ -12,7 +12,7 @@ import pytest
 from support.observatory import run_server
 from support.waiting import until
 
-from observatory.runtime import TRUST_NOTICE
+from observatory.work.executor import TRUST_NOTICE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, roster, seed, until_over
 
-from observatory.evidence.links import LinkSigner
+from observatory.episodes.signed_links import LinkSigner
 from observatory.store.models import League, PolicyVersion
 
 NOTES = {"QUICK_SECRET": "x"}
@@ -375,14 +375,14 @@ async def test_who_waits_is_sent_home_when_the_server_stops(tmp_path: Path, monk
             answers.append(await first.get("/v2/episode-requests/changes", params=query))
             await first.aclose()
 
-        bell = platform.services.runtime.bell
-        beyond, waiting = bell.beyond, anyio.Event()
+        changes = platform.services.runtime.changes
+        beyond, waiting = changes.wait_beyond, anyio.Event()
 
         async def waited(revision: int, *, timeout: float) -> bool:
             waiting.set()
             return await beyond(revision, timeout=timeout)
 
-        monkeypatch.setattr(bell, "beyond", waited)
+        monkeypatch.setattr(changes, "wait_beyond", waited)
         group.start_soon(wait)
         with anyio.fail_after(20):
             await waiting.wait()

@@ -232,16 +232,16 @@ async def test_a_game_that_goes_wrong_while_people_play_is_kept_too(tmp_path: Pa
             start = "/v2/coworlds/play/session"
             made = (await client.post(start, json={"coworld_id": world.id})).json()
             seat = (await client.post(f"{start}/{made['session_id']}/join")).json()
-            sessions, place = platform.services.runtime.sessions, platform.services.runtime.place
+            sessions, executor = platform.services.runtime.sessions, platform.services.runtime.executor
             assert sessions is not None
-            assert place is not None
+            assert executor is not None
             session = sessions.get(made["session_id"])
             assert session is not None
             there = seat["player_url"].replace("http", "ws").replace("/client/", "/")
             async with connect(there, open_timeout=300) as socket:
                 assert await socket.recv()
                 # nobody takes the other seat, and the game dies
-                for found in await place.backend.find(session.run_id):
+                for found in await executor.backend.find(session.run_id):
                     if found.kind == "process":
                         # the end of one may be the end of the next
                         with contextlib.suppress(ProcessLookupError):

@@ -17,7 +17,7 @@ from support.observatory_kit import Account, Platform, World, open_platform, see
 from websockets.asyncio.client import connect
 
 from observatory.hosted import sessions as hosted_sessions
-from observatory.operating.closing import disable_policy
+from observatory.operations.moderation import disable_policy
 from observatory.store.columns import now
 from observatory.store.models import (
     AuditEntry,

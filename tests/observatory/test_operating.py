@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from support.observatory_kit import Account, Platform, World, open_platform, roster, seed
 
-from observatory.operating import overview
-from observatory.operating.closing import (
+from observatory.operations import overview
+from observatory.operations.moderation import (
     PolicyError,
     disable_policy,
     disable_user,
@@ -21,7 +21,7 @@ from observatory.operating.closing import (
     enable_user,
     find_policy,
 )
-from observatory.operating.retention import PRUNED, prune
+from observatory.operations.retention import PRUNED, prune
 from observatory.quotas import Quotas
 from observatory.settings import Retention
 from observatory.store.audit import Actor, acting, audit, audit_lines

@@ -15,9 +15,9 @@ from support.uploads import upload_image
 from coworld_runner.backends.kubernetes.backend import KubernetesBackend
 from observatory.cli import main
 from observatory.identity.worker_login import pull_secret, worker_login
-from observatory.runtime import _make  # pyright: ignore[reportPrivateUsage]
 from observatory.settings import Settings
 from observatory.work.admission import OwnPackages
+from observatory.work.executor import _make  # pyright: ignore[reportPrivateUsage]
 
 
 def written(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -43,7 +43,7 @@ async def test_what_it_holds_pulls_any_image_and_pushes_none(tmp_path: Path) -> 
         repository = name.partition(":")[0].partition("@")[0]
         place = f"/v2/{repository}/manifests/{image['image_digest']}"
         assert (await platform.http.get(place)).status_code == 401
-        secret = pull_secret("pull", "registry.example:5000", await worker_login(platform.services))
+        secret = pull_secret("pull", "registry.example:5000", await worker_login(platform.services.vault))
         (entry,) = [config_of(secret)["registry.example:5000"]]
         shown = {"Authorization": f"Basic {entry['auth']}"}
         assert (await platform.http.get(place, headers=shown)).status_code == 200

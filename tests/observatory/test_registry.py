@@ -283,7 +283,7 @@ async def test_a_real_engine_pushes_and_pulls(tmp_path: Path) -> None:
             await docker("rmi", pinned)
             # our own worker pulls it too, with a login that is in no file of the engine's
             async with platform.services() as services:
-                login = await worker_login(services)
+                login = await worker_login(services.vault)
             async with DockerBackend(logins={grant["registry"]: login}) as backend:
                 await backend.ensure_image(pinned)
             assert digest in await docker("inspect", "--format", "{{.RepoDigests}}", pinned)

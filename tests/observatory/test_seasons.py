@@ -13,10 +13,9 @@ from support.league_play import contestants, league_of, play, play_rounds, stren
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
 from coworld_core.errors import UsageError
-from observatory.api.leagues import LeagueError, set_terms
+from observatory.api.leagues import LeagueError, change_league_settings
 from observatory.cli import cli
-from observatory.operating import overview
-from observatory.operating.closing import sweep_closed
+from observatory.operations import overview
 from observatory.store.columns import now
 from observatory.store.models import (
     Division,
@@ -29,7 +28,8 @@ from observatory.store.models import (
     Season,
     Submission,
 )
-from observatory.work.placing import check_newcomers
+from observatory.work.cancellation import cancel_disabled
+from observatory.work.league_members import check_newcomers
 from observatory.work.queue import Outcome, Queue, write_outcome
 from observatory.work.rounds import advance
 from observatory.work.seasons import CONTINUOUS, change_league, risers
@@ -118,7 +118,7 @@ async def test_terms_change_and_what_a_season_was_begun_with_stays(tmp_path: Pat
 
         async def change(**terms: Any) -> Any:
             async with database.writing() as session:
-                return (await set_terms(session, world.league, terms=terms)).commissioner_config
+                return (await change_league_settings(session, world.league, terms=terms)).commissioner_config
 
         with pytest.raises(LeagueError, match="begun with another pairing and other blocks") as told:
             await change(pairing="swiss", blocks=2, rounds=2)
@@ -286,7 +286,7 @@ async def test_what_was_asked_for_while_a_policy_was_closed_is_swept_and_not_beg
         assert claim.episode_id == kept
         assert await queue.claim() is None
         assert await queue.release(claim, counts=False)
-        await sweep_closed(database)
+        await cancel_disabled(database)
         async with database.reading() as session:
             rows = await session.execute(sa.select(EpisodeRequest.id, EpisodeRequest.status, EpisodeRequest.error_type))
             states = {row[0]: (row[1], row[2]) for row in rows}

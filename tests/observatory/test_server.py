@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from support.observatory import inside, running_observatory
 
-from observatory import serving
+from observatory import server
 from observatory.store.columns import now
 from observatory.store.models import Idempotent, Token
 from observatory.work.housekeeping import tidy
@@ -38,7 +38,7 @@ async def test_starts_knows_its_callers_and_stops(tmp_path: Path) -> None:
 
 
 def test_an_answer_in_two_parts_does_not_wait_for_the_first_to_be_confirmed() -> None:
-    with serving.bind("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+    with server.bind("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

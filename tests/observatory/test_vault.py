@@ -13,7 +13,8 @@ from cryptography.fernet import Fernet
 
 from coworld_core.errors import CoworldError, EnvironmentFault
 from observatory.cli import main
-from observatory.settings import Settings, write_private
+from observatory.data_directory import write_private
+from observatory.settings import Settings
 from observatory.store.vault import Vault
 
 VALUE = b"hunter2\x00\xff"

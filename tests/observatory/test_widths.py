@@ -14,7 +14,7 @@ from support.league_play import league_of, play_rounds, strengths_of
 from support.observatory_kit import Account, Platform, open_platform, seed
 
 from observatory.api.leagues import create_league
-from observatory.operating.closing import disable_policy, disable_user, find_policy
+from observatory.operations.moderation import disable_policy, disable_user, find_policy
 from observatory.store.models import League, Round
 from observatory.work.queue import Queue
 from observatory.work.rounds import advance

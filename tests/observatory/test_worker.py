@@ -34,12 +34,12 @@ from coworld_core.episode.record import EpisodeRecord
 from coworld_runner.backends.process.backend import ProcessBackend
 from coworld_runner.episode.running import EpisodeOptions, run_episode
 from coworld_runner.plan import EpisodePlan
-from observatory.evidence.access import player_faults
+from observatory.episodes.access import player_faults
 from observatory.services import Services
 from observatory.settings import Settings
 from observatory.store.columns import now
 from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, Participant, User
-from observatory.work import disk
+from observatory.work import disk_space
 from observatory.work.admission import Admission, OwnPackages
 from observatory.work.queue import MAX_ATTEMPTS, Outcome, Queue
 from observatory.work.worker import Worker, WorkerOptions
@@ -350,7 +350,7 @@ async def test_a_full_disk_is_waited_for_and_costs_no_attempt(
     def usage(directory: Path) -> SimpleNamespace:
         return SimpleNamespace(free=free)
 
-    monkeypatch.setattr(disk, "shutil", SimpleNamespace(disk_usage=usage))
+    monkeypatch.setattr(disk_space, "shutil", SimpleNamespace(disk_usage=usage))
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services)
         failing(monkeypatch, services, *[OSError(errno.ENOSPC, "No space left on device")] * MAX_ATTEMPTS)

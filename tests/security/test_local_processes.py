@@ -29,9 +29,9 @@ from support.observatory_kit import (
 from coworld_core.errors import CoworldError
 from observatory.cli import main
 from observatory.hosted import sessions as hosted_sessions
-from observatory.runtime import PROCESS_NOTICE
 from observatory.store.models import Coworld
 from observatory.work.admission import OwnPackages
+from observatory.work.executor import PROCESS_NOTICE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

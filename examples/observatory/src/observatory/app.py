@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 
 from coworld_core.api import Problem
 
-from .api.calls import PREFIX
+from .api.routing import PREFIX
 from .errors import Refusal
 from .services import Services
 from .store.columns import JsonObject
@@ -43,23 +43,23 @@ PARTS = (
     "api.memberships",
     "api.standings",
     "api.rounds",
-    "api.happenings",
+    "api.events",
     "api.episodes",
     "api.experience",
     "api.artifacts",
     "api.annotations",
     "api.feed",
     "api.replays",
-    "web.games",
+    "web.game_proxy",
     "api.hosted",
     "api.lobbies",
     "api.not_offered",
     "registry.protocol",
     "web.cli_sign_in",
     "work.housekeeping",
-    "operating.retention",
+    "operations.retention",
     "work.rounds",
-    "work.commissioned",
+    "work.commissioner_service",
     "web",
 )
 """Modules of this package that take part in the application.

@@ -16,7 +16,8 @@ from coworld_core import durations
 from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
 
-from .settings import DEFAULT_PORT, Retention, Settings, write_secret
+from .data_directory import write_secret
+from .settings import DEFAULT_PORT, Retention, Settings
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -226,7 +227,7 @@ verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every r
 
 
 def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a league with a commissioner to a command: fields of ``LeagueTerms``."""
+    """Add the options of a league with a commissioner to a command: fields of ``LeagueSettings``."""
     for option in (
         click.option(
             "--lifetime",

@@ -10,12 +10,12 @@ import json
 
 from starlette.responses import Response
 
+from ..episodes.access import find_episode, own_slots
 from ..errors import Refusal, conflict, forbidden
-from ..evidence.access import find_episode, own_slots
 from ..store.artifacts import MemberTooLarge, NoMember
 from ..store.models import Artifact
-from .calls import ApiRouter, Call, Known, binary, refusals
 from .episodes import refuse_unfinished
+from .routing import ApiRouter, Call, SignedIn, binary, refusals
 
 __all__ = ["router"]
 
@@ -31,7 +31,7 @@ LIMIT = 8 * 1024 * 1024
     response_class=binary("application/x-ndjson"),
     responses=refusals(409),
 )
-async def get_annotations(call: Known, ereq: str, version_id: str) -> Response:
+async def get_annotations(call: SignedIn, ereq: str, version_id: str) -> Response:
     """Notes of your own policy: `annotations.jsonl` of its players' artifacts, seat by seat."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     seats = [seat.position for seat in row.participants if seat.policy_version_id == version_id]

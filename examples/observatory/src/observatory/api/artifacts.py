@@ -12,18 +12,17 @@ from starlette.responses import Response, StreamingResponse
 
 from coworld_core import api
 
+from ..episodes.access import find_episode, own_slots, visible
+from ..episodes.downloads import filename_of, plain_chunks, send, send_plain
 from ..errors import Refusal, forbidden, invalid, not_found
-from ..evidence.access import find_episode, own_slots, visible
-from ..evidence.sending import filename_of, plain_chunks, send, send_plain
-from ..operating.retention import PRUNED
+from ..operations.retention import PRUNED
 from ..services import Services
 from ..store.bundles import BundlePlan, Kept, ZipEntry, plan_bundle, stream_zip, unknown_tokens
 from ..store.columns import JsonObject
-from ..store.models import Artifact, Coworld, EpisodeRequest
-from ..work.queue import OVER
-from .calls import Anyone, ApiRouter, Call, Json, Known, QueryModel, Team, binary, gate, refusals
+from ..store.models import FINAL_STATUSES, Artifact, Coworld, EpisodeRequest
 from .episodes import find_job, refuse_unfinished, split_ids
-from .pages import PageQuery, paginate_episodes
+from .pagination import PageQuery, paginate_episodes
+from .routing import Anyone, ApiRouter, Call, Json, QueryModel, SignedIn, Team, binary, gate, refusals
 
 __all__ = ["router"]
 
@@ -87,7 +86,7 @@ async def get_artifact(call: Anyone, ereq: str, kind: str) -> Response:
     response_class=binary("text/plain"),
     responses=refusals(409, 410),
 )
-async def get_policy_log(call: Known, ereq: str, version_id: str, agent: str) -> Response:
+async def get_policy_log(call: SignedIn, ereq: str, version_id: str, agent: str) -> Response:
     """The log of your own player: its last 10,000 lines."""
     return await _of_player(call, ereq, version_id, agent, "player_logs")
 
@@ -97,7 +96,7 @@ async def get_policy_log(call: Known, ereq: str, version_id: str, agent: str) ->
     response_class=binary("application/zip"),
     responses=refusals(409, 412, 416),
 )
-async def get_policy_artifact(call: Known, ereq: str, version_id: str, agent: str) -> Response:
+async def get_policy_artifact(call: SignedIn, ereq: str, version_id: str, agent: str) -> Response:
     """The artifact of your own player."""
     return await _of_player(call, ereq, version_id, agent, "player_artifact")
 
@@ -207,7 +206,11 @@ async def _download(call: Call, row: EpisodeRequest, category: str, position: in
             "artifact_id": f"{row.id}:{category}:{position}",
             "version": None,
             "filename": "",
-            "state": "pending" if row.status not in OVER else "unavailable" if row.pruned_at else "not_produced",
+            "state": "pending"
+            if row.status not in FINAL_STATUSES
+            else "unavailable"
+            if row.pruned_at
+            else "not_produced",
             "media_type": "",
             "encoding": "identity",
         }

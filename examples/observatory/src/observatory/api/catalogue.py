@@ -23,15 +23,15 @@ from coworld_core.versions import next_version
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
 from ..identity.limits import require_stored
-from ..naming import name_key
+from ..name_keys import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Game, Image, League, LeagueSeed
 from ..work.smoke import check_state, order_check
-from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
 from .images import find_image, image_at, public_uri
 from .leagues import slug
-from .pages import PageQuery, paginate
+from .pagination import PageQuery, paginate
+from .routing import Anyone, ApiRouter, Call, Json, SignedIn, refusals
 
 __all__ = ["add_coworld", "coworld_json", "find_coworld", "router"]
 
@@ -71,7 +71,7 @@ async def get_coworld(call: Anyone, coworld_id: str) -> Json:
 
 
 @router.post("/v2/coworlds/upload", response_model=api.Coworld, responses=refusals(409))
-async def upload_coworld(call: Known, body: api.CoworldUploadBody) -> Json:
+async def upload_coworld(call: SignedIn, body: api.CoworldUploadBody) -> Json:
     """Add a version of a Coworld; an identical upload is reported as existing."""
     manifest = await _checked(body.manifest)
     manifest = await _by_ids(call.db, call.services.settings.registry, manifest)
@@ -83,7 +83,7 @@ async def upload_coworld(call: Known, body: api.CoworldUploadBody) -> Json:
 
 
 @router.post("/v2/coworlds/patch-commissioner", response_model=api.Coworld, responses=refusals(409))
-async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Json:
+async def patch_commissioner(call: SignedIn, body: api.PatchCommissionerBody) -> Json:
     """Add a version of a Coworld with another image for its commissioner."""
     present = await call.db.scalar(
         sa.select(Coworld).where(Coworld.name_key == name_key(body.coworld_name), Coworld.canonical)
@@ -104,7 +104,7 @@ async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Js
 
 
 @router.post("/v2/coworlds/{name}/visibility", response_model=api.CoworldVisibility)
-async def set_visibility(call: Known, name: str, body: api.VisibilityBody) -> Json:
+async def set_visibility(call: SignedIn, name: str, body: api.VisibilityBody) -> Json:
     """Make all versions of a Coworld public, or visible only to its owner."""
     owner = await call.db.get(CoworldName, name_key(name))
     if owner is None:
@@ -146,7 +146,7 @@ async def get_certification(call: Anyone, coworld_id: str) -> Json:
 @router.post(
     "/v2/coworlds/{coworld_id}/certification/retry", response_model=api.CertificationState, responses=refusals(409)
 )
-async def retry_certification(call: Known, coworld_id: str) -> Json:
+async def retry_certification(call: SignedIn, coworld_id: str) -> Json:
     """Order the hosted check again."""
     coworld = await find_coworld(call.db, call.caller, coworld_id)
     if not call.caller.owns(coworld.user_id):
@@ -159,7 +159,7 @@ async def retry_certification(call: Known, coworld_id: str) -> Json:
 
 
 @router.get("/v2/coworlds/{name}/feed-posts/check")
-async def check_feed(call: Known, name: str) -> Json:
+async def check_feed(call: SignedIn, name: str) -> Json:
     """Rounds to report on, which newer clients request after a submission: none on this platform."""
     return Json({"human_name": call.caller.require().name, "rounds": [], "sensei_due": None})
 

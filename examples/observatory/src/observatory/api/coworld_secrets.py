@@ -13,11 +13,11 @@ from coworld_core import api
 from ..errors import Refusal, forbidden, not_found
 from ..identity.auth import Caller
 from ..identity.limits import require_stored
-from ..naming import name_key
+from ..name_keys import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
 from ..store.models import Coworld, CoworldName, CoworldSecret
-from .calls import ApiRouter, Call, Json, Known, gate, read_body, refusals
+from .routing import ApiRouter, Call, Json, SignedIn, gate, read_body, refusals
 
 __all__ = ["router"]
 
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
 @router.get("/v2/coworlds/secrets/{coworld}", response_model=list[api.Secret])
-async def list_secrets(call: Known, coworld: str) -> Json:
+async def list_secrets(call: SignedIn, coworld: str) -> Json:
     """Names of the secrets of your own Coworld."""
     owner = await _own_name(call.db, call.caller, coworld)
     rows = await call.db.scalars(
@@ -75,7 +75,7 @@ async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: 
 
 
 @router.delete("/v2/coworlds/secrets/{coworld}/{name}", response_model=api.Secret)
-async def delete_secret(call: Known, coworld: str, name: str) -> Json:
+async def delete_secret(call: SignedIn, coworld: str, name: str) -> Json:
     """Delete a secret of your own Coworld."""
     owner = await _own_name(call.db, call.caller, coworld)
     row = await call.db.scalar(

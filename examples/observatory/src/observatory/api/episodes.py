@@ -12,16 +12,16 @@ from pydantic import Field
 
 from coworld_core import api
 
+from ..episodes.access import find_episode, own_slots, view_of, visible
 from ..errors import Refusal, not_found
-from ..evidence.access import find_episode, own_slots, view_of, visible
 from ..runtime import open_runtime
 from ..services import Services
 from ..store.columns import JsonObject, now
 from ..store.models import Coworld, EpisodeRequest, Game, Participant
-from .calls import Anyone, ApiRouter, Call, Json, Known, Team, refusals
-from .pages import Envelope, PageQuery, paginate_episodes
+from .pagination import Envelope, PageQuery, paginate_episodes
 from .rounds import find_round
-from .views import of_player
+from .routing import Anyone, ApiRouter, Call, Json, SignedIn, Team, refusals
+from .serializers import of_player
 
 __all__ = ["lifespan", "router", "split_ids"]
 
@@ -126,7 +126,7 @@ async def get_stats(call: Anyone, ereq: str) -> Json:
 
 
 @router.get("/v2/episode-requests/{ereq}/policy-artifacts", response_model=list[api.PlayerEvidence])
-async def list_evidence(call: Known, ereq: str) -> Json:
+async def list_evidence(call: SignedIn, ereq: str) -> Json:
     """Logs and artifacts of your own players, by slot."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     slots = own_slots(call.caller, row)

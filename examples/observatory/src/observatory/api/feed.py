@@ -20,15 +20,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
+from ..episodes.access import view_of, visible
 from ..errors import Refusal
-from ..evidence.access import view_of, visible
 from ..identity.auth import Caller
 from ..services import Services
-from ..store.bell import last_revision
+from ..store.change_notifier import last_revision
 from ..store.columns import JsonObject, now
 from ..store.models import EpisodeRequest, ExperienceRequest
-from .calls import Anyone, ApiRouter, Json, QueryModel, refusals
 from .episodes import split_ids
+from .routing import Anyone, ApiRouter, Json, QueryModel, refusals
 
 __all__ = ["lifespan", "router", "wait_for_changes"]
 
@@ -43,9 +43,9 @@ _GOOD_FOR = dt.timedelta(hours=24)
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
     """Watch for changes on behalf of all waiting calls."""
-    bell = services.runtime.bell
+    changes = services.runtime.changes
     async with anyio.create_task_group() as group:
-        group.start_soon(bell.watch, services.database)
+        group.start_soon(changes.watch, services.database)
         try:
             yield
         finally:
@@ -156,9 +156,9 @@ async def wait_for_changes(
         if changes is None or changes.rows or changes.seen > after:
             return changes
         left = deadline - anyio.current_time()
-        if left <= 0 or services.runtime.bell.closed:
+        if left <= 0 or services.runtime.changes.closed:
             return changes
-        await services.runtime.bell.beyond(newest, timeout=left)
+        await services.runtime.changes.wait_beyond(newest, timeout=left)
 
 
 async def _changes(

@@ -21,8 +21,8 @@ from ..identity.limits import require_stored
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Image, RegistryTag, User
-from .calls import ApiRouter, Call, Json, Known, gate, refusals
-from .pages import PageQuery, paginate
+from .pagination import PageQuery, paginate
+from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 
 __all__ = ["find_image", "image_at", "image_json", "public_uri", "router"]
 
@@ -40,7 +40,7 @@ class ImageQuery(PageQuery):
 
 
 @router.get("/v2/container_images", response_model=list[api.Image])
-async def list_images(call: Known, query: Annotated[ImageQuery, Query()]) -> Json:
+async def list_images(call: SignedIn, query: Annotated[ImageQuery, Query()]) -> Json:
     """Your own images, newest first."""
     statement = sa.select(Image)
     if not call.caller.elevated:
@@ -52,7 +52,7 @@ async def list_images(call: Known, query: Annotated[ImageQuery, Query()]) -> Jso
 
 
 @router.get("/v2/container_images/{image_id}", response_model=api.Image)
-async def get_image(call: Known, image_id: str) -> Json:
+async def get_image(call: SignedIn, image_id: str) -> Json:
     """One image."""
     return Json(image_json(await find_image(call.db, call.caller, image_id), call.services.settings.registry))
 
@@ -96,7 +96,7 @@ async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: 
 
 
 @router.post("/v2/container_images/upload/complete", response_model=api.Image, responses=refusals(409))
-async def complete_upload(call: Known, body: api.ImageCompleteBody) -> Json:
+async def complete_upload(call: SignedIn, body: api.ImageCompleteBody) -> Json:
     """Declare an image pushed; it can no longer change."""
     image = await call.db.get(Image, body.id)
     if image is None or not call.caller.owns(image.user_id):

@@ -21,24 +21,24 @@ from coworld_runner.tournament.pairings import find_pairing
 
 from ..errors import conflict, invalid, not_found
 from ..identity.auth import Caller
-from ..naming import name_key
+from ..name_keys import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round
+from ..work.league_settings import LeagueSettings, describe_division
 from ..work.seasons import COMMISSIONED, CONTINUOUS, last_report, locked_league
-from ..work.terms import LeagueTerms, describe_division
-from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
-from .views import division_json, game_json, league_json
+from .routing import Anyone, ApiRouter, Json, QueryModel, Team, refusals
+from .serializers import division_json, game_json, league_json
 
 __all__ = [
     "LeagueError",
+    "change_league_settings",
     "create_league",
     "find_division",
     "find_league",
     "league_divisions",
     "league_rows",
     "router",
-    "set_terms",
     "visible_leagues",
 ]
 
@@ -49,7 +49,7 @@ TEMPLATES = ("commissioner_driven", "default", "social_deduction", "cogs_vs_clip
 
 
 _FIXED = {"pairing": "pairing", "blocks": "blocks", "commissioner": "commissioner_runnable_id"}
-"""Settings that cannot change in a season that has rounds, with their field of ``LeagueTerms``."""
+"""Settings that cannot change in a season that has rounds, with their field of ``LeagueSettings``."""
 
 
 class LeagueError(CoworldError):
@@ -289,7 +289,7 @@ async def create_league(
         public: Whether visitors without an account may see it.
         every: The least number of seconds between the starts of two rounds; None: no rounds, unless the terms name a
             commissioner.
-        terms: Further fields of its ``LeagueTerms``.
+        terms: Further fields of its ``LeagueSettings``.
         divisions: The number of divisions.
 
     Raises:
@@ -320,7 +320,7 @@ async def create_league(
             hint=f"It has {', '.join(variants)}.",
         )
     said = dict(terms or {}) if every is None else {**(terms or {}), "every_seconds": every}
-    settled = LeagueTerms.of(said)
+    settled = LeagueSettings.of(said)
     plays = _who_decides(settled, canonical) or ("static" if every is None else CONTINUOUS)
     league = League(
         name=name,
@@ -352,7 +352,7 @@ async def create_league(
     return league
 
 
-async def set_terms(
+async def change_league_settings(
     session: AsyncSession, reference: str, *, every: float | None = None, terms: Mapping[str, Any]
 ) -> League:
     """Change how a league plays from its next round on; other settings stay.
@@ -361,7 +361,7 @@ async def set_terms(
         session: A writing session.
         reference: The league's name or id.
         every: The least number of seconds between the starts of two rounds; a league without rounds begins to play.
-        terms: Fields of its ``LeagueTerms``; None removes an optional one.
+        terms: Fields of its ``LeagueSettings``; None removes an optional one.
 
     Raises:
         LeagueError: Code ``season_begun``: the pairing and its blocks cannot change in a season that has rounds.
@@ -369,11 +369,11 @@ async def set_terms(
         UsageError: There is no such pairing, or no such commissioner.
     """
     league = await locked_league(session, reference)
-    before = LeagueTerms.of(league.commissioner_config)
+    before = LeagueSettings.of(league.commissioner_config)
     said = dict(terms) if every is None else {**terms, "every_seconds": every}
     if said.get("commissioner_runnable_id", ...) is None:
         said.setdefault("hooks", [])
-    settled = LeagueTerms.of({**(league.commissioner_config or {}), **said})
+    settled = LeagueSettings.of({**(league.commissioner_config or {}), **said})
     coworld = await session.get(Coworld, league.game.coworld_id)
     commissioned = _who_decides(settled, coworld)
     fixed = [word for word, name in _FIXED.items() if getattr(settled, name) != getattr(before, name)]
@@ -404,7 +404,7 @@ async def set_terms(
     return league
 
 
-def _who_decides(terms: LeagueTerms, coworld: Coworld | None) -> str | None:
+def _who_decides(terms: LeagueSettings, coworld: Coworld | None) -> str | None:
     """``COMMISSIONED`` if a commissioner decides the rounds, which the Coworld must declare; None if a pairing does.
 
     Raises:

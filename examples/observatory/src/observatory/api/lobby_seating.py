@@ -15,12 +15,12 @@ from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import GAME_HOSTED, Manifest
 
 from ..errors import Refusal, conflict, explained, forbidden, not_found
-from ..hosted.games import HostedGame, Joined
+from ..hosted.games import HostedGame, SeatedPerson
 from ..hosted.lobbies import LIFETIME, LobbySeat, seats_of, write_seats
 from ..identity.auth import Caller
 from ..store.columns import JsonObject, new_id, now
 from ..store.models import Coworld, League, Lobby
-from ..work.scheduling import Candidate, Wish, draw_seats, episode_configs, plan_config
+from ..work.lineups import Candidate, ResolvedEntry, draw_seats, episode_configs, plan_config
 from .experience_roster import league_champions, league_coworld
 from .leagues import find_league, visible_leagues
 
@@ -178,7 +178,7 @@ async def seated_game(session: AsyncSession, caller: Caller, lobby: Lobby) -> Ho
         )
     policies = _drawn(dict(enumerate(seat for _, seat in seats)), await league_champions(session, caller, league.id))
     people = {
-        slot: Joined(
+        slot: SeatedPerson(
             slot=slot,
             subject_id=seat.subject_id or "",
             user_id=seat.user_id or "",
@@ -200,7 +200,7 @@ async def seated_game(session: AsyncSession, caller: Caller, lobby: Lobby) -> Ho
 
 
 def _config(
-    coworld: Coworld, lobby: Lobby, policies: Mapping[int, Candidate], people: Mapping[int, Joined]
+    coworld: Coworld, lobby: Lobby, policies: Mapping[int, Candidate], people: Mapping[int, SeatedPerson]
 ) -> JsonObject:
     manifest = load_manifest(dict(coworld.manifest), template=True).manifest
     slots = range(len(policies) + len(people))
@@ -216,23 +216,23 @@ def _config(
 def _drawn(seats: Mapping[int, LobbySeat], champions: tuple[Candidate, ...]) -> dict[int, Candidate]:
     """The policies of seats that are not for people, by slot."""
     by_player = {champion.subject_id: champion for champion in champions}
-    wishes: dict[int, Wish] = {}
+    entries: dict[int, ResolvedEntry] = {}
     for slot, seat in seats.items():
         if seat.kind == "league_player":
             if seat.player_id not in by_player:
                 raise _no_champion(seat.name or seat.player_id, status=409)
-            wishes[slot] = Wish(policy=by_player[seat.player_id])
+            entries[slot] = ResolvedEntry(policy=by_player[seat.player_id])
         elif seat.kind == "random":
-            wishes[slot] = Wish(random=True)
-    if not wishes:
+            entries[slot] = ResolvedEntry(random=True)
+    if not entries:
         return {}
     try:
-        (drawn,) = draw_seats(list(wishes.values()), episodes=1, pool=champions, seed=new_id())
+        (drawn,) = draw_seats(list(entries.values()), episodes=1, pool=champions, seed=new_id())
     except UsageError as error:
         raise conflict(
             "The league has no champion that you may seat. Leave the seat to a person.", code=error.code
         ) from error
-    return dict(zip(wishes, drawn, strict=True))
+    return dict(zip(entries, drawn, strict=True))
 
 
 def _usual_count(manifest: Manifest, config: JsonObject, bounds: Bounds) -> int:

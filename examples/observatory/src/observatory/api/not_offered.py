@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ..errors import Refusal
-from .calls import ApiRouter, Call, Json, Known, gate, refusals
+from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 
 __all__ = ["router"]
 
@@ -13,7 +13,7 @@ router = ApiRouter(tags=["Not offered"])
 
 
 @router.get("/usage/me/credits", responses=refusals(501))
-async def get_credits(call: Known) -> Json:
+async def get_credits(call: SignedIn) -> Json:
     """Your credits: not used on this platform."""
     raise _not_offered("This platform has no credits: episodes are free.")
 
@@ -34,19 +34,19 @@ async def create_counterfactual(call: Annotated[Call, gate("known", held=False)]
 
 
 @router.get("/v2/counterfactual-evals/{evaluation_id}", responses=refusals(501))
-async def get_counterfactual(call: Known, evaluation_id: str) -> Json:
+async def get_counterfactual(call: SignedIn, evaluation_id: str) -> Json:
     """A counterfactual evaluation: not offered here."""
     raise _no_counterfactuals()
 
 
 @router.get("/v2/leagues/{league_id}/campaign", responses=refusals(501))
-async def get_campaign(call: Known, league_id: str) -> Json:
+async def get_campaign(call: SignedIn, league_id: str) -> Json:
     """A league's campaign: not offered here."""
     raise _no_campaigns()
 
 
 @router.get("/v2/leagues/{league_id}/campaign/{part}", responses=refusals(501))
-async def get_campaign_part(call: Known, league_id: str, part: str) -> Json:
+async def get_campaign_part(call: SignedIn, league_id: str, part: str) -> Json:
     """A part of a league's campaign: not offered here."""
     raise _no_campaigns()
 

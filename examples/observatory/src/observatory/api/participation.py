@@ -15,9 +15,9 @@ from coworld_core.manifest.loading import load_manifest
 
 from ..errors import conflict, not_found
 from ..store.models import Coworld
-from .calls import Anyone, ApiRouter, QueryModel, binary, refusals
 from .catalogue import find_coworld
 from .leagues import find_league, league_divisions
+from .routing import Anyone, ApiRouter, QueryModel, binary, refusals
 
 if TYPE_CHECKING:
     from coworld_core.manifest.models import Doc, GameManifest, Manifest

@@ -8,11 +8,11 @@ import sqlalchemy as sa
 
 from coworld_core import api
 
+from ..episodes.access import visible
 from ..errors import Refusal
-from ..evidence.access import visible
 from ..hosted.sessions import viewer_of
 from ..store.models import Artifact, EpisodeRequest
-from .calls import ApiRouter, Call, Json, gate, refusals
+from .routing import ApiRouter, Call, Json, gate, refusals
 
 __all__ = ["router"]
 

@@ -17,8 +17,8 @@ from coworld_core import api
 from ..store.columns import JsonObject
 from ..store.models import Division, Player, Round, RoundResult, Tally, User
 from ..work.seasons import COMMISSIONED, last_report, subjects_in
-from .calls import Anyone, ApiRouter, Json, QueryModel
 from .leagues import find_division
+from .routing import Anyone, ApiRouter, Json, QueryModel
 
 __all__ = ["Standing", "router", "standings"]
 

@@ -18,8 +18,8 @@ from ..identity.auth import Caller
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
 from ..store.models import Lobby
-from ..work.scheduling import Candidate
-from .games import Joined
+from ..work.lineups import Candidate
+from .games import SeatedPerson
 from .sessions import Session, Within
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "claim",
     "is_draft",
     "leave",
-    "put_out",
+    "remove_person",
     "require_draft",
     "seats_of",
     "set_seat",
@@ -59,7 +59,7 @@ class LobbySeat:
     @classmethod
     def of_person(cls, caller: Caller) -> LobbySeat:
         """A caller's seat."""
-        person = Joined.of(caller, 0)
+        person = SeatedPerson.of(caller, 0)
         return cls(kind="human", player_id=person.player_id, user_id=person.user_id, name=person.name)
 
     @classmethod
@@ -174,7 +174,7 @@ def leave(lobby: Lobby, caller: Caller) -> None:
     _replace(lobby, dict.fromkeys(own, OPEN))
 
 
-def put_out(db: AsyncSession, lobby: Lobby, position: int) -> None:
+def remove_person(db: AsyncSession, lobby: Lobby, position: int) -> None:
     """Remove the person in a seat, which is open again.
 
     Raises:

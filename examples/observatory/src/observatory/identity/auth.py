@@ -21,8 +21,8 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal, forbidden, unauthenticated
-from ..recent import Recent
 from ..store.audit import audit
 from ..store.columns import now
 from ..store.models import AuthCode, Player, Token, User
@@ -136,7 +136,7 @@ class Authenticator:
     """Creates and verifies tokens."""
 
     def __init__(self) -> None:
-        self._matched: Recent[bytes, None] = Recent(_REMEMBERED)
+        self._matched: BoundedMapping[bytes, None] = BoundedMapping(_REMEMBERED)
 
     async def mint(
         self,

@@ -14,11 +14,11 @@ from dataclasses import asdict, replace
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal
 from ..quotas import Quotas
-from ..recent import Recent
 from ..store.models import EpisodeRequest, User
-from ..store.storage import stored_bytes
+from ..store.usage import stored_bytes
 
 __all__ = [
     "QUOTA_CODES",
@@ -129,7 +129,7 @@ class RequestLimit:
     """Seconds over which the rate is averaged."""
 
     def __init__(self, most_callers: int = 10_000) -> None:
-        self._due: Recent[str, float] = Recent(most_callers)
+        self._due: BoundedMapping[str, float] = BoundedMapping(most_callers)
 
     def take(self, caller: str, rate: int | None) -> dict[str, str]:
         """Admit a request; returns headers with the remaining number of requests.

@@ -109,7 +109,7 @@ async def _token(request: Request) -> Response:
     """A Bearer token for a user name and a token, or for anonymous pulls."""
     services = _services(request)
     text = _password(request.headers.get("authorization", ""))
-    if text is not None and not await is_worker(services, text):
+    if text is not None and not await is_worker(services.vault, text):
         async with services.database.reading() as session:
             found = await services.tokens.find(session, text)
         if found is None or found[0].kind == "web":
@@ -311,7 +311,7 @@ async def _bearer(request: Request, services: Services, session: AsyncSession) -
     text = rest.strip() if scheme.lower() == "bearer" else _password(authorization)
     if not authorization or text == _NOBODY:
         return _Bearer(Caller("anonymous"))
-    if text and await is_worker(services, text):
+    if text and await is_worker(services.vault, text):
         return _Bearer(Caller("anonymous"), worker=True)
     found = await services.tokens.find(session, text) if text else None
     if found is None or found[0].kind == "web":

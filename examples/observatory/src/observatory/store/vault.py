@@ -21,7 +21,7 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from coworld_core.errors import EnvironmentFault
 
-from ..settings import prepare_directory, write_private
+from ..data_directory import prepare_directory, write_private
 
 __all__ = ["Vault"]
 

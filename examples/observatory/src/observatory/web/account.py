@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ..api.calls import read_body
+from ..api.routing import read_body
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
 from ..services import Services

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from ..api.calls import read_body
+from ..api.routing import read_body
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, new_code
 from ..services import Services

@@ -11,11 +11,11 @@ from starlette.responses import RedirectResponse, Response
 from coworld_core.api import LobbyBody, LobbySeatBody
 from coworld_core.errors import UsageError
 
-from ..api.calls import read_body
 from ..api.experience_roster import league_champions
 from ..api.hosted import player_url
 from ..api.lobbies import end_game, lobby_json, start_game
 from ..api.lobby_seating import chosen_seat, draft, find_lobby, require_host
+from ..api.routing import read_body
 from ..errors import Refusal
 from ..hosted import lobbies
 from ..hosted.sessions import Session
@@ -110,7 +110,7 @@ async def _change(services: Services, caller: Caller, lobby_id: str, action: str
         require_host(lobby, caller)
         match action:
             case "remove":
-                lobbies.put_out(db, lobby, int(position))
+                lobbies.remove_person(db, lobby, int(position))
             case "seat":
                 choice = LobbySeatBody.parse(f"{position}:{values.get('choice', '')}")
                 champions = await league_champions(db, caller, lobby.league_id)

@@ -14,7 +14,7 @@ from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import Manifest, Runnable
 from coworld_runner.plan import EpisodePlan, Seat
 
-from ..evidence.stats import SeatNames
+from ..episodes.stats import SeatNames
 from ..services import Services
 from ..store.models import Coworld, EpisodeRequest, Participant, PolicyVersion
 from ..store.player_files import read_player

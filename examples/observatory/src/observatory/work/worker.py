@@ -30,10 +30,10 @@ from coworld_runner.episode.links import PlayLinks
 from coworld_runner.episode.running import EpisodeOptions, run_episode
 from coworld_runner.errors import unwrapped
 
-from ..background import Endurance
 from ..services import Services
+from ..supervisor import Supervisor
 from .admission import Admission
-from .disk import Disk, is_full
+from .disk_space import DiskSpace, is_full
 from .leftovers import remove_leftovers
 from .outcome import POLICY, outcome_of, store_outcome
 from .plan import Job, load_job
@@ -42,7 +42,7 @@ from .queue import MAX_ATTEMPTS, Claim, Outcome, Queue
 __all__ = ["Worker", "WorkerOptions"]
 
 _log = logging.getLogger("observatory.work.worker")
-_endurance = Endurance(_log)
+_supervisor = Supervisor(_log)
 _RUN_ID = re.compile(r"[0-9a-f]{16}")
 """A name that ``new_run_id`` gives."""
 
@@ -107,7 +107,7 @@ class Worker:
         self._stopped = anyio.Event()
         self.finished = 0
         """The number of episodes whose outcome this worker has stored."""
-        self.disk = Disk(self._workspaces, spare=self.options.spare)
+        self.disk = DiskSpace(self._workspaces, spare=self.options.spare)
         """Whether there is room to play."""
 
     @property
@@ -139,7 +139,7 @@ class Worker:
             # Shielded: a cancelled worker must still return its episodes to the queue.
             with anyio.CancelScope(shield=True):
                 self._workspaces.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with _endurance.trying("The leftovers of dead workers cannot be found"):
+                with _supervisor.trying("The leftovers of dead workers cannot be found"):
                     await self._take_back(owned_by=self._queue.owner)
                     await self._tidy()
                 task_status.started()
@@ -170,7 +170,7 @@ class Worker:
                 with anyio.move_on_after(self.options.retreat):
                     await self._stopping.wait()
                 continue
-            with _endurance.trying("The queue cannot be read"):
+            with _supervisor.trying("The queue cannot be read"):
                 # Shielded: a claim that has been made must be known here.
                 with anyio.CancelScope(shield=True):
                     claim = await self._queue.claim()
@@ -182,7 +182,7 @@ class Worker:
                 continue
             pause = 1.0
             try:
-                with _endurance.trying("The outcome of an episode cannot be stored"):
+                with _supervisor.trying("The outcome of an episode cannot be stored"):
                     pause = await self._play(claim)
             finally:
                 self._held.pop(claim.token, None)
@@ -198,7 +198,7 @@ class Worker:
             mine = set(self._held)
             begun = anyio.current_time()
             kept: set[str] | None = None
-            with _endurance.trying("The leases cannot be renewed"), anyio.move_on_after(self.options.lease / 2):
+            with _supervisor.trying("The leases cannot be renewed"), anyio.move_on_after(self.options.lease / 2):
                 kept = await self._queue.renew(mine)
             if kept is not None:
                 lost_after = begun + self.options.lease
@@ -213,7 +213,7 @@ class Worker:
         """Return the episodes of dead workers to the queue."""
         while True:
             await anyio.sleep(self.options.lease / 3)
-            with _endurance.trying("Dead workers cannot be detected"):
+            with _supervisor.trying("Dead workers cannot be detected"):
                 await self._take_back()
 
     async def _take_back(self, *, owned_by: str | None = None) -> None:
@@ -259,7 +259,7 @@ class Worker:
             with anyio.CancelScope(shield=True):
                 if not written and not scope.cancel_called:
                     # Interrupted by an orderly stop: this does not count as an attempt.
-                    with _endurance.trying("An episode cannot be returned to the queue"):
+                    with _supervisor.trying("An episode cannot be returned to the queue"):
                         await self._queue.release(claim, counts=False)
                 await anyio.to_thread.run_sync(_remove, self._workspaces / claim.run_id)
         return 0.0
@@ -350,11 +350,11 @@ class Worker:
         return record
 
     async def _announce(self, claim: Claim, viewer: str) -> None:
-        with _endurance.trying("The URL for watching an episode cannot be stored"):
+        with _supervisor.trying("The URL for watching an episode cannot be stored"):
             await self._queue.watchable(claim, viewer)
 
     async def _forget(self, prefix: str) -> None:
-        with _endurance.trying("Artifacts cannot be removed"):
+        with _supervisor.trying("Artifacts cannot be removed"):
             await self._services.artifacts.forget(prefix)
 
 
