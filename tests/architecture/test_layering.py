@@ -257,7 +257,7 @@ def test_a_breach_is_found(rule: Rule, module: str, code: str, reported: str, tm
 
 
 @pytest.mark.parametrize(("rule", "module", "code"), _cases(OBSERVED))
-def test_what_is_allowed_is_no_breach(rule: Rule, module: str, code: str, tmp_path: Path) -> None:
+def test_allowed_import_is_no_breach(rule: Rule, module: str, code: str, tmp_path: Path) -> None:
     assert rule({module: _written(tmp_path, code)}) == []
 
 

@@ -221,7 +221,7 @@ def test_unknown_command_says_what_was_meant(typed: str, meant: str) -> None:
     assert result.stdout == ""
 
 
-def test_a_word_that_people_try_leads_to_the_commands_that_do_it() -> None:
+def test_common_words_suggest_commands() -> None:
     said = CliRunner().invoke(cli, ["eval"]).stderr
     assert "There is no command 'eval'. Did you mean 'compare' or 'rank' or 'scrimmage'?" in said
     known = set(cli.list_commands(click.Context(cli)))
@@ -341,7 +341,7 @@ def flags(*args: str, env: dict[str, str] | None = None) -> PlayOptions:
     return got[0]
 
 
-def test_nothing_given_asks_for_nothing() -> None:
+def test_unset_options_use_library_defaults() -> None:
     plain = flags()
     assert plain.episode(watch=False) == EpisodeOptions()
     assert (plain.episodes, plain.parallel) == (1, "auto")
@@ -398,7 +398,7 @@ def test_options_become_episode_options() -> None:
         ("--player-pids 10 --game-memory 1Gi", {"pids_limit", "memory_limit"}),
     ],
 )
-def test_what_is_asked_for_by_name_is_required(args: str, required: set[str]) -> None:
+def test_options_set_required_capabilities(args: str, required: set[str]) -> None:
     assert set(flags(*args.split()).episode(watch=False).required_capabilities) == required
 
 
@@ -486,7 +486,7 @@ def test_every_error_has_its_status_and_one_json_object(
     assert "Traceback" not in err
 
 
-def test_kinds_are_all_known() -> None:
+def test_every_error_kind_has_an_exit_status() -> None:
     from typing import get_args
 
     from coworld_core.errors import ErrorKind

@@ -123,7 +123,7 @@ def test_a_players_session_is_no_sign_in(run: Callable[..., Done], tmp_path: Pat
 # --- who one is -----------------------------------------------------------------------------------------------------
 
 
-def test_nobody_is_told_how_to_sign_in(run: Callable[..., Done], told: FakePlatform) -> None:
+def test_whoami_without_login_explains_how_to_sign_in(run: Callable[..., Done], told: FakePlatform) -> None:
     done = run("whoami", "--json")
     assert done.status == exitcodes.ENVIRONMENT
     error = done.json["error"]
@@ -172,7 +172,7 @@ def test_without_a_terminal_the_ways_are_named(run: Callable[..., Done], told: F
     assert "set-token" in error["hint"]
 
 
-def test_who_is_signed_in_is_left_alone(run: Callable[..., Done]) -> None:
+def test_login_when_signed_in_changes_nothing(run: Callable[..., Done]) -> None:
     run("set-token", stdin=TOKEN)
     done = run("login")
     assert done.status == 0

@@ -304,7 +304,7 @@ def test_body_is_sent_as_it_is(run: Run, told: FakePlatform) -> None:
 
 
 @pytest.mark.parametrize(("body", "said"), [("{", "is not JSON"), ("[]", "is not a JSON object"), ("", "is not JSON")])
-def test_body_that_cannot_be_meant(body: str, said: str, run: Run, told: FakePlatform) -> None:
+def test_invalid_request_body_is_refused(body: str, said: str, run: Run, told: FakePlatform) -> None:
     result = run("xp-request", "create", "-", input=body)
     assert result.exit_code == exitcodes.USAGE
     assert said in result.stderr
@@ -361,7 +361,7 @@ def test_checkpoint_is_gone_on_from(run: Run, told: FakePlatform, tmp_path: Path
     assert files_below(tmp_path) == ["seen.json"]
 
 
-def test_bundles_of_what_is_over(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+def test_bundles_of_finished_requests_are_downloaded(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     rows = [episode(1), episode(2, status="running"), episode(3)]
     told.on("GET", f"/v2/experience-requests/{XREQ}/episodes", rows)
     told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", Say(200, b"PK-1"))

@@ -173,7 +173,7 @@ def test_a_game_that_ends_by_itself_ends_the_replay(world: World, played: tuple[
     ("replay", "status", "said"),
     [("nowhere", 2, "nowhere"), ("empty", 1, "empty"), ("ftp://example.org/replay", 2, "ftp")],
 )
-def test_what_is_no_replay(replay: str, status: int, said: str, world: World, tmp_path: Path) -> None:
+def test_invalid_replay_is_refused(replay: str, status: int, said: str, world: World, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     done = coworld("replay", world(), replay, cwd=tmp_path)
     assert done.status == status
@@ -207,7 +207,7 @@ def test_a_game_that_shows_no_replay(world: World, played: tuple[Path, Path]) ->
         (None, True, {"DISPLAY": ":0", "CI": "true"}, False),
     ],
 )
-def test_when_a_browser_is_wanted(
+def test_browser_opens_only_when_wanted(
     asked: bool | None, terminal_there: bool, env: dict[str, str], wanted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "CI"):
@@ -240,7 +240,7 @@ def shown_in(place: Path) -> dict[str, str]:
     return {"BROWSER": f"{program} %s"}
 
 
-def test_what_is_watched_is_made_for_people_and_stays_on_a_page(tmp_path: Path) -> None:
+def test_watched_game_uses_the_first_variant_and_leaves_a_page(tmp_path: Path) -> None:
     game = new_game("small", directory=tmp_path / "small").directory
     done = coworld("play", game, "--json", "--open-browser", env=shown_in(tmp_path))
     assert done.json["variant"] == "default", done.stderr

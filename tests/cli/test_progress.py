@@ -123,13 +123,13 @@ ALWAYS = [
 
 
 @pytest.mark.parametrize(("event", "line"), ALWAYS)
-async def test_what_is_told_in_any_case(event: BaseEvent, line: str) -> None:
+async def test_events_are_told_unless_quiet(event: BaseEvent, line: str) -> None:
     assert told(event) == [line]
     assert told(event, episode=True) == [f"episode 3: {line}"]
     assert told(event, quiet=True) == []
 
 
-async def test_what_is_not_worth_a_line() -> None:
+async def test_minor_events_print_nothing() -> None:
     missed = ProbeFinished(probe="p", ok=False, counts=False, detail="the game was over")
     assert told(PhaseStarted(phase="ready"), ProbeFinished(probe="p", ok=True), missed, UnitStarted(unit="game")) == []
     assert told(parse_event('{"kind": "game_paused", "seq": 1}')) == []

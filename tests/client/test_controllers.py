@@ -183,7 +183,7 @@ def recorded(path: Path, actions: list[dict[int, Any]]) -> None:
         ("@1", [{0: {"take": 1}}, {1: {"take": 1}}], "in tick 0, seat 1: nothing was recorded"),
     ],
 )
-async def test_a_game_that_goes_another_way_is_said_by_tick(
+async def test_diverging_recording_reports_the_tick(
     tmp_path: Path, word: str, actions: list[dict[int, Any]], says: str
 ) -> None:
     recorded(tmp_path / "replay", actions)
@@ -208,7 +208,7 @@ async def test_a_game_that_goes_another_way_is_said_by_tick(
         ("llm:tiny", "llm_without_key"),
     ],
 )
-def test_what_cannot_play_is_refused_before_anything_starts(
+def test_invalid_controller_is_refused_before_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, code: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

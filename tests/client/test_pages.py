@@ -218,7 +218,7 @@ async def test_a_list_without_an_end_is_an_error() -> None:
     assert count == 20
 
 
-async def test_a_total_that_lies_does_not_keep_us_for_ever() -> None:
+async def test_wrong_total_does_not_loop_forever() -> None:
     with pytest.raises(ApiShapeError) as raised:
         await pager(always({"entries": ROWS[:10], "total_count": 10**9})).all()
     assert raised.value.code == "endless_pages"
@@ -235,7 +235,7 @@ async def test_a_bare_list_that_takes_no_notice_of_the_offset_is_read_once() -> 
 
 
 @pytest.mark.parametrize("body", [{"rows": []}, {"entries": {}}, "text", 3, {"entries": None}])
-async def test_what_is_no_list_is_an_error(body: Any) -> None:
+async def test_response_that_is_not_a_list_is_an_error(body: Any) -> None:
     with pytest.raises(ApiShapeError) as raised:
         await pager(always(body))
     assert raised.value.code == "not_a_list"
@@ -245,7 +245,7 @@ async def test_null_is_an_empty_list() -> None:
     assert await pager(always(None)).all() == []
 
 
-async def test_odd_rows_are_kept_and_rows_that_are_none_are_named() -> None:
+async def test_odd_rows_are_kept_and_non_objects_are_reported() -> None:
     rows = [{"id": "game_a", "created_at": "never"}, 7, None, {"id": "game_b"}]
     page = await pager(Server("total", rows))
     assert [row.id for row in page.items] == ["game_a", "game_b"]
@@ -256,7 +256,7 @@ async def test_odd_rows_are_kept_and_rows_that_are_none_are_named() -> None:
 
 
 @pytest.mark.parametrize("options", [{"limit": -1}, {"offset": -1}, {"page_size": 0}])
-async def test_what_cannot_be_asked_for_is_refused_at_once(options: dict[str, int]) -> None:
+async def test_invalid_paging_options_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         pager(Server("total"), **options)
 

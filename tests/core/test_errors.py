@@ -40,7 +40,7 @@ def test_every_code_of_a_transfer_has_a_party() -> None:
         ("transfer_lost", "platform"),
     ],
 )
-def test_whose_doing_it_is_that_a_file_is_not_there(code: TransferCode | None, party: TransferParty) -> None:
+def test_transfer_error_party(code: TransferCode | None, party: TransferParty) -> None:
     assert TransferError("No.", code=code).party == party
 
 

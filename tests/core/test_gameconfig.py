@@ -303,7 +303,7 @@ class TestWords:
         ]
 
     @pytest.mark.parametrize("values", [[1, True], [0, False, ""], [[1], [True]], [{"a": 1}, {"a": True}], [None, 0]])
-    def test_what_is_unique(self, document: dict[str, Any], values: list[Any]) -> None:
+    def test_distinct_values_are_unique_items(self, document: dict[str, Any], values: list[Any]) -> None:
         assert self.check(document, {"uniqueItems": True}, values) == []
 
     def test_unevaluated_properties(self, document: dict[str, Any]) -> None:

@@ -205,7 +205,7 @@ def test_standings_follow_from_the_log_alone() -> None:
 
 
 @pytest.mark.parametrize("rating", ["bradley-terry", "mean"])
-def test_who_fails_in_half_of_its_episodes_wins_nothing_by_the_others(rating: str) -> None:
+def test_often_failing_player_is_not_rated_by_its_results(rating: str) -> None:
     """The strongest, in seat 0, though the results say that it won by far there too."""
     events = history(round_robin, STRENGTHS, rating=rating)
     lineups = list(_lineups(events))
@@ -264,7 +264,7 @@ def test_a_dropped_round_of_broken_games_does_not_end_the_tournament() -> None:
     assert (tournament.report().blocks, tournament.stopped) == (0, "")
 
 
-def test_who_withdraws_leaves_open_blocks_and_keeps_what_was_played() -> None:
+def test_withdrawal_cancels_open_blocks_and_keeps_results() -> None:
     events = history(round_robin, STRENGTHS)
     scheduled = next(at for at, event in enumerate(events) if event.kind == "round_scheduled")
     cut = [*events[: scheduled + 3], EntrantWithdrawn(name="Ada")]

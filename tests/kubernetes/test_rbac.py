@@ -86,7 +86,7 @@ def test_the_worker_may_do_what_it_does_and_no_more(operated: str) -> None:
     assert can("get", "pods", "coworld-worker", operated, "-n", operated, "--subresource=log")
 
 
-def test_it_may_do_nothing_elsewhere(operated: str) -> None:
+def test_worker_has_no_rights_in_other_namespaces(operated: str) -> None:
     assert rights("coworld-worker", operated, "default") == set()
     assert not any(can("list", resource, "coworld-worker", operated) for resource in CLUSTER_WIDE)
 

@@ -141,7 +141,7 @@ def test_a_league_with_a_commissioner_and_its_hooks(tmp_path: Path, capsys: pyte
         (("worker", "--backend", "none"), 2, "no_backend"),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_invalid_arguments_are_reported_with_code_and_status(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -157,7 +157,7 @@ def test_what_cannot_be_is_said(
     assert err.startswith("error: ")
 
 
-async def test_an_address_that_is_taken(tmp_path: Path) -> None:
+async def test_address_in_use_is_refused(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -166,7 +166,7 @@ async def test_an_address_that_is_taken(tmp_path: Path) -> None:
     assert getattr(error.value, "code", "") == "address_in_use"
 
 
-async def test_one_server_a_directory(tmp_path: Path) -> None:
+async def test_data_directory_has_one_server_at_a_time(tmp_path: Path) -> None:
     async with new_services(Settings(data=tmp_path)):
         with locked_directory(tmp_path), pytest.raises(Exception, match="already"), locked_directory(tmp_path):
             pass
@@ -174,7 +174,7 @@ async def test_one_server_a_directory(tmp_path: Path) -> None:
             pass
 
 
-async def test_the_first_five_minutes(tmp_path: Path) -> None:
+async def test_readme_walkthrough_works(tmp_path: Path) -> None:
     """Nobody has an account, and is told how to make one; the one that is made works at once."""
     data = tmp_path / "new"
     log = tmp_path / "log"

@@ -38,6 +38,7 @@ from observatory.store.models import (
     Tally,
     User,
 )
+from observatory.work import commissioner_service
 from observatory.work.seasons import change_league
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -209,7 +210,7 @@ async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: 
 HOOKED = [*HOOKS]
 
 
-async def test_a_league_asks_the_hooks_that_it_names(tmp_path: Path) -> None:
+async def test_league_calls_its_configured_hooks(tmp_path: Path) -> None:
     async with _league(tmp_path, "hooked", hooks=HOOKED) as (platform, world):
         services = platform.services
         first, second = await _until(services, "completed", "completed")
@@ -270,7 +271,7 @@ BROKEN_HOOKS = {
 
 
 @pytest.mark.parametrize("vice", BROKEN_HOOKS)
-async def test_a_hook_that_fails_drops_its_round_whole(tmp_path: Path, vice: str) -> None:
+async def test_failing_hook_drops_the_whole_round(tmp_path: Path, vice: str) -> None:
     async with _league(tmp_path, vice, hooks=HOOKED) as (platform, world):
         services = platform.services
         [failed] = await _until(services, "failed")
@@ -291,7 +292,7 @@ async def test_a_hook_that_fails_drops_its_round_whole(tmp_path: Path, vice: str
         assert not any('"kind":"round_decided"' in event for event in events)
 
 
-async def test_a_commissioner_that_leaves_is_noticed_while_its_episodes_wait(tmp_path: Path) -> None:
+async def test_commissioner_disconnect_is_noticed_while_episodes_wait(tmp_path: Path) -> None:
     # nobody plays: no result is ever told to it
     async with _league(tmp_path, "deserter", parallel=0) as (platform, _):
         services = platform.services
@@ -302,7 +303,7 @@ async def test_a_commissioner_that_leaves_is_noticed_while_its_episodes_wait(tmp
             assert set(await session.scalars(sa.select(EpisodeRequest.status).where(of_round))) == {"cancelled"}
 
 
-async def test_a_league_whose_commissioner_no_server_runs_says_so(tmp_path: Path) -> None:
+async def test_unattended_commissioner_league_is_reported(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         services = platform.services
         world = await seed(services, (await platform.account("house")).id)
@@ -326,7 +327,7 @@ async def test_a_league_whose_commissioner_no_server_runs_says_so(tmp_path: Path
         assert "No server runs its commissioner" not in await _page(platform, f"/leagues/{world.league}")
 
 
-async def test_a_commissioner_that_never_answers_is_said(tmp_path: Path) -> None:
+async def test_unresponsive_commissioner_is_reported(tmp_path: Path) -> None:
     async with _league(tmp_path, "never") as (platform, world):
         services = platform.services
         assert (await _trouble(services)).startswith("The commissioner has not started:")
@@ -334,7 +335,7 @@ async def test_a_commissioner_that_never_answers_is_said(tmp_path: Path) -> None
         assert await _rounds(services) == []
 
 
-async def test_a_log_that_cannot_be_read_stops_its_league_alone(
+async def test_unreadable_log_stops_only_its_league(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(commissioner_service, "_RETREAT_SECONDS", 0.1)
@@ -355,7 +356,7 @@ async def test_a_log_that_cannot_be_read_stops_its_league_alone(
 
 
 @pytest.mark.postgresql
-async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, empty_postgres: str) -> None:
+async def test_commissioner_league_runs_on_postgresql(tmp_path: Path, empty_postgres: str) -> None:
     async with _league(tmp_path, "hooked", hooks=HOOKED, database=empty_postgres) as (platform, world):
         services = platform.services
         [first, _] = await _until(services, "completed", "completed")
@@ -370,7 +371,7 @@ async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, emp
             assert await session.scalar(sa.select(sa.func.count()).select_from(Tally)) == 0
 
 
-async def test_a_round_that_takes_too_long_counts_nowhere(tmp_path: Path) -> None:
+async def test_round_over_its_time_limit_does_not_count(tmp_path: Path) -> None:
     # nobody plays: the round waits for ever
     async with _league(tmp_path, "honest", lifetime_seconds=2, parallel=0) as (platform, _):
         services = platform.services
@@ -381,7 +382,7 @@ async def test_a_round_that_takes_too_long_counts_nowhere(tmp_path: Path) -> Non
             assert set(await session.scalars(sa.select(EpisodeRequest.status).where(of_round))) == {"cancelled"}
 
 
-async def test_only_commissioners_that_a_package_here_declares_run(tmp_path: Path) -> None:
+async def test_undeclared_commissioner_is_not_run_locally(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     async with open_platform(tmp_path) as platform:
         services = platform.services
@@ -395,7 +396,7 @@ async def test_only_commissioners_that_a_package_here_declares_run(tmp_path: Pat
         assert await _rounds(services) == []
 
 
-async def test_a_commissioner_that_is_not_there_is_refused(tmp_path: Path) -> None:
+async def test_unknown_commissioner_is_refused(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         await seed(platform.services, ann.id)
@@ -410,9 +411,7 @@ async def test_a_commissioner_that_is_not_there_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("commissioner", "hooks"), [("honest", []), ("hooked", HOOKED)])
-async def test_a_server_killed_in_the_middle_of_a_round_goes_on(
-    tmp_path: Path, commissioner: str, hooks: list[str]
-) -> None:
+async def test_round_continues_after_the_server_is_killed(tmp_path: Path, commissioner: str, hooks: list[str]) -> None:
     settings = Settings(data=tmp_path / "observatory")
     await add_account(settings, "ann")
     where, log = ["--data", str(settings.data), "--json"], tmp_path / "log"

@@ -63,7 +63,7 @@ def signed_in(
     return page
 
 
-def test_a_host_and_a_guest_play_with_a_policy(scene: Scene, pages: Pages) -> None:
+def test_host_and_guest_play_with_a_policy(scene: Scene, pages: Pages) -> None:
     host = signed_in(scene, pages, scene.ann, f"/leagues/{scene.world.league}")
     host.get_by_role("button", name="Create a lobby").click()
     host.wait_for_url(re.compile("/lobbies/lby_"))
@@ -114,7 +114,7 @@ def test_long_names_push_nothing_away(scene: Scene, pages: Pages, width: int, da
     expect(page.locator("#seats button")).to_have_count(0)
 
 
-def test_forms_of_other_sites_are_refused(scene: Scene, pages: Pages) -> None:
+def test_cross_site_lobby_forms_are_refused(scene: Scene, pages: Pages) -> None:
     page = signed_in(scene, pages, scene.ann, f"/leagues/{scene.world.league}")
     [cookie] = page.context.cookies()
     headers = {"Cookie": f"{cookie.get('name')}={cookie.get('value')}"}

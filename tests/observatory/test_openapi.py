@@ -52,11 +52,11 @@ def test_every_route_is_described() -> None:
         assert reference in described["components"]["schemas"], reference
 
 
-def test_it_is_a_valid_document() -> None:
+def test_openapi_document_is_valid() -> None:
     validate(document("http://here"))
 
 
-async def test_it_is_served(tmp_path: Path) -> None:
+async def test_openapi_document_is_served(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         here, there = [await platform.http.get(path) for path in ("/openapi.json", "/observatory/openapi.json")]
         assert here.json() == there.json()
@@ -66,7 +66,7 @@ async def test_it_is_served(tmp_path: Path) -> None:
         assert page.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-async def test_no_request_breaks_the_server(tmp_path: Path) -> None:
+async def test_fuzzed_requests_never_cause_a_server_error(tmp_path: Path) -> None:
     """Every operation, called with what its description allows and forbids, by somebody and by nobody."""
     listener = server.bind("127.0.0.1", 0)
     settings = server.with_url(Settings(data=tmp_path / "observatory"), listener, None)

@@ -58,7 +58,7 @@ def played(table: SeasonStandings, chance: random.Random) -> PlayedRound:
 
 
 @pytest.mark.parametrize(("pairing", "seats"), [("free-play", 2), ("free-play", 4), ("swiss", 2), ("ladder", 2)])
-def test_the_stored_and_the_replayed_are_one_table(pairing: str, seats: int) -> None:
+def test_resumed_and_replayed_standings_are_equal(pairing: str, seats: int) -> None:
     rules, rule, chance = rules_of(pairing, seats, blocks=2), find_pairing(pairing), random.Random(seats)
     coming: Sequence[Sequence[str]] = ["ABCDE", "ABCDE", "ABCDEF", "BCDEF", "BCDEF", "FBAC", "FBAC", "BCDEFGH"]
     rounds: list[PlayedRound] = []
@@ -77,7 +77,7 @@ def test_the_stored_and_the_replayed_are_one_table(pairing: str, seats: int) -> 
     assert before.report["standings"]
 
 
-def test_what_another_season_was_stored_with_is_not_gone_on_from() -> None:
+def test_state_of_other_rules_is_not_resumed() -> None:
     state = compute_standings([], "AB", rules=rules_of("ladder"), pairing=find_pairing("ladder")).state
     assert state is not None
     assert stored_state(state, rules_of("ladder")) is not None
@@ -87,7 +87,7 @@ def test_what_another_season_was_stored_with_is_not_gone_on_from() -> None:
     assert stored_state(None, rules_of("ladder")) is None
 
 
-def test_rounds_of_a_game_with_other_seats_count_no_more() -> None:
+def test_rounds_with_another_seat_count_are_ignored() -> None:
     rule, chance = find_pairing("free-play"), random.Random(0)
     first = compute_standings([], "ABCD", rules=rules_of("free-play"), pairing=rule)
     with_two = played(first, chance)
@@ -97,7 +97,7 @@ def test_rounds_of_a_game_with_other_seats_count_no_more() -> None:
     assert (now.config["seats"], len(now.lineups[0][1])) == (4, 4)
 
 
-async def test_a_round_that_is_closed_is_not_read_again(tmp_path: Path) -> None:
+async def test_closed_round_is_not_read_again(tmp_path: Path) -> None:
     """Each closing adds its own round to what was stored, and a season without that is replayed."""
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database

@@ -119,7 +119,7 @@ def look(page: Page, scene: Scene, path: str, *texts: str) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_long_names_push_nothing_away(scene: Scene, pages: Pages, width: int) -> None:
+def test_long_names_do_not_break_page_layout(scene: Scene, pages: Pages, width: int) -> None:
     page = pages(f"{scene.platform.url}/sign-in?next=/operator", size={"width": width, "height": 800})
     page.get_by_label("Token").fill(scene.boss.token)
     page.locator("main button").click()

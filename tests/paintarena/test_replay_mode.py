@@ -127,7 +127,7 @@ async def test_stopping_a_viewer_is_no_failure(viewer: Server, number: signal.Si
 
 
 @pytest.mark.parametrize("content", [b"{}", b"not json", zlib.compress(b"{}" * 100)[:-4]])
-def test_what_is_no_replay_is_refused_before_listening(tmp_path: Path, content: bytes) -> None:
+def test_malformed_replay_is_refused_before_listening(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "replay").write_bytes(content)
     with (
         pytest.raises(RuntimeError, match=r"ended with 1: paintarena: .*replay"),

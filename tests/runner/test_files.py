@@ -64,7 +64,7 @@ async def test_renamed_into_place_is_reported(tmp_path: Path, watcher: str) -> N
             assert await names.receive() == "results.json"
 
 
-async def test_what_is_there_comes_first_and_only_regular_files_count(tmp_path: Path, watcher: str) -> None:
+async def test_existing_regular_files_are_reported_first(tmp_path: Path, watcher: str) -> None:
     (tmp_path / "b").write_text("1")
     (tmp_path / "a").write_text("1")
     (tmp_path / "sub").mkdir()
@@ -217,7 +217,7 @@ async def test_fetch_onto_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytes
     assert caught.value.hint
 
 
-async def test_a_copy_that_cannot_be_written_is_not_the_writers_doing(tmp_path: Path) -> None:
+async def test_failed_copy_is_not_blamed_on_the_unit(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"x")
     with pytest.raises(TransferError) as caught:
         await fetch_file(tmp_path, "f", tmp_path / "no such directory" / "target")

@@ -48,7 +48,7 @@ def settings_of(body: dict[str, Any]) -> dict[str, str]:
 # --- what is told -------------------------------------------------------------------------------------------------
 
 
-def test_what_nobody_else_may_see_is_in_the_secret_alone() -> None:
+def test_secrets_are_only_in_the_kubernetes_secret() -> None:
     secret = "s3cret-t0ken"
     environment = {"COWORLD_PLAYER_WS_URL": f"ws://game/player?token={secret}", "ODD.NAME": secret}
     given = kube.Given({"files/config.json": secret.encode()})
@@ -67,7 +67,7 @@ def test_what_nobody_else_may_see_is_in_the_secret_alone() -> None:
     assert [mount["name"] for mount in main.get("volumeMounts", [])] == [], "it has no directory, and sees none"
 
 
-def test_a_player_may_do_little() -> None:
+def test_player_pod_is_restricted() -> None:
     body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"]
     assert body["automountServiceAccountToken"] is False
     assert body["enableServiceLinks"] is False
@@ -218,7 +218,9 @@ def disrupted(reason: str) -> list[dict[str, Any]]:
         (pod(containerStatuses=[container(it, "terminated", exitCode=255) for it in BOTH]), "lost", None, None),
     ],
 )  # fmt: skip
-def test_an_end_has_its_reason(seen: dict[str, Any], reason: str, code: int | None, signal: int | None) -> None:
+def test_exit_reason_is_read_from_the_pod(
+    seen: dict[str, Any], reason: str, code: int | None, signal: int | None
+) -> None:
     ended = state.exit_of(seen)
     assert ended is not None
     assert (ended.reason, ended.code, ended.signal) == (reason, code, signal), ended
@@ -226,7 +228,7 @@ def test_an_end_has_its_reason(seen: dict[str, Any], reason: str, code: int | No
         assert ended.detail
 
 
-def test_what_runs_has_no_end() -> None:
+def test_running_pod_has_no_exit() -> None:
     assert state.exit_of(pod(phase="Running", containerStatuses=[container("main", "running")])) is None
     assert state.exit_of(pod(phase="Pending")) is None
     assert state.exit_of({}) is None

@@ -79,7 +79,7 @@ def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Pa
         ("support.served_game:Broken", {}, 1, 'raise RuntimeError("no sticks")'),
     ],
 )
-def test_what_cannot_be_played_is_said(tmp_path: Path, rules: str, env: dict[str, str], code: int, says: str) -> None:
+def test_unplayable_rules_are_reported(tmp_path: Path, rules: str, env: dict[str, str], code: int, says: str) -> None:
     with program(tmp_path, rules, **env) as game:
         assert game.process.wait(20) == code
         assert says in game.said()
@@ -119,7 +119,7 @@ def test_a_game_loads_no_more_than_it_needs() -> None:
     assert not heavy & set(done.stdout.split())
 
 
-def test_rules_see_only_their_file_in_the_command_line(tmp_path: Path) -> None:
+def test_rules_find_only_their_file_in_sys_argv(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("import argparse\nargparse.ArgumentParser().parse_args()\n")
     (tmp_path / "game.py").write_text(
         "import helper, sys\nfrom coworld_core.rules import Rules\nassert sys.argv == [__file__]\n"
