@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
-from coworld_cli.program import CommandLine
+from coworld_cli.console import CommandLine
 
 from .cli_operator import add_operating, add_user_operating, shown_quotas
 from .cli_options import (

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_cli.output import Output
-from coworld_cli.render.text import table
+from coworld_cli.console import Output, table
 from coworld_core import durations
 from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError

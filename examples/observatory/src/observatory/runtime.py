@@ -45,7 +45,7 @@ class Runtime:
 @asynccontextmanager
 async def open_worker(services: Services, executor: Executor, *, owner: str) -> AsyncGenerator[Worker]:
     """Run a worker according to the settings while the context is open."""
-    from coworld_runner.episode.running import EpisodeOptions
+    from coworld_runner.episode import EpisodeOptions
 
     from .operations.heartbeat import heartbeat
     from .work.worker import Worker, WorkerOptions

@@ -16,8 +16,8 @@ from coworld_core import api
 from coworld_core.errors import CoworldError
 from coworld_core.manifest.loading import load_manifest
 from coworld_core.tournament.pairings import Commissioned
-from coworld_runner.commissioner.finding import declared_commissioner
-from coworld_runner.tournament.pairings import find_pairing
+from coworld_runner.commissioner import declared_commissioner
+from coworld_runner.tournament import find_pairing
 
 from ..errors import conflict, invalid, not_found
 from ..identity.auth import Caller

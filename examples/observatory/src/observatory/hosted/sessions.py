@@ -239,7 +239,7 @@ class Sessions:
             raise conflict(explained(error), code=error.code) from error
 
     async def _play(self, session: Session, game: HostedGame) -> None:
-        from coworld_runner.episode.running import EpisodeOptions, run_episode
+        from coworld_runner.episode import EpisodeOptions, run_episode
 
         plan = await plan_game(self._services, self._place.admission, game)
 
@@ -373,7 +373,7 @@ class Sessions:
 
     async def _run(self, session: Session, body: Callable[..., Awaitable[None]], *arguments: object) -> None:
         """Run a session to its end, and clean up."""
-        from coworld_runner.errors import unwrapped
+        from coworld_core.errors import unwrapped
 
         try:
             with session.scope, unwrapped():

@@ -23,7 +23,7 @@ from coworld_core.episode.events import BaseEvent, Notice
 from coworld_core.errors import CommissionerError, CoworldError, UsageError, unwrapped
 from coworld_core.ids import new_run_id
 from coworld_core.tournament.log import RoundDecided
-from coworld_runner.commissioner.finding import FoundCommissioner, declared_commissioner
+from coworld_runner.commissioner import FoundCommissioner, declared_commissioner
 from coworld_runner.tournament.commissioning import Chair
 
 from ..services import Services

@@ -101,11 +101,11 @@ async def open_executor(services: Services) -> AsyncGenerator[Executor | None]:
 
 def _make(services: Services, name: str, packages: OwnPackages, login: tuple[str, str]) -> Backend:
     if name == "process":
-        from coworld_runner.backends.process.backend import ProcessBackend
+        from coworld_runner.backends import ProcessBackend
 
         return ProcessBackend(contexts=packages)
     if name == "docker":
-        from coworld_runner.backends.docker.backend import DockerBackend
+        from coworld_runner.backends import DockerBackend
 
         return DockerBackend(logins={services.settings.registry: login})
     return _cluster(services.settings)
@@ -113,7 +113,7 @@ def _make(services: Services, name: str, packages: OwnPackages, login: tuple[str
 
 def _cluster(settings: Settings) -> Backend:
     """The cluster of the kubeconfig; its nodes pull images themselves, with Secrets of the cluster."""
-    from coworld_runner.backends.kubernetes.backend import KubernetesBackend
+    from coworld_runner.backends import KubernetesBackend
 
     if not settings.pull_secrets:
         _log.warning(

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.tournament.log import TournamentRules
 from coworld_core.tournament.standings import TournamentState
-from coworld_runner.tournament.pairings import find_pairing
+from coworld_runner.tournament import find_pairing
 
 from ..services import Services
 from ..store.columns import now

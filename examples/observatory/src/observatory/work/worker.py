@@ -23,12 +23,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.episode.verdict import judge, judge_error
-from coworld_core.errors import BackendUnavailable, CoworldError
+from coworld_core.errors import BackendUnavailable, CoworldError, unwrapped
 from coworld_core.retrying import Backoff, Tries
 from coworld_runner.backend import Backend
+from coworld_runner.episode import EpisodeOptions, run_episode
 from coworld_runner.episode.links import PlayLinks
-from coworld_runner.episode.running import EpisodeOptions, run_episode
-from coworld_runner.errors import unwrapped
 
 from ..services import Services
 from ..supervisor import Supervisor
