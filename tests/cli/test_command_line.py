@@ -516,7 +516,7 @@ def test_error_text_is_made_safe(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "error: bad red name\n  | a\n  | b\n  hint: do it\n"
 
 
-def test_notes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_of_an_error_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     error = EnvironmentFault("Two things failed.")
     error.add_note("also: the other")
     failures.report(error, json=False)
@@ -567,12 +567,12 @@ def in_shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, check=False, timeout=60)
 
 
-def test_reader_that_went_away_is_no_error() -> None:
+def test_closed_pipe_is_not_an_error() -> None:
     shell = in_shell("$coworld schema manifest | head -c 1")
     assert (shell.stdout, shell.stderr) == ("{", "")
 
 
-def test_output_that_was_closed_is_one_whose_reader_went_away() -> None:
+def test_closed_stdout_is_treated_like_a_closed_pipe() -> None:
     shell = in_shell("$coworld schema manifest >&-")
     assert (shell.stdout, shell.stderr, shell.returncode) == ("", "", exitcodes.ANSWER_IS_NO)
 

@@ -81,7 +81,7 @@ def test_a_player_that_is_not_there_is_one_error_in_text_and_json(tmp_path: Path
     ],
     ids=["syntax", "machine"],
 )
-def test_a_player_that_cannot_run_is_told_before_anything_starts(
+def test_unrunnable_player_is_refused_before_anything_starts(
     name: str, content: bytes, code: str, message: str, hint: str, world: World, tmp_path: Path
 ) -> None:
     bot = tmp_path / name
@@ -270,7 +270,7 @@ def test_an_episode_request_excludes_the_rest(built: Path, tmp_path: Path) -> No
         assert done.json["error"]["code"] == "request_excludes_options"
 
 
-def test_a_request_that_is_not_there_is_no_image(built: Path, tmp_path: Path) -> None:
+def test_missing_request_file_is_not_taken_for_an_image(built: Path, tmp_path: Path) -> None:
     done = coworld("run-episode", built, tmp_path / "nowhere.json", "-o", tmp_path / "out")
     assert done.status == 2
     assert "nowhere.json" in done.stderr
@@ -541,7 +541,7 @@ def test_a_manifest_with_errors_lists_all_of_them(tmp_path: Path) -> None:
     assert len(answer["error"]["report"]["issues"]) >= 3
 
 
-def test_warnings_of_a_manifest_are_told_up_to_three(world: World, tmp_path: Path) -> None:
+def test_at_most_three_manifest_warnings_are_printed(world: World, tmp_path: Path) -> None:
     directory = world()
     template = directory / "coworld_manifest_template.json"
     manifest = json.loads(template.read_text())

@@ -60,7 +60,7 @@ def test_refused_bundle_leaves_nothing(run: Run, told: FakePlatform, tmp_path: P
     assert files_below(tmp_path) == []
 
 
-def test_interrupted_download_goes_on(start: Callable[..., Started], told: FakePlatform, tmp_path: Path) -> None:
+def test_interrupted_download_resumes(start: Callable[..., Started], told: FakePlatform, tmp_path: Path) -> None:
     content = bytes(range(256)) * 16_384
     half = len(content) // 2
     begun = threading.Event()
@@ -345,7 +345,7 @@ def test_watch_until_the_time_is_up(run: Run, told: FakePlatform) -> None:
     assert (answer["ended"], answer["timed_out"]) == (False, True)
 
 
-def test_checkpoint_is_gone_on_from(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+def test_checkpoint_resumes(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     watched(told, "completed", "completed")
     words = ["xp-request", "watch", XREQ, "--checkpoint", "seen.json"]
     assert len(run(*words, "--jsonl").stdout.splitlines()) == 2

@@ -97,7 +97,7 @@ LISTS: list[tuple[str, str, dict[str, Any], list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "path", "row", "head", "cells"), LISTS, ids=[entry[0] for entry in LISTS])
-def test_list(
+def test_lists_are_shown(
     name: str, path: str, row: dict[str, Any], head: list[str], cells: list[str], run: Run, told: FakePlatform
 ) -> None:
     told.on("GET", path, [{**row, "invented_later": [1]}])
@@ -466,7 +466,7 @@ def test_server_that_cannot_be_reached(server: str, run: Run, monkeypatch: pytes
     assert json.loads(run("leagues", "--json").stdout)["error"]["message"] == lines[0].removeprefix("error: ")
 
 
-def test_tls_where_there_is_none(run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_to_a_plain_server_is_reported(run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COWORLD_SERVER", told.url.replace("http://", "https://"))
     result = run("leagues")
     assert result.exit_code == exitcodes.ENVIRONMENT

@@ -234,7 +234,7 @@ def test_certification_is_skipped_only_for_a_reason(run: Run, told: FakePlatform
     assert run(*words, "--skip-certification", " ").exit_code == exitcodes.USAGE
 
 
-def test_same_upload_twice_is_said_to_be_there(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+def test_repeated_upload_is_reported_as_existing(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     takes_coworlds(told)
     manifest(tmp_path)
     told.on("GET", "/v2/coworlds", [{**COWORLD, "name": "paintarena"}])

@@ -84,7 +84,7 @@ def test_a_seat_that_is_not_there(world: World, tmp_path: Path) -> None:
     assert done.json["error"]["code"] == "unknown_seat"
 
 
-def test_a_play_that_is_broken_off_is_not_the_latest(world: World, start: Start) -> None:
+def test_interrupted_play_is_not_latest(world: World, start: Start) -> None:
     directory = world("well", play_seconds=60)
     run = start("play", directory)
     run.until_said("/client/global")
@@ -94,7 +94,7 @@ def test_a_play_that_is_broken_off_is_not_the_latest(world: World, start: Start)
     assert len(list((directory / "results").iterdir())) == 1
 
 
-def test_a_play_that_is_over_is_the_latest(world: World) -> None:
+def test_finished_play_is_latest(world: World) -> None:
     directory = world()
     done = coworld("play", directory, "--json", "--quiet")
     assert done.status == 0
@@ -260,7 +260,7 @@ def test_an_episode_is_watched_where_that_is_asked(world: World, tmp_path: Path)
     assert (many.status, "--watch shows one episode" in many.stderr) == (2, True)
 
 
-def test_no_browser_is_no_failure(played: tuple[Path, Path], start: Start, tmp_path: Path) -> None:
+def test_missing_browser_is_not_a_failure(played: tuple[Path, Path], start: Start, tmp_path: Path) -> None:
     directory, out = played
     run = start("replay", directory, out, "--open-browser", env={"BROWSER": f"{tmp_path}/not-there %s", "PATH": ""})
     run.until_said("No browser could be opened; open the link yourself.")

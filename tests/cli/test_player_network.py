@@ -54,7 +54,7 @@ def test_player_network_is_announced(given: dict[str, Any], secrets: dict[str, s
     assert "sk" not in said.split()
 
 
-async def test_a_player_of_a_language_model_is_told_what_it_reaches(world: Callable[..., Path]) -> None:
+async def test_llm_player_network_access_is_reported(world: Callable[..., Path]) -> None:
     """Its key is its own, and no option names it; only the backends that close networks have something to say."""
     package = await resolve_package(world())
     model = OwnPlayer(

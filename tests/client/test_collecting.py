@@ -77,7 +77,7 @@ async def test_missing_log_is_skipped(tmp_path: Path) -> None:
     assert file.size == 3
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
+def test_file_is_refused_as_a_download_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(WorkspaceError, match="cannot be created"):
         new_directory(tmp_path / "file")
@@ -93,7 +93,7 @@ def change(number: int, status: str | None, cursor: str) -> Change:
     )
 
 
-def test_a_checkpoint_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_checkpoint_resumes(tmp_path: Path) -> None:
     file = tmp_path / "seen.json"
     seen = Checkpoint("https://example.org/api", [XREQ], file)
     seen.load()

@@ -141,9 +141,7 @@ async def test_a_spending_limit_ends_the_asking_and_not_the_game(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("answer", "code"), [("HTTP 401", "llm_refused"), (None, "llm_unreachable")])
-async def test_an_address_that_does_not_answer_is_said_without_the_key(
-    tmp_path: Path, answer: str | None, code: str
-) -> None:
+async def test_unreachable_model_is_reported_without_the_key(tmp_path: Path, answer: str | None, code: str) -> None:
     with site_in_thread(chat_of(lambda words: str(answer))) as chat:
         url = f"{chat.url}/v1"
         if answer is not None:

@@ -206,7 +206,7 @@ def test_forgetting_takes_token_and_sessions(store: CredentialStore) -> None:
     assert not store.forget(SERVER)
 
 
-def test_a_player_session_is_no_sign_in(store: CredentialStore) -> None:
+def test_player_session_does_not_count_as_sign_in(store: CredentialStore) -> None:
     with pytest.raises(UsageError) as caught:
         store.save_token(SERVER, Token("ply_session"))
     assert caught.value.code == "player_token"

@@ -339,7 +339,7 @@ async def test_a_session_that_ends_soon_is_renewed(store: CredentialStore, minut
     assert (session.token != Token("ply_old")) == renewed
 
 
-async def test_a_player_of_somebody_else_is_refused_in_spite_of_a_session(store: CredentialStore) -> None:
+async def test_foreign_player_is_refused_despite_a_session(store: CredentialStore) -> None:
     async with client(platform(players=PLAYERS)) as (api, _):
         until = datetime.now(UTC) + timedelta(hours=5)
         old = PlayerSession(player_id=OTHER, token=Token("ply_old"), expires_at=until)

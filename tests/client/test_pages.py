@@ -111,7 +111,7 @@ async def test_awaiting_gives_the_first_page(kind: str) -> None:
     assert page.next_cursor == ("c10" if kind in ("cursor", "header") else None)
 
 
-async def test_a_cursor_goes_on_where_a_page_ended() -> None:
+async def test_cursor_continues_after_a_page() -> None:
     server = Server("cursor")
     first = await pager(server)
     rest = await pager(server, cursor=first.next_cursor).all()
@@ -261,6 +261,6 @@ async def test_invalid_paging_options_are_refused(options: dict[str, int]) -> No
         pager(Server("total"), **options)
 
 
-async def test_a_pager_begins_anew_each_time() -> None:
+async def test_pager_restarts_each_time() -> None:
     rows = pager(Server("cursor"))
     assert len(await rows.all()) == len(await rows.all()) == 25

@@ -326,7 +326,7 @@ async def test_oversized_bundle_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     assert raised.value.code == "too_large"
 
 
-async def test_which_players_left_something_by_way_of_the_job() -> None:
+async def test_evidence_is_listed_through_the_job() -> None:
     async def older(ask: Ask) -> Say:
         place = ask.path.removeprefix("/observatory")
         if place == f"/jobs/{JOB}/policy-logs":
@@ -343,7 +343,7 @@ async def test_which_players_left_something_by_way_of_the_job() -> None:
     ]
 
 
-async def test_which_players_left_something_where_only_the_team_is_told() -> None:
+async def test_evidence_is_unknown_without_team_rights() -> None:
     async with serve(Artifacts()) as server, api_of(server.url) as api:
         (row,) = await api.episodes.agent_logs(EREQ)
     assert (row.position, row.has_log, row.has_artifact) == (0, None, None)

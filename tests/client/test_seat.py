@@ -282,7 +282,7 @@ async def test_the_program_ends_with_the_right_status(tmp_path: Path, bot: str, 
     assert done.returncode == code
 
 
-def test_a_player_loads_no_more_than_it_needs() -> None:
+def test_seat_player_imports_only_what_it_needs() -> None:
     code = "import coworld_client.seat.playing, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"anyio", "pydantic", "httpx2", "yaml", "coworld_core.rules.game"} & set(done.stdout.split())

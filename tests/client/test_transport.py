@@ -259,7 +259,7 @@ async def test_as_many_attempts_as_allowed(retries: int) -> None:
     assert len(transport.asked) == retries + 1
 
 
-async def test_a_streamed_body_begins_anew_with_every_attempt() -> None:
+async def test_streamed_body_restarts_with_every_attempt() -> None:
     received: list[bytes] = []
 
     async def handler(ask: Ask) -> Say:

@@ -298,7 +298,7 @@ async def test_without_a_feed_it_can_be_resumed_too() -> None:
     assert rest == [("ereq_1", "completed"), ("ereq_2", "failed")]
 
 
-async def test_an_episode_that_goes_is_told_without_a_feed() -> None:
+async def test_removed_episode_is_reported_without_a_feed() -> None:
     plain = Plain({"ereq_1": "pending", "ereq_2": "pending"}, {"ereq_2": "completed"})
     async with serve(plain) as server, api_of(server.url) as api, api.watch(XREQ) as changes:
         found = told([change async for change in changes])

@@ -167,7 +167,7 @@ def test_a_list_loses_only_the_elements_that_do_not_fit() -> None:
     assert sorted(issue.pointer for issue in row.odd) == ["/participants/1", "/participants/2"]
 
 
-def test_a_value_full_of_mistakes_is_mended_field_by_field_and_soon() -> None:
+def test_resource_with_many_errors_is_repaired_quickly() -> None:
     raw = {**EPISODE, "participants": [7] * 20_000, "seed": 3, "scores": "none"}
     row = EpisodeRequest.read(raw)
     assert (row.participants, row.scores, row.seed) == ((), (), 3)
@@ -405,7 +405,7 @@ def test_secrets_are_in_no_repr() -> None:
         assert "c2VjcmV0" not in text
 
 
-def test_an_unknown_token_is_nobody() -> None:
+def test_unknown_token_is_anonymous() -> None:
     assert Whoami.read({"user_email": "unknown", "subject_type": "anonymous"}).subject_type.is_anonymous
     assert not Whoami.read({"subject_type": "service"}).subject_type.is_anonymous
 

@@ -32,7 +32,7 @@ def test_packed_bytes_round_trip(data: bytes, level: int) -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=300))
-def test_anything_is_told_without_trouble(data: bytes) -> None:
+def test_any_bytes_are_classified(data: bytes) -> None:
     assert sniff_compression(data[:4]) in ("none", "zlib", "gzip")
     assert detect_compression(io.BytesIO(data)) in ("none", "zlib", "gzip")
 

@@ -79,7 +79,7 @@ def test_without_a_scale_nothing_is_normalised() -> None:
     assert "Weak and Strong are not told apart in default" in report.findings[0].message
 
 
-def test_scores_that_tell_nobody_apart() -> None:
+def test_constant_scores_are_reported() -> None:
     battery = diagnosis_plan(("duel", 2), ("table", 4), max_blocks=24, **OTHERS)
     for of, told in (
         ({}, ["constant_scores"]),
@@ -119,7 +119,7 @@ def test_faults_are_ranked_before_lost_points() -> None:
     assert report == report_rows(plan, rows)
 
 
-def test_a_player_that_never_comes_is_told_after_three_blocks() -> None:
+def test_absent_player_ends_the_diagnosis_after_three_blocks() -> None:
     plan = diagnosis_plan(max_blocks=30, **OTHERS)
     gone = {"ok": False, "status": "failed", "scores": (), "fault": "player", "error_type": "player_never_started"}
     evaluation = Diagnosis(plan)

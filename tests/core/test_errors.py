@@ -77,7 +77,7 @@ def test_an_error_comes_whole_from_another_process() -> None:
     )
 
 
-def test_of_very_many_mistakes_only_the_number_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_errors_are_only_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Describing them takes minutes, and pydantic describes all or none."""
     adapter = TypeAdapter(list[int])
 

@@ -233,7 +233,7 @@ def test_a_player_that_never_connected_has_not_played_until_it_does() -> None:
     assert (book.blocks[2].fate, book.blocks[2].scores) == ("counted", {"a": 0.0, "b": 1.0})
 
 
-def test_starvation_by_a_player_s_own_processes_is_no_reason_to_play_again() -> None:
+def test_self_inflicted_starvation_does_not_repeat_a_block() -> None:
     book = Ledger()
     for row in pair_rows(1, 1.0):
         book.add(row.model_copy(update={"starved": True, "starved_by": (1,)}))
@@ -365,7 +365,7 @@ def test_the_report_depends_on_the_rows_alone() -> None:
     assert json.loads(report.model_dump_json())["plan"]["seats"] == 2
 
 
-def test_a_player_that_never_starts_ends_it() -> None:
+def test_player_that_never_starts_ends_the_evaluation() -> None:
     comparison = Comparison(comparison_plan())
     for block in (1, 2, 3):
         assert comparison.stopped == ""
@@ -391,7 +391,7 @@ def test_player_that_never_starts_is_not_judged_by_results() -> None:
 
 
 @pytest.mark.parametrize("starts", [True, False])
-def test_a_machine_that_spoils_everything_ends_it(starts: bool) -> None:
+def test_machine_faults_in_every_block_end_the_evaluation(starts: bool) -> None:
     comparison = Comparison(comparison_plan())
     for block in (1, 2, 3):
         for attempt in (1, 2, 3):
@@ -405,7 +405,7 @@ def test_a_machine_that_spoils_everything_ends_it(starts: bool) -> None:
     assert codes(report)[-1] == "spoiled_blocks"
 
 
-def test_a_game_that_fails_is_told() -> None:
+def test_game_failures_are_reported() -> None:
     comparison = Comparison(comparison_plan())
     for block in (1, 2, 3):
         comparison.add(spoilt(episode_key(block, 1, 1), "game", "game_unhealthy"))
@@ -610,7 +610,7 @@ def ranked(blocks: int, *strengths: float, **plan: Any) -> RankingReport:
     return ranking.report()
 
 
-def test_a_ranking_ends_when_everybody_is_told_apart() -> None:
+def test_ranking_ends_when_all_players_are_distinguishable() -> None:
     report = ranked(200, 0.0, 4.0, 2.0)
     assert report.stopped == "told_apart"
     assert report.blocks < 90
@@ -630,7 +630,7 @@ def test_indistinguishable_players_are_reported(seats: int) -> None:
     assert len([line for line in text.split("####")[0].splitlines() if line.startswith("|")]) == 5
 
 
-def test_equal_players_are_seldom_told_apart() -> None:
+def test_equal_players_are_rarely_distinguished() -> None:
     chance, alarms, runs = random.Random(10), 0, 200
     for _ in range(runs):
         blocks = strength_blocks(chance, [0.0] * 4, lambda block: round_robin(LABELS, 2, block), 120)

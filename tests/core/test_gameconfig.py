@@ -100,7 +100,7 @@ def test_named_players(manifest: Manifest) -> None:
         (["", ""], ["", " (2)"]),
     ],
 )
-def test_names_are_told_apart(manifest: Manifest, names: list[str], expected: list[str]) -> None:
+def test_equal_names_are_numbered(manifest: Manifest, names: list[str], expected: list[str]) -> None:
     config = named_players(manifest, {}, names)
     assert [player["name"] for player in config["players"]] == expected
 

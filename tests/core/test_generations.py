@@ -110,7 +110,7 @@ def test_older_forms_are_lifted_to_current_fields(generation: Generation) -> Non
     assert resources.limits.memory == "1Gi"
 
 
-def test_a_file_player_is_no_image(generation: Generation) -> None:
+def test_file_player_is_not_an_image(generation: Generation) -> None:
     document = file_players(generation("0.1.64"))
     loaded = load_manifest(document, mode="strict")
     written = json.loads(dump_manifest(loaded.manifest))

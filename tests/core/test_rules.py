@@ -235,7 +235,7 @@ def test_illegal_action_is_refused(seat: int, value: object, code: str, says: st
     assert refused.value.code == code
 
 
-def test_a_seat_that_says_nothing_goes_on_with_its_last_action_while_that_is_legal() -> None:
+def test_silent_seat_repeats_its_last_legal_action() -> None:
     some = {"legal": lambda self, seat: [self.Action(number=n) for n in range(10 - len(self.drawn) * 5)]}
     said = {0: {"number": 4}, 1: {"number": 7}}
     for pace, second in ((Ticks(hz=4), [[0, 4], [1, 0]]), (Ticks(hz=4, hold=False), [[0, None], [1, 0]])):
@@ -454,7 +454,7 @@ def test_malformed_replay_is_refused(data: bytes) -> None:
     assert refused.value.code.startswith("replay_")
 
 
-def test_a_replay_that_goes_another_way_is_told_with_both_values() -> None:
+def test_diverging_replay_reports_both_values() -> None:
     replay = read_replay(recorded())
     other = replay.model_copy(update={"header": replay.header.model_copy(update={"seed": 4})})
     with pytest.raises(RulesError, match=r"tick \d: it was Frame.*and is now Frame"):

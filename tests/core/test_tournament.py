@@ -74,7 +74,7 @@ def test_a_round_robin_has_every_group_meet_once_a_round() -> None:
         assert [match.players for match in strongest_first(round_robin, 3, seats=seats)[1]] == [("p00", "p01", "p02")]
 
 
-def test_free_play_seats_everybody_alike() -> None:
+def test_free_play_seats_players_equally_often() -> None:
     _, matches = strongest_first(free_play, 7, seats=3, rounds=7)
     met = Counter(name for match in matches for name in match.players)
     assert set(met.values()) == {6}
@@ -120,7 +120,7 @@ def test_the_best_seeds_have_the_byes_and_meet_last() -> None:
     assert {match.players for match in matches} == {("D", "E"), ("B", "C"), ("A",)}
 
 
-def test_a_draw_is_played_again_and_then_the_better_seed_goes_on() -> None:
+def test_drawn_match_is_repeated_then_decided_by_seed() -> None:
     field = Field(entrants=("A", "B"), everybody=("A", "B"), seats=2, seed=0)
     for _ in range(3):
         (match,) = single_elimination.next_round(field)
@@ -224,7 +224,7 @@ def test_often_failing_player_is_not_rated_by_its_results(rating: str) -> None:
     assert {one.label: one.forfeits for one in report.entrants} == {"Ada": 0, "Bob": 4, "Cleo": 0}
 
 
-def test_unequal_seats_move_nobody() -> None:
+def test_unequal_seat_counts_do_not_change_ratings() -> None:
     """Of three in four seats one has two of them, and the seats are not worth the same."""
     events = history(round_robin, STRENGTHS, by_slot=10.0, seats=4, rounds=2, rating="mean")
     report = replayed(events, round_robin)

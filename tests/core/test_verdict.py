@@ -151,7 +151,7 @@ def test_player_is_not_blamed_when_another_fault_explains_it(
 
 
 @pytest.mark.parametrize("error_type", Fault.model_fields["error_type"].annotation.__args__)  # type: ignore[union-attr]
-def test_the_platform_is_told_in_words_it_knows(error_type: str) -> None:
+def test_error_types_are_those_of_the_platform(error_type: str) -> None:
     verdict = judge(record(fault("game", error_type), results=False))
     assert verdict.published_type in PUBLISHED
     # and nothing is lost by it

@@ -70,7 +70,7 @@ def test_certification_page_fits_the_window(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_dark_and_light_are_told_apart(pages: Pages, failed: tuple[Path, Certification]) -> None:
+def test_dark_and_light_schemes_differ(pages: Pages, failed: tuple[Path, Certification]) -> None:
     path, _ = failed
     brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b)"
     assert pages(path.as_uri(), dark=True, alone=True).evaluate(brightness) < 200

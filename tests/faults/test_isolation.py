@@ -192,7 +192,7 @@ async def test_hosts_are_refused_where_players_cannot_be_held_to_them(arena: Are
     assert list(arena.directory.iterdir()) == []
 
 
-async def test_a_game_leads_nobody_elsewhere(arena: Arena, listener: socket.socket) -> None:
+async def test_game_cannot_redirect_the_runner(arena: Arena, listener: socket.socket) -> None:
     """The runner is in no closed network, so it asks nobody but the game, whatever the game answers."""
     plan = arena.plan("redirects", play_seconds=60.0, elsewhere=listener.getsockname()[1])
     found = await arena.play(plan, EpisodeOptions(timeout=90, watch=True))

@@ -260,13 +260,13 @@ async def test_error_common_to_all_episodes_ends_the_batch(arena: Arena) -> None
 
 
 @pytest.mark.parametrize("count", [0, -1])
-async def test_a_batch_of_nothing_is_refused(arena: Arena, count: int) -> None:
+async def test_batch_without_episodes_is_refused(arena: Arena, count: int) -> None:
     with pytest.raises(UsageError):
         await run_batch(arena.plan(), episodes=count, backend=arena.backend, workspace=arena.directory / "batch")
     assert list(arena.directory.iterdir()) == []
 
 
-async def test_a_batch_that_is_cut_short_says_so(arena: Arena) -> None:
+async def test_interrupted_batch_is_marked_interrupted(arena: Arena) -> None:
     with anyio.CancelScope() as scope:
         await run_batch(
             arena.plan(play_seconds=0.5),
@@ -371,7 +371,7 @@ async def test_an_error_of_the_callers_leaves_nothing(arena: Arena, moment: str)
     assert "not today" in fault.message
 
 
-async def test_a_reader_that_fails_is_dropped_and_the_run_goes_on(arena: Arena) -> None:
+async def test_failing_listener_is_dropped_and_the_run_continues(arena: Arena) -> None:
     heard: list[str] = []
     calls: list[Any] = []
 

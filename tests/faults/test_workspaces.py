@@ -85,7 +85,7 @@ async def test_the_record_is_there_before_what_was_left_is_removed(
     assert leak.reason == "somebody else has it"
 
 
-async def test_a_file_in_the_way(arena: Arena) -> None:
+async def test_file_at_the_workspace_path_is_reported(arena: Arena) -> None:
     target = arena.directory / "taken"
     target.write_text("mine")
     with pytest.raises(WorkspaceError) as refused:
@@ -118,7 +118,7 @@ anyio.run(main)
 """
 
 
-async def test_a_parent_that_may_not_be_written_to(arena: Arena) -> None:
+async def test_unwritable_parent_directory_is_reported(arena: Arena) -> None:
     closed = arena.directory / "closed"
     closed.mkdir(mode=0o555)
     # the directories above are root's own; another user must at least be able to pass

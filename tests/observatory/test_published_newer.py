@@ -95,7 +95,7 @@ def test_coworlds_are_listed_and_shown(client: Published, played: Played, releas
         client.run("visibility", "quick", "public")
 
 
-def test_taking_part(client: Published, played: Played) -> None:
+def test_participation_works(client: Published, played: Played) -> None:
     league = played.world.league
     said = client.run("submit", "one", "-l", league, "--no-open-browser").stdout
     assert "placed" in said

@@ -170,12 +170,12 @@ def test_a_template_must_not_have_a_version_unless_it_is_a_manifest(project: Pat
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "null"])
-def test_a_template_that_is_no_object(project: Path, content: str) -> None:
+def test_template_that_is_not_an_object_is_refused(project: Path, content: str) -> None:
     (project / TEMPLATE_NAME).write_text(content, "utf-8")
     assert refused(ManifestError, project).report.source == str(project / TEMPLATE_NAME)
 
 
-def test_a_broken_compose_file(project: Path) -> None:
+def test_broken_compose_file_is_reported(project: Path) -> None:
     (project / "compose.yaml").write_text("services: {duel: 1}", "utf-8")
     assert refused(ManifestError, project).code == "compose_invalid"
 
@@ -186,7 +186,7 @@ def test_unread_compose_settings_are_reported(project: Path) -> None:
     assert [issue.message.partition(" ")[0] for issue in plan.report.warnings] == ["compose.yaml:4:"]
 
 
-def test_an_image_the_platform_has_not_published(project: Path) -> None:
+def test_unpublished_image_is_reported(project: Path) -> None:
     write(project / TEMPLATE_NAME, duel(player="img_01234567-89ab-4def-8123-456789abcdef"))
     assert refused(ImageError, project).code == "image_unpublished"
 
@@ -200,7 +200,7 @@ def test_a_misspelt_image_is_pointed_out(project: Path) -> None:
 # --- where it is written
 
 
-def test_an_output_that_cannot_be_written(project: Path, tmp_path: Path) -> None:
+def test_unwritable_output_is_refused(project: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for output, code in (
         (project, "output_is_directory"),

@@ -127,7 +127,7 @@ def test_players_that_end_about_when_the_game_does_were_there() -> None:
     assert attendance(slot(0, ended=19.2), slot(1, ended=20.4)).status == "pass"
 
 
-def test_a_game_that_writes_a_large_replay_after_its_players_were_told_is_no_early_leave() -> None:
+def test_players_leaving_while_the_replay_is_written_are_not_early() -> None:
     answer = attendance(slot(0, ended=14.0), slot(1, ended=14.1), seats={0: "open", 1: "open"})
     assert answer.status == "pass"
 

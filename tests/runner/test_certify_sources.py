@@ -169,7 +169,7 @@ async def test_a_failing_host_is_asked_again(github: GitHub) -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "tries"), [(503, {}, 3), (425, {}, 3), (503, {"Retry-After": "11"}, 1), (501, {}, 1)]
 )
-async def test_a_host_that_goes_on_failing_decides_nothing(
+async def test_failing_host_leaves_the_source_undecided(
     github: GitHub, status: int, headers: dict[str, str], tries: int
 ) -> None:
     github.fail = lambda _, __: Say(status, b"", headers)
@@ -230,7 +230,7 @@ async def test_without_a_network_nothing_is_decided() -> None:
     assert github.url in record.message
 
 
-async def test_offline_asks_nobody_but_still_reads_the_address(github: GitHub) -> None:
+async def test_offline_check_reads_the_address_without_requests(github: GitHub) -> None:
     records = await look(github, tree("gone"), tree("src", sha="main"), "https://gitlab.com/a/b", offline=True)
     assert [record.code for record in records] == ["offline", "source_not_pinned", "source_host_unsupported"]
     assert github.asked == []

@@ -214,7 +214,7 @@ def test_any_text_is_filled_in_or_refused(text: str) -> None:
     assert "$" not in result or "$$" in text
 
 
-def test_an_unset_variable_counts_as_empty_and_is_said_once(load: Load) -> None:
+def test_unset_variable_is_empty_and_reported_once(load: Load) -> None:
     compose = load("services:\n  a: {image: 'a$U', platform: '$U'}\n  b: {image: 'b$U'}\n")
     assert [service.image for service in compose.services] == ["a", "b"]
     (issue,) = compose.report.warnings
@@ -268,7 +268,7 @@ def test_an_env_file() -> None:
 
 
 @pytest.mark.parametrize("text", ["=1", "1A=2", "A='open", 'A="open\\"', "A=${", "A B=1"])
-def test_a_line_that_is_no_assignment_is_refused_with_its_number(text: str) -> None:
+def test_env_file_line_without_assignment_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^Line 2: "):
         read_env_file(f"OK=1\n{text}\n")
 

@@ -133,7 +133,7 @@ async def test_starved_blocks_are_played_again(tmp_path: Path, monkeypatch: pyte
     assert "short of processors" in next(event.message for event in heard if isinstance(event, Notice))
 
 
-async def test_a_game_without_seeds_is_played_all_the_same(tmp_path: Path) -> None:
+async def test_game_without_seeds_can_be_compared(tmp_path: Path) -> None:
     async with contest(seeds={}) as small:
         report = await compared(small, tmp_path / "run", max_blocks=3)
     assert [remark.code for remark in report.remarks][:2] == ["no_seed", "same_blocks"]

@@ -220,7 +220,7 @@ signal.pause()
 # --- what a cluster may do ----------------------------------------------------------------------------------------
 
 
-async def test_a_pod_deleted_by_hand_is_told_with_its_name(namespace: str) -> None:
+async def test_deleted_pod_is_reported_by_name(namespace: str) -> None:
     with make_scratch(new_run_id()) as scratch:
         specs = [subject(scratch.run_id, name, "hang") for name in ("one", "other")]
         async with backend_for(namespace) as backend, backend.units(specs, publish=print, grace=0) as (one, other):

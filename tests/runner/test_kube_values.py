@@ -82,7 +82,7 @@ def test_player_pod_is_restricted() -> None:
     assert main["resources"]["requests"] == {"cpu": "100m", "memory": "128Mi"}
 
 
-def test_in_a_restricted_namespace_nobody_is_root() -> None:
+def test_restricted_namespace_runs_units_as_non_root() -> None:
     options = kube.PodOptions(collector_image="python:3", run_as_user=10001)
     unit = spec(component="game")
     body = kube.pod_body(unit, "call", OWNER, options=options, environment={}, given=kube.Given())["spec"]
@@ -104,7 +104,7 @@ def test_limits_hold_and_requests_never_exceed_them() -> None:
     assert settings_of(body)["DISK"] == str(1 << 30)
 
 
-def test_a_command_reaches_the_program_as_it_is() -> None:
+def test_command_is_passed_unchanged() -> None:
     unit = spec(argv=("sh", "-c", "echo $(HOME) $HOME $$"))
     main = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"][
         "containers"
@@ -234,7 +234,7 @@ def test_running_pod_has_no_exit() -> None:
     assert state.exit_of({}) is None
 
 
-def test_a_pod_deleted_by_hand_is_the_platforms_doing() -> None:
+def test_deleted_pod_is_blamed_on_the_platform() -> None:
     seen = main_ended(143, phase="Running")
     seen["metadata"]["deletionTimestamp"] = "2026-11-21T16:00:00Z"
     ended = state.exit_of(seen)
@@ -334,7 +334,7 @@ def test_labels_name_a_queue_and_replace_none_of_ours() -> None:
         ("False", "Succeeded", True, False),
     ],
 )
-def test_a_node_of_which_nothing_is_heard(ready: str, phase: str, container_ready: bool, silent: bool) -> None:
+def test_unresponsive_node_is_reported(ready: str, phase: str, container_ready: bool, silent: bool) -> None:
     """A kubelet says of a container that it is unready; the control plane only of the pod."""
     running = {**container("main", "running"), "ready": container_ready}
     seen = pod(phase=phase, conditions=[{"type": "Ready", "status": ready}], containerStatuses=[running])

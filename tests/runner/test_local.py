@@ -111,7 +111,7 @@ async def test_a_seat_is_muted_late_and_cut_off() -> None:
             assert (await until(again, type="observe"))["tick"] == 1
 
 
-async def test_nobody_gets_in_without_the_secrets() -> None:
+async def test_connections_without_the_secret_are_refused() -> None:
     async with led() as game:
         for path in (SIT, WATCH):
             with pytest.raises(InvalidStatus, match="404"):

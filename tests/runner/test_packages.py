@@ -81,7 +81,7 @@ async def test_every_way_to_write_a_path(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("argument", ["C:\\games\\duel", "c:/games/duel", "D:duel"])
-async def test_a_drive_is_no_scheme(argument: str) -> None:
+async def test_windows_drive_is_not_a_url_scheme(argument: str) -> None:
     with pytest.raises(UsageError) as caught:
         await resolve_package(argument)
     assert caught.value.code == "path_missing"
@@ -226,7 +226,7 @@ async def test_a_bad_manifest_lists_all_issues_with_lines(tmp_path: Path) -> Non
     assert len(caught.value.report.errors) == 2
 
 
-async def test_the_reason_for_a_template_is_said_with_its_errors(tmp_path: Path) -> None:
+async def test_template_errors_include_the_reason_for_using_it(tmp_path: Path) -> None:
     write(tmp_path / MANIFEST_NAME, manifest(), age=100)
     document = duel()
     del document["game"]["owner"]
@@ -491,7 +491,7 @@ async def test_unreachable_host_is_named() -> None:
 @pytest.mark.parametrize(
     "body", [b"<html>hello</html>", b"", b"[1]", b"null", b'"text"', b"\xff\xfe", b"{", b"[" * 100_000]
 )
-async def test_an_answer_that_is_no_json_object(site: Site, body: bytes) -> None:
+async def test_response_that_is_not_an_object_is_refused(site: Site, body: bytes) -> None:
     site.on("GET", "/m", body)
     error = await failing(f"{site.url}/m")
     assert isinstance(error, RemoteError)

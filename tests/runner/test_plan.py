@@ -58,7 +58,7 @@ async def test_single_player_fills_every_seat(tmp_path: Path) -> None:
     assert all(seat.runnable.run == ("python", "me.py") for seat in plan.seats if seat.runnable)
 
 
-async def test_variables_that_are_set_besides_reach_the_game_and_whoever_plays_it(tmp_path: Path) -> None:
+async def test_additional_variables_reach_game_and_players(tmp_path: Path) -> None:
     (tmp_path / "bot.py").write_text("print()\n")
     found = (await package(tmp_path)).with_environment({"DEBUG": "1"}).with_environment({"LEVEL": "a=b"})
     plan = plan_episode(found, players=["sweep-painter", str(tmp_path / "bot.py")])
@@ -153,7 +153,7 @@ async def test_a_seed_for_a_game_without_one_says_what_would_work(tmp_path: Path
     assert "'random_seed'" in str(refused.value.hint)
 
 
-async def test_seeds_grow_by_the_index(tmp_path: Path) -> None:
+async def test_seed_increases_with_the_index(tmp_path: Path) -> None:
     plan = plan_episode(await package(tmp_path, seeded="seed"), seed=7)
     assert [plan.for_episode(index).seed for index in range(3)] == [7, 8, 9]
     assert plan_episode(await package(tmp_path)).for_episode(2).seed is None
@@ -214,12 +214,12 @@ async def nameless(tmp_path: Path, rule: dict[str, Any] | None = None) -> Packag
         ([f"mine@{DIGEST}"], ["mine@0123456789ab", "mine@0123456789ab (2)"]),
     ],
 )
-async def test_a_seat_is_called_after_who_sits_in_it(tmp_path: Path, players: list[str], expected: list[str]) -> None:
+async def test_seat_is_named_after_its_player(tmp_path: Path, players: list[str], expected: list[str]) -> None:
     authored = [{"name": "Red"}, {"name": "Blue"}]
     assert names(plan_episode(await package(tmp_path, players=authored), players=players)) == expected
 
 
-async def test_players_that_nobody_named_keep_the_authors_names(tmp_path: Path) -> None:
+async def test_bundled_players_keep_the_authors_names(tmp_path: Path) -> None:
     authored = [{"name": "Red"}, {"name": "Red"}]
     found = await package(tmp_path, players=authored)
     assert names(plan_episode(found)) == ["Red", "Red"]
@@ -244,7 +244,7 @@ async def test_an_older_request_names_players_beside_the_config(tmp_path: Path) 
     assert [seat.name for seat in plan.seats] == ["Ada", "Bob"]
 
 
-async def test_bundled_players_with_one_command_are_told_apart_by_their_names(tmp_path: Path) -> None:
+async def test_bundled_players_with_the_same_command_are_distinguished_by_name(tmp_path: Path) -> None:
     found = await package(tmp_path)
     first, second = found.manifest.player
     twin = second.model_copy(update={"run": first.run, "env": first.env})

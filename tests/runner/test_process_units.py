@@ -317,7 +317,7 @@ async def test_a_taken_port_names_who_has_it(stage: Stage) -> None:
             assert f"{psutil.Process().name()} (pid {os.getpid()})" in caught.value.message
 
 
-async def test_a_forbidden_port_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forbidden_port_is_reported(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_number: int) -> OSError:
         return PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -345,7 +345,7 @@ async def test_a_listener_on_all_addresses_counts(stage: Stage) -> None:
             assert await unit.wait_ready(HttpProbe()) > 0
 
 
-async def test_a_unit_that_ends_just_after_its_time_is_told_of_as_ended(
+async def test_unit_ending_just_after_the_deadline_is_reported_as_ended(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage.units(stage.spec("sleep", "1000", ports=(Port(name="http"),))) as (unit,):
@@ -555,7 +555,7 @@ async def test_process_without_label_and_shim_is_found(stage: Stage, number: str
         assert not psutil.pid_exists(daemon)
 
 
-async def test_when_the_shim_is_asked_to_end_it_takes_the_tree_along(stage: Stage) -> None:
+async def test_terminated_shim_ends_its_process_tree(stage: Stage) -> None:
     code = "import os, signal\nsignal.signal(15, signal.SIG_IGN)\nos.fork(); print('up'); signal.pause()"
     async with stage.units(stage.python(code)) as (unit,):
         await until(lambda: stage.log().count("up") == 2)
@@ -634,7 +634,7 @@ async def test_unkillable_process_is_reported_without_blame(stage: Stage, monkey
 # --- logs -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_log_on_a_full_disk_is_told_and_ends_nobody(stage: Stage) -> None:
+async def test_log_on_a_full_disk_is_a_warning(stage: Stage) -> None:
     exit = await stage.run(stage.python("print('x' * 1000000)", stdout=Path("/dev/full")))
     assert exit.ok
     notices = [event.message for event in stage.events if isinstance(event, Notice)]

@@ -129,7 +129,7 @@ async def test_at_the_deadline_it_is_ended_and_what_it_wrote_is_kept(backend: Ba
     assert outcome.log_tail == "waiting\n"
 
 
-async def test_without_a_network_it_reaches_nobody_and_leaves_what_it_wrote(backend: Backend, tmp_path: Path) -> None:
+async def test_program_without_a_network_reaches_nothing(backend: Backend, tmp_path: Path) -> None:
     server = subject("serve:200", "hang", name="server", outputs=(), ports=(Port(name="http"),))
     async with (
         backend as opened,

@@ -287,7 +287,7 @@ async def test_a_missing_replay_is_the_callers_mistake(tmp_path: Path) -> None:
     assert caught.value.hint == f"Did you mean {tmp_path / 'replay.json'}?"
 
 
-async def test_a_pipe_is_no_replay(tmp_path: Path) -> None:
+async def test_pipe_is_refused_as_a_replay(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="not a regular file"):
         async with resolve_replay(tmp_path / "pipe"):

@@ -272,7 +272,7 @@ def test_random_plays_where_a_game_lists_nothing() -> None:
     assert sum(done.scores) > 0
 
 
-def test_a_class_is_made_anew_for_each_seat_and_episode() -> None:
+def test_player_class_is_instantiated_per_seat_and_episode() -> None:
     made: list[list[Any]] = []
 
     class Recalls:

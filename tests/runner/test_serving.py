@@ -339,7 +339,7 @@ async def test_ticks_go_on_by_themselves_with_the_last_action() -> None:
 # --- people ---------------------------------------------------------------------------------------------------------
 
 
-async def test_the_last_seconds_before_the_start_are_told_to_everyone() -> None:
+async def test_countdown_is_sent_to_everyone() -> None:
     async with serving(countdown=0.3) as table, sit(table, 0) as early:
         assert "starts_in" not in await hear(early)
         async with connect(f"ws://127.0.0.1:{table.port}/global", proxy=None) as viewer, sit(table, 1):
@@ -634,7 +634,7 @@ class Endless(Sticks):
 
 
 @pytest.mark.slow
-async def test_a_long_game_takes_no_more_memory_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_does_not_grow_with_the_length_of_a_game(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that read nothing are there as well; of what stays, events are limited and the replay is packed."""
     monkeypatch.setattr("coworld_runner.serving.match.MAX_EVENTS", 200)
     config = read_config(Endless, {"tokens": list(TOKENS), "sticks": 2500})

@@ -112,7 +112,7 @@ def test_the_older_way_names_a_replay_by_request(played: Program, tmp_path: Path
             connect(f"ws://{base}/replay?uri=/nowhere", proxy=None)
 
 
-def test_a_game_loads_no_more_than_it_needs() -> None:
+def test_served_game_imports_only_what_it_needs() -> None:
     code = "import coworld_runner.serving.hosting, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"docker", "h11", "httpx2", "jinja2", "kubernetes_asyncio", "psutil", "yaml", "jsonschema", "rich"}

@@ -35,7 +35,7 @@ def test_a_missing_library_is_named_with_what_to_install(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("source", ["", "hanabi", "chessbase:chess"])
-def test_a_source_that_is_none_is_answered_with_the_libraries(source: str) -> None:
+def test_unknown_library_lists_the_supported_ones(source: str) -> None:
     with pytest.raises(UsageError, match="not a library") as refused:
         wrap_game(source)
     assert "openspiel" in str(refused.value.hint)

@@ -1,4 +1,4 @@
-"""Background work of a server or a worker, which outlives its errors.
+"""Supervision of background work, so that it continues after errors.
 
 A database or a store may be back in a moment, and the trouble of one league or episode must not stop the others.
 """
@@ -33,7 +33,7 @@ def report(log: logging.Logger, what: str, error: Exception) -> None:
 
 
 class Supervisor:
-    """Goes on after errors, and logs them.
+    """Keeps background work running after errors, and logs them.
 
     Args:
         log: Where to.

@@ -1,6 +1,6 @@
-"""Closing accounts, whose tokens are then refused, and policies, which are then not scheduled; and reopening them.
+"""Disables accounts, whose tokens are then refused, and policies, which are then not scheduled; enables them again.
 
-Waiting episodes of a closed account or policy are cancelled in the same transaction.
+Waiting episodes of a disabled account or policy are cancelled in the same transaction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PolicyError(AccountError):
 
 
 def disabled_since(version: PolicyVersion) -> tuple[dt.datetime, str | None] | None:
-    """When and why an operator closed a version or its policy; None if it is open."""
+    """When and why an operator disabled a version or its policy; None if it is enabled."""
     for row in (version, version.policy):
         if row.disabled_at is not None:
             return row.disabled_at, row.disabled_reason
@@ -47,20 +47,20 @@ def disabled_since(version: PolicyVersion) -> tuple[dt.datetime, str | None] | N
 
 
 def require_enabled(version: PolicyVersion) -> None:
-    """Refuse a version of the caller's own that an operator has closed.
+    """Refuse a version of the caller's own that an operator has disabled.
 
     Raises:
         Refusal: 403 (code ``policy_disabled``) with the reason.
     """
-    if (closed := disabled_since(version)) is not None:
+    if (disabled := disabled_since(version)) is not None:
         raise forbidden(
-            f"An operator has disabled {_label(version)}{_because(closed[1])}: it is not scheduled.",
+            f"An operator has disabled {_label(version)}{_because(disabled[1])}: it is not scheduled.",
             code="policy_disabled",
         )
 
 
 async def disable_user(session: AsyncSession, name: str, *, reason: str | None = None) -> tuple[User, int]:
-    """Close an account: refuse its tokens and sessions from now on, and cancel its waiting episodes.
+    """Disable an account: refuse its tokens and sessions from now on, and cancel its waiting episodes.
 
     Args:
         session: A writing session.
@@ -86,7 +86,7 @@ async def disable_user(session: AsyncSession, name: str, *, reason: str | None =
 
 
 async def enable_user(session: AsyncSession, name: str) -> User:
-    """Reopen an account: its tokens that have not expired are valid again.
+    """Enable an account: its tokens that have not expired are valid again.
 
     Raises:
         AccountError: There is no such account.
@@ -135,7 +135,7 @@ async def find_policy(session: AsyncSession, reference: str, *, owner: str | Non
 
 
 async def disable_policy(session: AsyncSession, row: Policy | PolicyVersion, *, reason: str | None = None) -> int:
-    """Close a policy or one version of it: it is no longer scheduled, and its owner sees the reason.
+    """Disable a policy or one version of it: it is no longer scheduled, and its owner sees the reason.
 
     Returns:
         The number of waiting episodes with it, which are cancelled.
@@ -162,7 +162,7 @@ async def disable_policy(session: AsyncSession, row: Policy | PolicyVersion, *, 
 
 
 def enable_policy(session: AsyncSession, row: Policy | PolicyVersion) -> None:
-    """Reopen a policy or one version of it; it is scheduled from now on."""
+    """Enable a policy or one version of it; it is scheduled from now on."""
     row.disabled_at = row.disabled_reason = None
     audit(session, "policy.enabled", user_id=row.user_id, subject=policy_label(row), id=row.id)
 

@@ -1,4 +1,4 @@
-"""Conditions for accounts and policies that an operator has closed."""
+"""Conditions for accounts and policies that an operator has disabled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def enabled_versions() -> sa.ColumnElement[bool]:
 
 
 def disabled_episodes() -> sa.ColumnElement[bool]:
-    """Episodes requested by a closed account, or with a closed policy in a seat."""
+    """Episodes requested by a disabled account, or with a disabled policy in a seat."""
     versions = (
         sa.select(PolicyVersion.id)
         .join(Policy, Policy.id == PolicyVersion.policy_id)

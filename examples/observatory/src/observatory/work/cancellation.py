@@ -16,7 +16,7 @@ __all__ = ["cancel_disabled", "cancel_waiting"]
 
 
 async def cancel_disabled(database: Database) -> int:
-    """Cancel waiting episodes of closed accounts and policies that were requested while the closing happened.
+    """Cancel waiting episodes of disabled accounts and policies that were requested in the moment of disabling.
 
     Until then no worker starts them (``Queue.claim``).
 

@@ -286,8 +286,8 @@ async def settle_request(session: AsyncSession, request_id: str) -> None:
 async def _next(session: AsyncSession) -> EpisodeRequest | None:
     """Lock the next episode to play.
 
-    Episodes of an account that has just been closed remain in the queue for up to a second, until they are swept. They
-    are checked one at a time, since checking all waiting episodes would cost more than a claim.
+    Episodes of an account that has just been disabled remain in the queue for up to a second, until they are cancelled.
+    They are checked one at a time, since checking all waiting episodes would cost more than a claim.
     """
     closed: list[str] = []
     while True:
