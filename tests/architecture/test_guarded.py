@@ -189,7 +189,7 @@ __getattr__, __dir__ = lazy_names(__name__)
         ("", None),
     ],
 )
-def test_what_a_test_reaches(tmp_path: Path, test: str, reached: str | None) -> None:
+def test_reached_files_of_a_test_are_found(tmp_path: Path, test: str, reached: str | None) -> None:
     for name, content in {**PACKAGE, "tests/test_it.py": test}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)

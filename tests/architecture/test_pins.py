@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 
 
-def test_whatever_is_installed_here_is_pinned_to_its_version() -> None:
+def test_installed_tools_are_pinned() -> None:
     """Red after somebody has let versions move on, or added a library: the message says what to write."""
     workspace = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["uv"]
     pins = {canonicalize_name(pin.name): pin for pin in map(Requirement, workspace["constraint-dependencies"])}

@@ -252,7 +252,7 @@ COMMANDS: list[tuple[str, Moment]] = [
     ],
     indirect=["crowd"],
 )
-async def test_whatever_a_command_was_at_can_be_cleaned_up_after(
+async def test_leftovers_of_a_command_killed_at_any_step_are_cleaned(
     crowd: Crowd, moments: list[tuple[str, Moment]], tmp_path: Path
 ) -> None:
     write_package(tmp_path / "package", crowd)

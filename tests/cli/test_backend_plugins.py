@@ -31,20 +31,20 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def test_an_episode_runs_on_it(shell: Shell, tmp_path: Path) -> None:
+def test_episode_runs_on_an_installed_backend(shell: Shell, tmp_path: Path) -> None:
     done = shell.run("run-episode", QUICK, "--backend", "moon", "-o", tmp_path / "out", "--json")
     assert done.status == 0, done.stderr
     assert json.loads((tmp_path / "out" / "episode.json").read_text())["backend"] == "moon"
     assert shell.imported.exists()
 
 
-def test_the_variable_of_the_environment_names_it_too(shell: Shell, tmp_path: Path) -> None:
+def test_environment_variable_selects_an_installed_backend(shell: Shell, tmp_path: Path) -> None:
     done = shell.run("replay", QUICK, tmp_path / "none", env={"COWORLD_BACKEND": "mooon"})
     assert done.status == 2
     assert "There is no backend 'mooon'. Did you mean 'moon'?" in done.stderr
 
 
-def test_doctor_and_clean_look_there(shell: Shell) -> None:
+def test_doctor_and_clean_include_installed_backends(shell: Shell) -> None:
     looked = shell.run("doctor", "--backend", "moon", "--json")
     assert looked.status == 0, looked.stderr
     assert json.loads(looked.stdout)["backends"] == ["moon"]
@@ -52,7 +52,7 @@ def test_doctor_and_clean_look_there(shell: Shell) -> None:
     assert cleaned.status == 0, cleaned.stderr
 
 
-def test_one_of_no_use_is_the_environments_fault_and_names_where_it_is_from(shell: Shell, tmp_path: Path) -> None:
+def test_broken_backend_is_an_environment_error(shell: Shell, tmp_path: Path) -> None:
     done = shell.run("run-episode", QUICK, "--backend", "broken", "-o", tmp_path / "out", "--json")
     assert done.status == 3
     error = json.loads(done.stdout)["error"]
@@ -64,7 +64,7 @@ def test_one_of_no_use_is_the_environments_fault_and_names_where_it_is_from(shel
     assert not (tmp_path / "out").exists()
 
 
-def test_help_imports_nothing_of_it_and_completion_only_reads_names(shell: Shell) -> None:
+def test_help_and_completion_do_not_import_backends(shell: Shell) -> None:
     for args in (["--help"], ["run-episode", "--help"], ["doctor", "--help"]):
         assert shell.run(*args).status == 0
     asked = {

@@ -75,7 +75,7 @@ def test_every_form_of_build(args: str, wanted: dict[str, Any], asked: list[dict
     assert call == {**nothing, **wanted}
 
 
-def test_what_cannot_be_built(world: World, tmp_path: Path) -> None:
+def test_invalid_build_is_refused(world: World, tmp_path: Path) -> None:
     directory = world()
     (directory / "compose.yaml").unlink()
     done = coworld("build", directory, "--json")
@@ -196,7 +196,7 @@ def test_a_manifest_that_cannot_be_read_is_not_certified(tmp_path: Path) -> None
     assert (workspace / "certification.html").is_file()
 
 
-def test_certify_where_nothing_is(tmp_path: Path) -> None:
+def test_certify_without_a_package_is_refused(tmp_path: Path) -> None:
     assert coworld("certify", tmp_path / "nowhere").status == 2
     assert list(tmp_path.iterdir()) == []
 

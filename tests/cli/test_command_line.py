@@ -221,7 +221,7 @@ def test_unknown_command_says_what_was_meant(typed: str, meant: str) -> None:
     assert result.stdout == ""
 
 
-def test_a_word_that_people_try_leads_to_the_commands_that_do_it() -> None:
+def test_common_words_suggest_commands() -> None:
     said = CliRunner().invoke(cli, ["eval"]).stderr
     assert "There is no command 'eval'. Did you mean 'compare' or 'rank' or 'scrimmage'?" in said
     known = set(cli.list_commands(click.Context(cli)))
@@ -274,7 +274,7 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["scrimmage", "w", "i", "--metric", "/x"], "--metric needs -n 2 or more: one episode measures nothing."),
         (["scrimmage", "w", "i", "-n", "2", "--verify-replay"], "--verify-replay is for one episode."),
         (["run", "w"], "use `coworld run-episode MANIFEST`"),
-        (["run", "w", "--player", "a,proportion=much"], "'much' is no proportion. Write it as in a,proportion=3."),
+        (["run", "w", "--player", "a,proportion=much"], "'much' is not a proportion. Write it as in a,proportion=3."),
         (["run", "w", "--player", "a", "--player", "a,proportion=2"], "--player 'a' is given twice"),
         (["report", "r", "--html", "f", "--markdown"], "--html and --markdown exclude each other."),
         (["rank", "w"], "Missing argument 'PLAYER PLAYER...'."),
@@ -341,7 +341,7 @@ def flags(*args: str, env: dict[str, str] | None = None) -> PlayOptions:
     return got[0]
 
 
-def test_nothing_given_asks_for_nothing() -> None:
+def test_unset_options_use_library_defaults() -> None:
     plain = flags()
     assert plain.episode(watch=False) == EpisodeOptions()
     assert (plain.episodes, plain.parallel) == (1, "auto")
@@ -398,7 +398,7 @@ def test_options_become_episode_options() -> None:
         ("--player-pids 10 --game-memory 1Gi", {"pids_limit", "memory_limit"}),
     ],
 )
-def test_what_is_asked_for_by_name_is_required(args: str, required: set[str]) -> None:
+def test_options_set_required_capabilities(args: str, required: set[str]) -> None:
     assert set(flags(*args.split()).episode(watch=False).required_capabilities) == required
 
 
@@ -486,7 +486,7 @@ def test_every_error_has_its_status_and_one_json_object(
     assert "Traceback" not in err
 
 
-def test_kinds_are_all_known() -> None:
+def test_every_error_kind_has_an_exit_status() -> None:
     from typing import get_args
 
     from coworld_core.errors import ErrorKind
@@ -516,7 +516,7 @@ def test_error_text_is_made_safe(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "error: bad red name\n  | a\n  | b\n  hint: do it\n"
 
 
-def test_notes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_of_an_error_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     error = EnvironmentFault("Two things failed.")
     error.add_note("also: the other")
     failures.report(error, json=False)
@@ -567,12 +567,12 @@ def in_shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, check=False, timeout=60)
 
 
-def test_reader_that_went_away_is_no_error() -> None:
+def test_closed_pipe_is_not_an_error() -> None:
     shell = in_shell("$coworld schema manifest | head -c 1")
     assert (shell.stdout, shell.stderr) == ("{", "")
 
 
-def test_output_that_was_closed_is_one_whose_reader_went_away() -> None:
+def test_closed_stdout_is_treated_like_a_closed_pipe() -> None:
     shell = in_shell("$coworld schema manifest >&-")
     assert (shell.stdout, shell.stderr, shell.returncode) == ("", "", exitcodes.ANSWER_IS_NO)
 

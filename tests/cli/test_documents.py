@@ -32,7 +32,7 @@ def test_a_good_manifest(world: World) -> None:
 
 
 @pytest.mark.parametrize("command", [["validate", "--fix"], ["doctor", "--fix"]])
-def test_a_manifest_is_put_right_when_somebody_says_so(command: list[str], world: World) -> None:
+def test_manifest_is_fixed_after_confirmation(command: list[str], world: World) -> None:
     template = world() / "coworld_manifest_template.json"
     before = template.read_text()
     template.write_text(json.dumps({**json.loads(before), "apiVersion": "coworld.softmax.com/v0"}, indent=2))
@@ -45,7 +45,7 @@ def test_a_manifest_is_put_right_when_somebody_says_so(command: list[str], world
     assert coworld("validate", template, "--yes").status == 2
 
 
-def test_which_published_version_a_manifest_is_for(world: World) -> None:
+def test_accepting_published_versions_are_reported(world: World) -> None:
     directory = world()
     template = directory / "coworld_manifest_template.json"
     template.write_text(json.dumps({**json.loads(template.read_text()), "tags": ["a", "b", "c"]}))
@@ -115,7 +115,7 @@ def test_colours_of_issues_only_on_a_terminal(terminal: Callable[..., Terminal],
         ("cow_1", 4, None),
     ],
 )
-def test_where_no_manifest_is(argument: str, status: int, code: str | None, tmp_path: Path) -> None:
+def test_missing_manifest_is_refused(argument: str, status: int, code: str | None, tmp_path: Path) -> None:
     done = coworld("validate", argument, "--server", "http://127.0.0.1:9", "--json", cwd=tmp_path)
     assert done.status == status, done.stdout
     assert code is None or done.json["error"]["code"] == code

@@ -81,7 +81,7 @@ def test_a_player_that_is_not_there_is_one_error_in_text_and_json(tmp_path: Path
     ],
     ids=["syntax", "machine"],
 )
-def test_a_player_that_cannot_run_is_told_before_anything_starts(
+def test_unrunnable_player_is_refused_before_anything_starts(
     name: str, content: bytes, code: str, message: str, hint: str, world: World, tmp_path: Path
 ) -> None:
     bot = tmp_path / name
@@ -119,7 +119,7 @@ def test_json_is_the_record_and_where_it_is(world: World, tmp_path: Path) -> Non
     assert done.stdout.endswith("}\n")
 
 
-def test_no_path_is_named_that_is_not_there(world: World, tmp_path: Path) -> None:
+def test_only_existing_paths_are_printed(world: World, tmp_path: Path) -> None:
     done = coworld("run-episode", world("no-replay"), "-o", tmp_path / "out")
     assert done.status == 0
     assert "Replay" not in done.stdout
@@ -135,7 +135,7 @@ def test_no_path_is_named_that_is_not_there(world: World, tmp_path: Path) -> Non
         ("nan-results", "well", "game", "results_malformed", "NaN"),
     ],
 )
-def test_a_fault_is_told_with_whose_it_was(
+def test_fault_names_the_responsible_party(
     game: str, player: str, who: str, error_type: str, said: str, world: World, tmp_path: Path
 ) -> None:
     directory = world(game, "well", player)
@@ -220,7 +220,9 @@ def test_scrimmage_seats_one_player_everywhere(world: World, tmp_path: Path) -> 
         (["--run", "python3"], "run_without_image", "no image"),
     ],
 )
-def test_what_cannot_be_played_is_usage(args: list[str], code: str, said: str, world: World, tmp_path: Path) -> None:
+def test_unplayable_request_is_a_usage_error(
+    args: list[str], code: str, said: str, world: World, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     done = coworld("run-episode", world(), *args, "-o", out, "--json", "--quiet")
     assert done.status == 2
@@ -268,7 +270,7 @@ def test_an_episode_request_excludes_the_rest(built: Path, tmp_path: Path) -> No
         assert done.json["error"]["code"] == "request_excludes_options"
 
 
-def test_a_request_that_is_not_there_is_no_image(built: Path, tmp_path: Path) -> None:
+def test_missing_request_file_is_not_taken_for_an_image(built: Path, tmp_path: Path) -> None:
     done = coworld("run-episode", built, tmp_path / "nowhere.json", "-o", tmp_path / "out")
     assert done.status == 2
     assert "nowhere.json" in done.stderr
@@ -437,7 +439,7 @@ def test_a_secret_on_the_command_line_works_with_a_warning(world: World, tmp_pat
         (f"={SECRET}", "bad_secret_name"),
     ],
 )
-def test_secrets_that_cannot_be_meant(item: str, code: str, world: World, tmp_path: Path) -> None:
+def test_invalid_secret_options_are_refused(item: str, code: str, world: World, tmp_path: Path) -> None:
     done = coworld("run-episode", world(), "--secret-env", item, "-o", tmp_path / "out", "--json", "--quiet")
     assert done.status == 2
     assert done.json["error"]["code"] == code
@@ -509,7 +511,7 @@ def test_without_an_engine_auto_takes_processes_and_says_why(world: World, tmp_p
 @pytest.mark.parametrize(
     "args", [["--require", "isolation"], ["--player-network", "game-only"], ["--player-cpus", "1"]]
 )
-def test_what_processes_cannot_enforce_is_refused(args: list[str], world: World, tmp_path: Path) -> None:
+def test_limits_that_processes_cannot_enforce_are_refused(args: list[str], world: World, tmp_path: Path) -> None:
     done = coworld("run-episode", world(), *args, "--backend", "process", "-o", tmp_path / "out", "--json", "--quiet")
     assert done.status == 2
     assert done.json["error"]["code"] == "capability_missing"
@@ -539,7 +541,7 @@ def test_a_manifest_with_errors_lists_all_of_them(tmp_path: Path) -> None:
     assert len(answer["error"]["report"]["issues"]) >= 3
 
 
-def test_warnings_of_a_manifest_are_told_up_to_three(world: World, tmp_path: Path) -> None:
+def test_at_most_three_manifest_warnings_are_printed(world: World, tmp_path: Path) -> None:
     directory = world()
     template = directory / "coworld_manifest_template.json"
     manifest = json.loads(template.read_text())

@@ -63,7 +63,7 @@ def test_ctrl_c_keeps_what_was_played(interrupted: Interrupted) -> None:
     assert {"plan.json", "report.json", "report.md"} <= {path.name for path in out.iterdir()}
 
 
-def test_the_same_command_goes_on(interrupted: Interrupted) -> None:
+def test_same_command_resumes(interrupted: Interrupted) -> None:
     out = interrupted.out
     rows = list(read_rows(out))
     done = coworld(*interrupted.command, "--max-blocks", "1", "--json")
@@ -80,7 +80,7 @@ def test_the_same_command_goes_on(interrupted: Interrupted) -> None:
     assert [remark["code"] for remark in report["remarks"]] == ["no_seed"]
 
 
-def test_what_a_person_reads(interrupted: Interrupted) -> None:
+def test_comparison_text_for_people(interrupted: Interrupted) -> None:
     done = coworld(*interrupted.command, "--max-blocks", "1", "--quiet")
     assert done.stdout.startswith(
         "quick 1.0.0 duel · no seeds\n"
@@ -90,7 +90,7 @@ def test_what_a_person_reads(interrupted: Interrupted) -> None:
     assert "  Blocks:      0 won, 0 lost, 1 drawn\n  Evidence:    1 (20 decides)\n" in done.stdout
 
 
-def test_ci_wants_better_and_a_pull_request_markdown(interrupted: Interrupted) -> None:
+def test_require_better_and_markdown_output(interrupted: Interrupted) -> None:
     out = interrupted.out
     done = coworld(*interrupted.command, "--max-blocks", "1", "--require", "better", "--markdown")
     assert done.status == 1
@@ -108,7 +108,7 @@ def test_another_comparison_is_refused(interrupted: Interrupted) -> None:
     )
 
 
-def test_what_was_played_is_reported(interrupted: Interrupted, tmp_path: Path) -> None:
+def test_report_shows_a_finished_evaluation(interrupted: Interrupted, tmp_path: Path) -> None:
     out = interrupted.out
     assert coworld("report", out, "--markdown").stdout == (out / "report.md").read_text()
     page = tmp_path / "page.html"
@@ -135,7 +135,7 @@ def test_several_seeds_of_one_player(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_a_player(tmp_path: Path) -> None:
+def test_diagnose_reports_findings(tmp_path: Path) -> None:
     bot = "n = []\ndef act(observation, legal, rng):\n    n.append(0)\n    return legal[0] if n[1:] else {'take': 9}\n"
     (tmp_path / "bot.py").write_text(bot)
     asked = ("diagnose", NIM, "./bot.py", "--variant", "default", "--backend", "process", "--max-blocks", "1")
@@ -154,7 +154,7 @@ def test_what_is_wrong_with_a_player(tmp_path: Path) -> None:
     assert (elsewhere.status, "has no evaluation" in elsewhere.stderr) == (2, True)
 
 
-def test_what_cannot_be_measured_is_usage(tmp_path: Path) -> None:
+def test_invalid_measurement_is_a_usage_error(tmp_path: Path) -> None:
     refused = {
         "empty_pool": ("pickup", QUICK, "guest"),
         "candidate_in_pool": ("pickup", QUICK, "guest", "--pool", "guest"),
@@ -178,7 +178,7 @@ def test_what_cannot_be_measured_is_usage(tmp_path: Path) -> None:
         ("undecided", "spoiled", False, False),
     ],
 )
-def test_what_ci_makes_of_it(verdict: str, stopped: str, passes_anyway: bool, is_better: bool) -> None:
+def test_require_sets_the_exit_status(verdict: str, stopped: str, passes_anyway: bool, is_better: bool) -> None:
     report = compare_rows(comparison_plan(), []).model_copy(update={"verdict": verdict, "stopped": stopped})
     assert passes(report, must_win=False) is passes_anyway
     assert passes(report, must_win=True) is is_better

@@ -34,7 +34,7 @@ def test_no_kubeconfig_is_the_environments_fault(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_doctor_and_clean_say_that_there_is_no_cluster(tmp_path: Path) -> None:
+def test_doctor_and_clean_report_a_missing_cluster(tmp_path: Path) -> None:
     looked = coworld("doctor", "--backend", "kubernetes", "--kubeconfig", tmp_path / "none", "--json", env=NO_CLUSTER)
     assert looked.status == 3
     (check,) = [entry for entry in json.loads(looked.stdout)["checks"] if entry["name"].startswith("kubernetes")]

@@ -106,14 +106,14 @@ def test_token_that_the_server_does_not_know_is_not_kept(run: Callable[..., Done
 
 
 @pytest.mark.parametrize(("given", "said"), [("", "There is no token"), ("two words", "more than a token")])
-def test_input_that_is_no_token(given: str, said: str, run: Callable[..., Done], told: FakePlatform) -> None:
+def test_malformed_token_input_is_refused(given: str, said: str, run: Callable[..., Done], told: FakePlatform) -> None:
     done = run("set-token", stdin=given)
     assert done.status == exitcodes.USAGE
     assert said in done.stderr
     assert told.asked == []
 
 
-def test_a_players_session_is_no_sign_in(run: Callable[..., Done], tmp_path: Path) -> None:
+def test_player_session_does_not_count_as_sign_in(run: Callable[..., Done], tmp_path: Path) -> None:
     done = run("set-token", stdin=SESSION)
     assert done.status == exitcodes.USAGE
     assert "session of a player" in done.stderr
@@ -123,7 +123,7 @@ def test_a_players_session_is_no_sign_in(run: Callable[..., Done], tmp_path: Pat
 # --- who one is -----------------------------------------------------------------------------------------------------
 
 
-def test_nobody_is_told_how_to_sign_in(run: Callable[..., Done], told: FakePlatform) -> None:
+def test_whoami_without_login_explains_how_to_sign_in(run: Callable[..., Done], told: FakePlatform) -> None:
     done = run("whoami", "--json")
     assert done.status == exitcodes.ENVIRONMENT
     error = done.json["error"]
@@ -172,7 +172,7 @@ def test_without_a_terminal_the_ways_are_named(run: Callable[..., Done], told: F
     assert "set-token" in error["hint"]
 
 
-def test_who_is_signed_in_is_left_alone(run: Callable[..., Done]) -> None:
+def test_login_when_signed_in_changes_nothing(run: Callable[..., Done]) -> None:
     run("set-token", stdin=TOKEN)
     done = run("login")
     assert done.status == 0
@@ -241,7 +241,7 @@ def test_browser_comes_back(terminal: Callable[..., Terminal], told: FakePlatfor
     assert OTHER not in kept(tmp_path)
 
 
-def test_sign_in_can_be_left(terminal: Callable[..., Terminal], told: FakePlatform, tmp_path: Path) -> None:
+def test_sign_in_can_be_cancelled(terminal: Callable[..., Terminal], told: FakePlatform, tmp_path: Path) -> None:
     exchanging(told)
     shell = terminal("login", "--no-browser", env=environment(told, tmp_path))
     shell.until_said("paste the code")
@@ -265,7 +265,7 @@ def with_players(told: FakePlatform, *, expires: str = "2099-01-01T00:00:00+00:0
     told.on("POST", f"/players/{PLAYER}/login", {"player_id": PLAYER, "token": SESSION, "expires_at": expires})
 
 
-def test_player_is_taken_on_and_laid_down(run: Callable[..., Done], told: FakePlatform) -> None:
+def test_player_identity_is_used_and_unset(run: Callable[..., Done], told: FakePlatform) -> None:
     with_players(told)
     run("set-token", stdin=TOKEN)
     assert run("player", "list", "--json").json == [
@@ -303,7 +303,7 @@ def test_player_is_made(run: Callable[..., Done], told: FakePlatform) -> None:
     assert "Second" in done.stdout
 
 
-def test_session_that_has_ended_is_never_somebody_else(
+def test_expired_session_is_not_replaced_by_another_identity(
     run: Callable[..., Done], told: FakePlatform, tmp_path: Path
 ) -> None:
     with_players(told, expires="2020-01-01T00:00:00+00:00")

@@ -45,7 +45,7 @@ def test_bundle(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     assert told.asked[0].query["include"] == "results,replay"
     again = run("bundle", EREQ)
     assert again.exit_code == exitcodes.USAGE
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert "--overwrite" in again.stderr
     assert len(told.asked) == 1
     assert run("bundle", EREQ, "--overwrite").exit_code == 0
@@ -60,7 +60,7 @@ def test_refused_bundle_leaves_nothing(run: Run, told: FakePlatform, tmp_path: P
     assert files_below(tmp_path) == []
 
 
-def test_interrupted_download_goes_on(start: Callable[..., Started], told: FakePlatform, tmp_path: Path) -> None:
+def test_interrupted_download_resumes(start: Callable[..., Started], told: FakePlatform, tmp_path: Path) -> None:
     content = bytes(range(256)) * 16_384
     half = len(content) // 2
     begun = threading.Event()
@@ -173,7 +173,7 @@ def test_artifact_to_a_file(run: Run, told: FakePlatform, tmp_path: Path) -> Non
     assert run("episode-logs", EREQ, "--artifact", "--agent", "0").exit_code == 0
     again = run("episode-logs", EREQ, "--artifact", "--agent", "0")
     assert again.exit_code == exitcodes.USAGE
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert run("episode-logs", EREQ, "--artifact", "--agent", "0", "-o", "mine.zip").exit_code == 0
     assert files_below(tmp_path) == [f"{EREQ}-policy_agent_0.zip", "mine.zip"]
     assert (tmp_path / "mine.zip").read_bytes() == b"PK-zip"
@@ -304,7 +304,7 @@ def test_body_is_sent_as_it_is(run: Run, told: FakePlatform) -> None:
 
 
 @pytest.mark.parametrize(("body", "said"), [("{", "is not JSON"), ("[]", "is not a JSON object"), ("", "is not JSON")])
-def test_body_that_cannot_be_meant(body: str, said: str, run: Run, told: FakePlatform) -> None:
+def test_invalid_request_body_is_refused(body: str, said: str, run: Run, told: FakePlatform) -> None:
     result = run("xp-request", "create", "-", input=body)
     assert result.exit_code == exitcodes.USAGE
     assert said in result.stderr
@@ -345,7 +345,7 @@ def test_watch_until_the_time_is_up(run: Run, told: FakePlatform) -> None:
     assert (answer["ended"], answer["timed_out"]) == (False, True)
 
 
-def test_checkpoint_is_gone_on_from(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+def test_checkpoint_resumes(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     watched(told, "completed", "completed")
     words = ["xp-request", "watch", XREQ, "--checkpoint", "seen.json"]
     assert len(run(*words, "--jsonl").stdout.splitlines()) == 2
@@ -361,7 +361,7 @@ def test_checkpoint_is_gone_on_from(run: Run, told: FakePlatform, tmp_path: Path
     assert files_below(tmp_path) == ["seen.json"]
 
 
-def test_bundles_of_what_is_over(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+def test_bundles_of_finished_requests_are_downloaded(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     rows = [episode(1), episode(2, status="running"), episode(3)]
     told.on("GET", f"/v2/experience-requests/{XREQ}/episodes", rows)
     told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", Say(200, b"PK-1"))

@@ -97,7 +97,7 @@ LISTS: list[tuple[str, str, dict[str, Any], list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "path", "row", "head", "cells"), LISTS, ids=[entry[0] for entry in LISTS])
-def test_list(
+def test_lists_are_shown(
     name: str, path: str, row: dict[str, Any], head: list[str], cells: list[str], run: Run, told: FakePlatform
 ) -> None:
     told.on("GET", path, [{**row, "invented_later": [1]}])
@@ -334,7 +334,9 @@ ONE: list[tuple[str, str, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "path", "row", "said"), ONE, ids=[entry[0] for entry in ONE])
-def test_one(name: str, path: str, row: dict[str, Any], said: list[str], run: Run, told: FakePlatform) -> None:
+def test_single_resource_is_shown(
+    name: str, path: str, row: dict[str, Any], said: list[str], run: Run, told: FakePlatform
+) -> None:
     told.on("GET", path.format(row["id"]), row)
     result = run(name, row["id"])
     assert result.exit_code == 0, result.output
@@ -426,7 +428,7 @@ def test_stats(run: Run, told: FakePlatform) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 422, 429])
-def test_the_servers_own_words(status: int, run: Run, told: FakePlatform) -> None:
+def test_server_error_message_is_shown(status: int, run: Run, told: FakePlatform) -> None:
     told.on(
         "POST",
         f"/v2/league-policy-memberships/{MEMBERSHIP['id']}/retire",
@@ -464,7 +466,7 @@ def test_server_that_cannot_be_reached(server: str, run: Run, monkeypatch: pytes
     assert json.loads(run("leagues", "--json").stdout)["error"]["message"] == lines[0].removeprefix("error: ")
 
 
-def test_tls_where_there_is_none(run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_to_a_plain_server_is_reported(run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COWORLD_SERVER", told.url.replace("http://", "https://"))
     result = run("leagues")
     assert result.exit_code == exitcodes.ENVIRONMENT
@@ -478,7 +480,7 @@ def test_page_for_people_is_not_an_api(run: Run, told: FakePlatform) -> None:
     assert "<html>" not in result.stderr or len(result.stderr) < 600
 
 
-def test_nobody_may_look_at_public_things(run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anonymous_user_reads_public_resources(run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COWORLD_TOKEN")
     told.on("GET", f"/v2/coworlds/{COWORLD['id']}", COWORLD)
     told.on("GET", "/v2/leagues", [LEAGUE])

@@ -98,7 +98,7 @@ def test_bedrock_is_a_secret_like_others(run: Run, told: FakePlatform) -> None:
         (["--secret-env-file", "-", "--secret-env-file", "-"], "can be given once"),
     ],
 )
-def test_policy_that_cannot_be_meant(words: list[str], said: str, run: Run, told: FakePlatform) -> None:
+def test_invalid_policy_options_are_refused(words: list[str], said: str, run: Run, told: FakePlatform) -> None:
     result = run("upload-policy", IMAGE, "-n", "painter", *words)
     assert result.exit_code == exitcodes.USAGE
     assert said in result.stderr
@@ -163,14 +163,14 @@ def test_a_file_is_uploaded_and_submitted_by_the_leagues_name(
     assert len(told.calls("POST", "/stats/policies/files")) == asked
 
 
-def test_what_is_no_file_for_a_platform_is_said(
+def test_file_unsupported_by_the_platform_is_refused(
     run: Run, told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     Path("mine").mkdir()
     Path("mine/Dockerfile").write_text('FROM scratch\nCMD ["x"]\n')
-    told.on("POST", "/stats/policies/files", json_say({"detail": "There is nothing at this path."}, 404))
+    told.on("POST", "/stats/policies/files", json_say({"detail": "There is no such path."}, 404))
     for words, status, said in (
         (["bot.py"], exitcodes.USAGE, "takes images, and bot.py is a file"),
         (["./mine"], exitcodes.USAGE, "has a Dockerfile"),
@@ -182,7 +182,7 @@ def test_what_is_no_file_for_a_platform_is_said(
         assert (result.exit_code, said in result.stderr) == (status, True), (words, result.stderr)
 
 
-def test_submit_what_is_not_yours(run: Run, told: FakePlatform) -> None:
+def test_submitting_anothers_policy_is_refused(run: Run, told: FakePlatform) -> None:
     told.on("GET", "/stats/policy-versions", {"entries": [], "total_count": 0})
     result = run("submit", "rival:v3", "-l", str(LEAGUE["id"]))
     assert result.exit_code == exitcodes.REMOTE
@@ -234,7 +234,7 @@ def test_certification_is_skipped_only_for_a_reason(run: Run, told: FakePlatform
     assert run(*words, "--skip-certification", " ").exit_code == exitcodes.USAGE
 
 
-def test_same_upload_twice_is_said_to_be_there(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+def test_repeated_upload_is_reported_as_existing(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     takes_coworlds(told)
     manifest(tmp_path)
     told.on("GET", "/v2/coworlds", [{**COWORLD, "name": "paintarena"}])
@@ -243,7 +243,7 @@ def test_same_upload_twice_is_said_to_be_there(run: Run, told: FakePlatform, tmp
     assert "already had this version" in result.stdout
 
 
-def test_what_is_not_certified_is_not_uploaded(run: Run, told: FakePlatform, tmp_path: Path) -> None:
+def test_uncertified_coworld_is_not_uploaded(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     takes_coworlds(told)
     path = manifest(tmp_path)
     value = json.loads(path.read_text())
@@ -357,7 +357,7 @@ def test_secrets_are_kept_listed_and_deleted(run: Run, told: FakePlatform, tmp_p
     assert run("secret", "delete", "arena", "a/b").stdout == "Deleted a/b of arena.\n"
 
 
-def test_leagues_are_asked_for(run: Run, told: FakePlatform) -> None:
+def test_league_requests_are_created_and_listed(run: Run, told: FakePlatform) -> None:
     told.on("POST", "/v2/coworld-league-seeds", SEED)
     told.on("GET", "/v2/coworld-league-seeds", [SEED])
     words = ["--set", "rounds=3", "--set", "name=Open", "--set", 'rules={"a": [1]}', "-t", "default"]

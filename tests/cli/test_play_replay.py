@@ -84,7 +84,7 @@ def test_a_seat_that_is_not_there(world: World, tmp_path: Path) -> None:
     assert done.json["error"]["code"] == "unknown_seat"
 
 
-def test_a_play_that_is_broken_off_is_not_the_latest(world: World, start: Start) -> None:
+def test_interrupted_play_is_not_latest(world: World, start: Start) -> None:
     directory = world("well", play_seconds=60)
     run = start("play", directory)
     run.until_said("/client/global")
@@ -94,7 +94,7 @@ def test_a_play_that_is_broken_off_is_not_the_latest(world: World, start: Start)
     assert len(list((directory / "results").iterdir())) == 1
 
 
-def test_a_play_that_is_over_is_the_latest(world: World) -> None:
+def test_finished_play_is_latest(world: World) -> None:
     directory = world()
     done = coworld("play", directory, "--json", "--quiet")
     assert done.status == 0
@@ -173,7 +173,7 @@ def test_a_game_that_ends_by_itself_ends_the_replay(world: World, played: tuple[
     ("replay", "status", "said"),
     [("nowhere", 2, "nowhere"), ("empty", 1, "empty"), ("ftp://example.org/replay", 2, "ftp")],
 )
-def test_what_is_no_replay(replay: str, status: int, said: str, world: World, tmp_path: Path) -> None:
+def test_invalid_replay_is_refused(replay: str, status: int, said: str, world: World, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     done = coworld("replay", world(), replay, cwd=tmp_path)
     assert done.status == status
@@ -207,7 +207,7 @@ def test_a_game_that_shows_no_replay(world: World, played: tuple[Path, Path]) ->
         (None, True, {"DISPLAY": ":0", "CI": "true"}, False),
     ],
 )
-def test_when_a_browser_is_wanted(
+def test_browser_opens_only_when_wanted(
     asked: bool | None, terminal_there: bool, env: dict[str, str], wanted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "CI"):
@@ -240,7 +240,7 @@ def shown_in(place: Path) -> dict[str, str]:
     return {"BROWSER": f"{program} %s"}
 
 
-def test_what_is_watched_is_made_for_people_and_stays_on_a_page(tmp_path: Path) -> None:
+def test_watched_game_uses_the_first_variant_and_leaves_a_page(tmp_path: Path) -> None:
     game = new_game("small", directory=tmp_path / "small").directory
     done = coworld("play", game, "--json", "--open-browser", env=shown_in(tmp_path))
     assert done.json["variant"] == "default", done.stderr
@@ -260,7 +260,7 @@ def test_an_episode_is_watched_where_that_is_asked(world: World, tmp_path: Path)
     assert (many.status, "--watch shows one episode" in many.stderr) == (2, True)
 
 
-def test_no_browser_is_no_failure(played: tuple[Path, Path], start: Start, tmp_path: Path) -> None:
+def test_missing_browser_is_not_a_failure(played: tuple[Path, Path], start: Start, tmp_path: Path) -> None:
     directory, out = played
     run = start("replay", directory, out, "--open-browser", env={"BROWSER": f"{tmp_path}/not-there %s", "PATH": ""})
     run.until_said("No browser could be opened; open the link yourself.")

@@ -45,7 +45,7 @@ OPENAI = {"OPENAI_API_KEY": "sk"}
         ({"player_https": ("b.example",)}, OPENAI, "and --player-https does not name api.openai.com.\n"),
     ],
 )
-def test_what_is_said_of_the_network(given: dict[str, Any], secrets: dict[str, str], words: str) -> None:
+def test_player_network_is_announced(given: dict[str, Any], secrets: dict[str, str], words: str) -> None:
     options = PlayOptions(manifest="world", server="", **given)
     with CliRunner().isolation() as (_, error, _):
         tell_network(options, secrets, Output())
@@ -54,7 +54,7 @@ def test_what_is_said_of_the_network(given: dict[str, Any], secrets: dict[str, s
     assert "sk" not in said.split()
 
 
-async def test_a_player_of_a_language_model_is_told_what_it_reaches(world: Callable[..., Path]) -> None:
+async def test_llm_player_network_access_is_reported(world: Callable[..., Path]) -> None:
     """Its key is its own, and no option names it; only the backends that close networks have something to say."""
     package = await resolve_package(world())
     model = OwnPlayer(
@@ -96,7 +96,7 @@ def test_which_network_players_have(given: dict[str, Any], network: str) -> None
         ("api_1.example.com", "is not a host name"),
     ],
 )
-def test_what_names_no_https_host_is_told_what_would(text: str, words: str) -> None:
+def test_invalid_https_host_gets_a_hint(text: str, words: str) -> None:
     with pytest.raises(click.BadParameter) as caught:
         HttpsHosts().convert(text, None, None)
     assert words in caught.value.message

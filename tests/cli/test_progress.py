@@ -123,13 +123,13 @@ ALWAYS = [
 
 
 @pytest.mark.parametrize(("event", "line"), ALWAYS)
-async def test_what_is_told_in_any_case(event: BaseEvent, line: str) -> None:
+async def test_notable_events_are_printed_unless_quiet(event: BaseEvent, line: str) -> None:
     assert told(event) == [line]
     assert told(event, episode=True) == [f"episode 3: {line}"]
     assert told(event, quiet=True) == []
 
 
-async def test_what_is_not_worth_a_line() -> None:
+async def test_minor_events_print_nothing() -> None:
     missed = ProbeFinished(probe="p", ok=False, counts=False, detail="the game was over")
     assert told(PhaseStarted(phase="ready"), ProbeFinished(probe="p", ok=True), missed, UnitStarted(unit="game")) == []
     assert told(parse_event('{"kind": "game_paused", "seq": 1}')) == []
@@ -137,7 +137,7 @@ async def test_what_is_not_worth_a_line() -> None:
     assert told(FaultSeen(fault=interrupted)) == []
 
 
-async def test_one_of_several_episodes_is_told_briefly() -> None:
+async def test_episode_of_a_batch_is_reported_briefly() -> None:
     assert told(STARTED, UnitReady(unit="game", seconds=1), PhaseStarted(phase="play"), episode=True) == []
     assert told(
         BatchProgressed(index=2, done=1, total=3, status="completed", ok=True, scores=(1, 2)),
@@ -145,7 +145,7 @@ async def test_one_of_several_episodes_is_told_briefly() -> None:
     ) == ["episode 2 ok: 1 2 (1 of 3 done)", "episode 1 failed: no scores (2 of 3 done)"]
 
 
-async def test_the_episode_of_a_certification_is_told_briefly() -> None:
+async def test_episode_of_a_certification_is_reported_briefly() -> None:
     lines = told(
         STARTED.model_copy(update={"what": "certification"}),
         StepStarted(step="smoke-episode", checks="it plays"),

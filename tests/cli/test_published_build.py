@@ -69,7 +69,7 @@ def published(python: Path, place: Path, *words: str | Path) -> str:
     return done.stdout
 
 
-def test_what_we_build_is_certified_by_the_published_package(python: Path, project: Path, tmp_path: Path) -> None:
+def test_our_build_is_certified_by_the_published_package(python: Path, project: Path, tmp_path: Path) -> None:
     built = coworld("build", project, "--version", "1.2.3", "--json")
     assert built.status == 0, built.stderr
     asked = coworld("validate", built.json["manifest"], "--for", NEWEST)
@@ -79,7 +79,7 @@ def test_what_we_build_is_certified_by_the_published_package(python: Path, proje
 
 
 @pytest.mark.git
-def test_what_the_published_package_builds_is_certified_by_us(python: Path, project: Path, tmp_path: Path) -> None:
+def test_published_build_is_certified_by_us(python: Path, project: Path, tmp_path: Path) -> None:
     written = project / "dist" / "coworld_manifest.json"
     # it builds nothing outside a clone
     for words in ("init -q", "add .", f"{WHO} commit -qm first", "remote add origin https://github.com/me/world"):

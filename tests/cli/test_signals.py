@@ -136,7 +136,7 @@ def test_nohup_survives_a_closed_terminal(world: World, tmp_path: Path) -> None:
     assert process.returncode == 0, text
 
 
-def test_what_sigkill_leaves_is_listed_and_removed_by_clean(world: World, start: Start, tmp_path: Path) -> None:
+def test_clean_removes_leftovers_of_sigkill(world: World, start: Start, tmp_path: Path) -> None:
     run = start("run-episode", world("hangs"), "-o", tmp_path / "out")
     run.until_said("playing")
     (run_id,) = runs()

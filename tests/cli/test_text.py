@@ -216,7 +216,7 @@ def test_episode_result(layout: EpisodeLayout) -> None:
     )
 
 
-def test_what_is_not_there_is_not_named(layout: EpisodeLayout) -> None:
+def test_missing_paths_are_not_printed(layout: EpisodeLayout) -> None:
     layout.replay.unlink()
     layout.results.unlink()
     shown = results.episode_result(record(status="failed", scores=()), layout, follow_up=None)
@@ -277,7 +277,7 @@ def test_faults_warnings_starvation_and_leaks(layout: EpisodeLayout) -> None:
     assert "Left behind: container c. `coworld clean` finds it" in shown
 
 
-def test_who_waited_for_a_processor_is_said() -> None:
+def test_starved_unit_is_named() -> None:
     seen = StarvationRecord(starved=True, waited_share=1.3, threshold=1, source="x", unit="player-1", tick_seconds=0.05)
     assert seen.words == (
         "The machine was short of processors: player-1 and the game waited for one for 130% of the time they had to "
@@ -335,7 +335,7 @@ def test_batch_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_what_a_later_version_left_is_shown_as_it_is(layout: EpisodeLayout) -> None:
+def test_values_of_later_versions_are_shown_as_they_are(layout: EpisodeLayout) -> None:
     written = {name: json.loads(files(f"0.2.0/{name}")[0].read_bytes()) for name in LEFT}
     later = {name: with_later_values(with_added_fields(value)) for name, value in written.items()}
     faulty, batch, certified = later.values()

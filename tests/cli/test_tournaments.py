@@ -11,7 +11,7 @@ NIM = Path(__file__).parents[2] / "examples/nim"
 
 
 @pytest.mark.slow
-def test_a_league_of_ones_own(tmp_path: Path) -> None:
+def test_tournament_commands_run_a_league(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     begun = coworld("tournament", "init", "league", "-m", NIM, "--count-starved", cwd=tmp_path)
     assert (begun.status, begun.stdout) == (0, "Settings: league/tournament.toml\n"), begun.stderr

@@ -34,7 +34,7 @@ def test_rules_are_served_and_players_sit_down(start: Start, tmp_path: Path) -> 
     assert (done.status, done.stdout.splitlines()[-2:]) == (0, ["Seat 0: 1", "Seat 1: 0"])
 
 
-def test_what_nobody_can_sit_in_is_said(tmp_path: Path) -> None:
+def test_address_that_is_not_a_seat_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     done = coworld("sit", "http://h:1/client/global", "./bot.py", "--json", cwd=tmp_path)
     assert (done.status, done.json["error"]["code"]) == (2, "bad_address")

@@ -63,7 +63,7 @@ async def test_bundles_of_episodes_that_are_over(tmp_path: Path) -> None:
     assert (going.path, going.error) == (None, None)
 
 
-async def test_a_log_that_is_not_there_after_all_is_left_out(tmp_path: Path) -> None:
+async def test_missing_log_is_skipped(tmp_path: Path) -> None:
     episode = row(1)
     async with canned_platform() as platform, api_of(platform.url) as api:
         (seat,) = episode.participants
@@ -77,7 +77,7 @@ async def test_a_log_that_is_not_there_after_all_is_left_out(tmp_path: Path) -> 
     assert file.size == 3
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
+def test_file_is_refused_as_a_download_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(WorkspaceError, match="cannot be created"):
         new_directory(tmp_path / "file")
@@ -93,7 +93,7 @@ def change(number: int, status: str | None, cursor: str) -> Change:
     )
 
 
-def test_a_checkpoint_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_checkpoint_resumes(tmp_path: Path) -> None:
     file = tmp_path / "seen.json"
     seen = Checkpoint("https://example.org/api", [XREQ], file)
     seen.load()
@@ -115,7 +115,7 @@ def test_a_checkpoint_goes_on_where_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "code"), [("{", "bad_checkpoint"), ("[]", "other_checkpoint"), ('{"server": "x"}', "other_checkpoint")]
 )
-def test_what_is_no_checkpoint_of_this(content: str, code: str, tmp_path: Path) -> None:
+def test_foreign_or_malformed_checkpoint_is_refused(content: str, code: str, tmp_path: Path) -> None:
     (tmp_path / "seen.json").write_text(content)
     with pytest.raises(UsageError) as info:
         Checkpoint("https://example.org/api", [XREQ], tmp_path / "seen.json").load()

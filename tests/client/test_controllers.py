@@ -141,9 +141,7 @@ async def test_a_spending_limit_ends_the_asking_and_not_the_game(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("answer", "code"), [("HTTP 401", "llm_refused"), (None, "llm_unreachable")])
-async def test_an_address_that_does_not_answer_is_said_without_the_key(
-    tmp_path: Path, answer: str | None, code: str
-) -> None:
+async def test_unreachable_model_is_reported_without_the_key(tmp_path: Path, answer: str | None, code: str) -> None:
     with site_in_thread(chat_of(lambda words: str(answer))) as chat:
         url = f"{chat.url}/v1"
         if answer is not None:
@@ -183,7 +181,7 @@ def recorded(path: Path, actions: list[dict[int, Any]]) -> None:
         ("@1", [{0: {"take": 1}}, {1: {"take": 1}}], "in tick 0, seat 1: nothing was recorded"),
     ],
 )
-async def test_a_game_that_goes_another_way_is_said_by_tick(
+async def test_diverging_recording_reports_the_tick(
     tmp_path: Path, word: str, actions: list[dict[int, Any]], says: str
 ) -> None:
     recorded(tmp_path / "replay", actions)
@@ -208,7 +206,7 @@ async def test_a_game_that_goes_another_way_is_said_by_tick(
         ("llm:tiny", "llm_without_key"),
     ],
 )
-def test_what_cannot_play_is_refused_before_anything_starts(
+def test_invalid_controller_is_refused_before_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, code: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -66,7 +66,7 @@ def test_a_token_shows_itself_only_by_name() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "two words", "line\nbreak", "x\r\nX-Evil: 1", "ü", "x" * 20_000])
-def test_what_is_no_token_is_refused_without_being_repeated(text: str) -> None:
+def test_malformed_token_is_refused_without_being_repeated(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         Token(text)
     assert caught.value.code == "bad_token"
@@ -110,7 +110,7 @@ def test_a_server_has_one_spelling(address: str, normal: str) -> None:
         "http://[::1",
     ],
 )
-def test_what_is_no_server_is_refused(address: str) -> None:
+def test_malformed_server_is_refused(address: str) -> None:
     with pytest.raises(UsageError) as caught:
         normalise_server(address)
     assert caught.value.code == "bad_server"
@@ -161,7 +161,7 @@ def test_published_spellings_of_a_server_are_found(store: CredentialStore) -> No
     assert list(content(store)["player_sessions"]) == [SERVER]
 
 
-def test_what_is_not_ours_is_kept(store: CredentialStore) -> None:
+def test_unknown_entries_of_the_file_are_kept(store: CredentialStore) -> None:
     written(
         store,
         "theme: dark\ntokens:\n  https://other.example/api: other\n  7: odd\n"
@@ -176,7 +176,7 @@ def test_what_is_not_ours_is_kept(store: CredentialStore) -> None:
     assert after["tokens"] == {"https://other.example/api": "other", 7: "odd", SERVER: "mine"}
 
 
-def test_a_session_keeps_what_stands_beside_it(store: CredentialStore) -> None:
+def test_saving_a_session_keeps_other_entries(store: CredentialStore) -> None:
     written(store, f"player_sessions:\n  {SERVER}: {{active: null, colour: blue, cache: {{other: 1}}}}\n")
     store.save_session(SERVER, session())
     assert content(store)["player_sessions"][SERVER]["colour"] == "blue"  # pyright: ignore[reportIndexIssue]
@@ -206,14 +206,14 @@ def test_forgetting_takes_token_and_sessions(store: CredentialStore) -> None:
     assert not store.forget(SERVER)
 
 
-def test_a_player_session_is_no_sign_in(store: CredentialStore) -> None:
+def test_player_session_does_not_count_as_sign_in(store: CredentialStore) -> None:
     with pytest.raises(UsageError) as caught:
         store.save_token(SERVER, Token("ply_session"))
     assert caught.value.code == "player_token"
     assert not store.path.exists()
 
 
-def test_rights_of_others_are_taken_away(store: CredentialStore) -> None:
+def test_credentials_file_is_made_private(store: CredentialStore) -> None:
     written(store, f"tokens: {{'{SERVER}': mine}}\n")
     store.path.chmod(0o644)
     store.directory.chmod(0o755)
@@ -261,7 +261,7 @@ def test_odd_entries_count_as_none(store: CredentialStore, text: str) -> None:
     assert (known.token, known.active, dict(known.sessions)) == (None, None, {})
 
 
-def test_not_a_file(store: CredentialStore) -> None:
+def test_unreadable_credentials_file_is_reported(store: CredentialStore) -> None:
     store.path.mkdir(parents=True)
     with pytest.raises(EnvironmentFault):
         store.read(SERVER)
@@ -277,13 +277,13 @@ for number in range(10):
 """
 
 
-def test_programs_at_once_lose_nothing(store: CredentialStore) -> None:
+def test_concurrent_writers_lose_nothing(store: CredentialStore) -> None:
     running = [subprocess.Popen([sys.executable, "-c", _SAVE, str(store.directory), name]) for name in ("a", "b", "c")]
     assert [process.wait(60) for process in running] == [0, 0, 0]
     assert len(content(store)["tokens"]) == 30
 
 
-def test_a_lock_that_is_never_given_back(store: CredentialStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_that_is_never_released_times_out(store: CredentialStore, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
     store.save_token(SERVER, Token("mine"))
@@ -300,7 +300,7 @@ def test_a_lock_that_is_never_given_back(store: CredentialStore, monkeypatch: py
 # --- who one is
 
 
-def test_nobody(store: CredentialStore) -> None:
+def test_missing_login_is_reported(store: CredentialStore) -> None:
     with pytest.raises(NotLoggedIn) as caught:
         resolve_login(store=store, environ={})
     assert caught.value.kind == "environment"
@@ -310,7 +310,7 @@ def test_nobody(store: CredentialStore) -> None:
     assert "--server http://127.0.0.1:9" in str(caught.value.hint)
 
 
-def test_user_player_and_back(store: CredentialStore) -> None:
+def test_switching_between_user_and_player(store: CredentialStore) -> None:
     store.save_token(SERVER, Token("mine"))
     assert resolve_login(store=store, environ={}).identity == "user"
     store.save_session(SERVER, session())
@@ -369,7 +369,7 @@ def test_an_identity_that_contradicts_the_environment(store: CredentialStore) ->
         resolve_login(store=store, environ={}, identity="somebody")
 
 
-def test_where_the_file_is(tmp_path: Path) -> None:
+def test_credentials_file_location(tmp_path: Path) -> None:
     here = {"HOME": str(tmp_path)}
     assert CredentialStore.from_environment(here).path == tmp_path / ".softmax" / "credentials.yaml"
     elsewhere = CredentialStore.from_environment({**here, "SOFTMAX_CONFIG_DIR": str(tmp_path / "x")})

@@ -130,7 +130,7 @@ def test_every_call_can_be_made_without_async(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITING)
-async def test_writing_is_done_once_through_every_fault(name: str) -> None:
+async def test_writes_happen_once_despite_faults(name: str) -> None:
     for kind, fault in FAULTS.items():
         async with canned_platform() as platform:
             broken = fault()
@@ -182,7 +182,7 @@ async def test_an_answer_that_never_comes_is_asked_for_again(name: str) -> None:
     assert transport.faults[0].times == 0
 
 
-async def test_two_calls_have_two_keys() -> None:
+async def test_each_call_has_its_own_idempotency_key() -> None:
     transport = FlakyTransport()
     async with canned_platform() as platform:
         async with CoworldClient(platform.url, transport=transport) as api:

@@ -100,7 +100,7 @@ async def test_a_code_becomes_a_token() -> None:
         (Say(200, b"<html>s3cret"), ApiError, "no token"),
     ],
 )
-async def test_a_code_that_is_refused(say: Say, kind: type[CoworldError], words: str) -> None:
+async def test_refused_sign_in_code_is_reported(say: Say, kind: type[CoworldError], words: str) -> None:
     async def handler(_: Ask) -> Say:
         return say
 
@@ -141,7 +141,7 @@ async def test_a_server_that_does_not_answer() -> None:
         "http://192.168.1.5:8787",
     ],
 )
-async def test_codes_go_to_no_strangers(server: str) -> None:
+async def test_codes_are_sent_to_safe_servers_only(server: str) -> None:
     for call in (exchange_code(server, "c0de"), sign_in(server, show=never_shown)):
         with pytest.raises(UsageError) as caught:
             await call
@@ -153,7 +153,7 @@ async def never_shown(_: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["", "  ", "two words", "x" * 3000, "line\nbreak"])
-async def test_what_is_no_code_is_not_sent(code: str) -> None:
+async def test_malformed_code_is_not_sent(code: str) -> None:
     with pytest.raises(UsageError):
         await exchange_code("http://127.0.0.1:9", code)
 
@@ -207,7 +207,7 @@ async def test_a_code_is_pasted() -> None:
         await visit(callback_of(shown[0]))
 
 
-async def test_nobody_signs_in() -> None:
+async def test_sign_in_times_out() -> None:
     async def show(_: str) -> None: ...
 
     async def gone() -> None:
@@ -220,7 +220,7 @@ async def test_nobody_signs_in() -> None:
     assert caught.value.kind == "environment"
 
 
-async def test_what_goes_wrong_while_showing_is_raised_as_it_is() -> None:
+async def test_error_while_opening_the_page_is_raised() -> None:
     async def show(_: str) -> None:
         raise UsageError("no browser", code="no_browser")
 
@@ -229,7 +229,7 @@ async def test_what_goes_wrong_while_showing_is_raised_as_it_is() -> None:
     assert caught.value.code == "no_browser"
 
 
-async def test_only_the_right_visit_counts() -> None:
+async def test_callback_with_wrong_state_is_refused() -> None:
     async with callback_server() as callback:
         place, state = callback.url.partition("?")[0], callback.state
         assert (await visit(f"{place}?code=c")).status_code == 403
@@ -294,7 +294,7 @@ async def test_a_token_is_kept_once_the_server_knows_it(store: CredentialStore) 
         assert store.read(api.server).token == Token("mine")
 
 
-async def test_a_token_nobody_knows_is_not_kept(store: CredentialStore) -> None:
+async def test_unknown_token_is_not_stored(store: CredentialStore) -> None:
     async with client(platform(subject="anonymous")) as (api, _):
         with pytest.raises(NotLoggedIn) as caught:
             await adopt_token(api, store)
@@ -318,7 +318,7 @@ async def test_a_token_nobody_knows_is_not_kept(store: CredentialStore) -> None:
 PLAYERS = [{"id": OWN, "name": "sprinter", "is_default": True, "created_at": "2026-01-01T00:00:00Z"}]
 
 
-async def test_a_player_is_taken_on_and_used_again(store: CredentialStore) -> None:
+async def test_player_session_is_started_and_reused(store: CredentialStore) -> None:
     async with client(platform(players=PLAYERS)) as (api, server):
         session = await use_player(api, OWN, store)
         assert session.token == Token("ply_1")
@@ -339,7 +339,7 @@ async def test_a_session_that_ends_soon_is_renewed(store: CredentialStore, minut
     assert (session.token != Token("ply_old")) == renewed
 
 
-async def test_a_player_of_somebody_else_is_refused_in_spite_of_a_session(store: CredentialStore) -> None:
+async def test_foreign_player_is_refused_despite_a_session(store: CredentialStore) -> None:
     async with client(platform(players=PLAYERS)) as (api, _):
         until = datetime.now(UTC) + timedelta(hours=5)
         old = PlayerSession(player_id=OTHER, token=Token("ply_old"), expires_at=until)

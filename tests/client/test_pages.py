@@ -124,7 +124,7 @@ async def test_a_page_is_all_that_is_asked_for(kind: str) -> None:
     assert page.next_cursor == ("c10" if kind in ("cursor", "header") else None)
 
 
-async def test_a_cursor_goes_on_where_a_page_ended() -> None:
+async def test_cursor_continues_after_a_page() -> None:
     server = Server("cursor")
     first = await first_page(pager(server))
     rest = await pager(server, cursor=first.next_cursor)
@@ -231,7 +231,7 @@ async def test_a_list_without_an_end_is_an_error() -> None:
     assert count == 20
 
 
-async def test_a_total_that_lies_does_not_keep_us_for_ever() -> None:
+async def test_wrong_total_does_not_loop_forever() -> None:
     with pytest.raises(ApiShapeError) as raised:
         await pager(always({"entries": ROWS[:10], "total_count": 10**9}))
     assert raised.value.code == "endless_pages"
@@ -248,7 +248,7 @@ async def test_a_bare_list_that_takes_no_notice_of_the_offset_is_read_once() -> 
 
 
 @pytest.mark.parametrize("body", [{"rows": []}, {"entries": {}}, "text", 3, {"entries": None}])
-async def test_what_is_no_list_is_an_error(body: Any) -> None:
+async def test_response_that_is_not_a_list_is_an_error(body: Any) -> None:
     with pytest.raises(ApiShapeError) as raised:
         await pager(always(body))
     assert raised.value.code == "not_a_list"
@@ -258,7 +258,7 @@ async def test_null_is_an_empty_list() -> None:
     assert await pager(always(None)) == []
 
 
-async def test_odd_rows_are_kept_and_rows_that_are_none_are_named() -> None:
+async def test_odd_rows_are_kept_and_non_objects_are_reported() -> None:
     rows = [{"id": "game_a", "created_at": "never"}, 7, None, {"id": "game_b"}]
     page = await first_page(pager(Server("total", rows)))
     assert [row.id for row in page.items] == ["game_a", "game_b"]
@@ -269,11 +269,11 @@ async def test_odd_rows_are_kept_and_rows_that_are_none_are_named() -> None:
 
 
 @pytest.mark.parametrize("options", [{"limit": -1}, {"offset": -1}, {"page_size": 0}])
-async def test_what_cannot_be_asked_for_is_refused_at_once(options: dict[str, int]) -> None:
+async def test_invalid_paging_options_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         pager(Server("total"), **options)
 
 
-async def test_a_pager_begins_anew_each_time() -> None:
+async def test_pager_restarts_each_time() -> None:
     rows = pager(Server("cursor"))
     assert len(await rows) == len(await rows) == 25

@@ -102,7 +102,7 @@ def target(registry: PushRegistry, tag: str = "v1") -> RegistryTarget:
 
 
 @pytest.mark.parametrize("layout", [legacy, oci])
-async def test_both_layouts_are_read(tmp_path: Path, layout: Any) -> None:
+async def test_docker_and_oci_exports_are_read(tmp_path: Path, layout: Any) -> None:
     image = await exported(tar_of(layout()), tmp_path)
     assert [one.digest for one in image.layers] == [digest(one) for one in LAYERS]
     assert [one.path.read_bytes() for one in image.layers] == LAYERS
@@ -112,7 +112,7 @@ async def test_both_layouts_are_read(tmp_path: Path, layout: Any) -> None:
     assert len(names(tmp_path)) == 3
 
 
-def test_the_hash_is_the_published_one() -> None:
+def test_client_hash_matches_the_published_one() -> None:
     expected = '{"config":"sha256:c","layers":["sha256:a","sha256:b"]}'
     assert client_hash("sha256:c", ["sha256:a", "sha256:b"]) == digest(expected.encode())
 
@@ -129,7 +129,7 @@ async def test_the_same_layer_twice_is_one_file(tmp_path: Path) -> None:
     assert len(done.blobs) == 2
 
 
-async def test_packed_layers_stay_as_they_are(tmp_path: Path) -> None:
+async def test_compressed_layers_are_kept_as_they_are(tmp_path: Path) -> None:
     zipped = gzip.compress(LAYERS[0], mtime=5)
     image = await exported(tar_of(oci([zipped, LAYERS[1]])), tmp_path)
     entries = json.loads((await pack_image(image, tmp_path)).manifest)["layers"]
@@ -173,7 +173,7 @@ BROKEN: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-async def test_what_is_no_image_is_refused(tmp_path: Path, case: str) -> None:
+async def test_malformed_image_export_is_refused(tmp_path: Path, case: str) -> None:
     with pytest.raises(ImageError) as caught:
         await exported(BROKEN[case], tmp_path)
     assert caught.value.code == "image_export"
@@ -199,7 +199,7 @@ async def test_names_in_the_archive_are_not_used_as_paths(tmp_path: Path) -> Non
 # --- where to
 
 
-def test_where_an_upload_goes() -> None:
+def test_upload_target_is_read_from_the_response() -> None:
     info = {"registry": "1.dkr.ecr.eu.amazonaws.com", "repository": "a/b", "tag": "t1", "authorization_token": LOGIN}
     there = RegistryTarget.from_pre_signed(info)
     assert (there.base, there.repository, there.tag) == ("https://1.dkr.ecr.eu.amazonaws.com", "a/b", "t1")
@@ -225,7 +225,7 @@ def test_where_an_upload_goes() -> None:
         {"authorization_token": None},
     ],
 )
-def test_where_an_upload_cannot_go(wrong: dict[str, Any]) -> None:
+def test_invalid_upload_target_is_refused(wrong: dict[str, Any]) -> None:
     info = {"registry": "host.example", "repository": "a/b", "tag": "t1", "authorization_token": LOGIN}
     with pytest.raises(RegistryError) as caught:
         RegistryTarget.from_pre_signed({**info, **wrong})
@@ -236,7 +236,7 @@ def test_where_an_upload_cannot_go(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("relative", "chunk"), [(False, 100_000), (True, 100_000), (False, None)])
-async def test_an_image_arrives(tmp_path: Path, registry: PushRegistry, relative: bool, chunk: int | None) -> None:
+async def test_image_is_pushed(tmp_path: Path, registry: PushRegistry, relative: bool, chunk: int | None) -> None:
     registry.relative = relative
     image = await packed(tmp_path / "image")
     seen: list[tuple[int, int]] = []
@@ -255,7 +255,7 @@ async def test_an_image_arrives(tmp_path: Path, registry: PushRegistry, relative
     assert registry.requests[-1] == ("PUT", "/v2/team/noise/manifests/v1")
 
 
-async def test_what_is_there_is_not_sent_again(tmp_path: Path, registry: PushRegistry) -> None:
+async def test_existing_layers_are_not_sent_again(tmp_path: Path, registry: PushRegistry) -> None:
     image = await packed(tmp_path / "image")
     more = await packed(tmp_path / "more", [LAYERS[0], layer(1000, "c")])
     async with serve_push_registry(registry):
@@ -284,7 +284,7 @@ async def test_what_is_there_is_not_sent_again(tmp_path: Path, registry: PushReg
     ],
     ids=lambda faults: "+".join(f"{fault.method}-{fault.say.status if fault.say else fault.after}" for fault in faults),
 )
-async def test_what_breaks_off_goes_on(
+async def test_interrupted_push_resumes(
     tmp_path: Path, registry: PushRegistry, faults: list[Fault], chunk: int | None
 ) -> None:
     registry.faults = [replace(fault) for fault in faults]
@@ -297,7 +297,7 @@ async def test_what_breaks_off_goes_on(
     assert registry.received == image.size
 
 
-async def test_a_registry_that_does_not_say_how_far_it_is(tmp_path: Path, registry: PushRegistry) -> None:
+async def test_push_without_reported_offset_restarts(tmp_path: Path, registry: PushRegistry) -> None:
     registry.status = False
     registry.faults = [Fault("PATCH", times=1, after=30_000)]
     image = await packed(tmp_path / "image")
@@ -307,7 +307,7 @@ async def test_a_registry_that_does_not_say_how_far_it_is(tmp_path: Path, regist
     assert registry.received == image.size + 30_000
 
 
-async def test_a_registry_that_refuses(tmp_path: Path, registry: PushRegistry) -> None:
+async def test_registry_refusal_is_raised(tmp_path: Path, registry: PushRegistry) -> None:
     image = await packed(tmp_path / "image")
     async with serve_push_registry(registry):
         there = RegistryTarget(base=registry.url, repository="team/noise", tag="v1", authorization="Basic eHh4")
@@ -318,7 +318,7 @@ async def test_a_registry_that_refuses(tmp_path: Path, registry: PushRegistry) -
     assert "eHh4" not in str(caught.value.to_dict())
 
 
-async def test_a_registry_says_why(tmp_path: Path, registry: PushRegistry) -> None:
+async def test_registry_error_message_is_passed_on(tmp_path: Path, registry: PushRegistry) -> None:
     said = b'{"errors": [{"code": "DENIED", "message": "the repository is\\u001b[31m full"}]}'
     registry.faults = [Fault("POST", times=99, say=Say(403, said))]
     image = await packed(tmp_path / "image")
@@ -332,7 +332,9 @@ async def test_a_registry_says_why(tmp_path: Path, registry: PushRegistry) -> No
 @pytest.mark.parametrize(
     "location", ["https://elsewhere.example/v2/x", "http://127.0.0.1:1/x", "file:///x", "http://["]
 )
-async def test_a_registry_that_sends_elsewhere(tmp_path: Path, registry: PushRegistry, location: str) -> None:
+async def test_registry_redirect_to_another_host_is_refused(
+    tmp_path: Path, registry: PushRegistry, location: str
+) -> None:
     registry.faults = [Fault("POST", times=99, say=Say(202, headers={"Location": location}))]
     image = await packed(tmp_path / "image")
     async with serve_push_registry(registry):
@@ -341,7 +343,7 @@ async def test_a_registry_that_sends_elsewhere(tmp_path: Path, registry: PushReg
     assert caught.value.code == "registry_location"
 
 
-async def test_a_registry_that_took_something_else(tmp_path: Path, registry: PushRegistry) -> None:
+async def test_pushed_digest_mismatch_is_detected(tmp_path: Path, registry: PushRegistry) -> None:
     wrong = Say(201, headers={"Docker-Content-Digest": digest(b"other")})
     registry.faults = [Fault("PUT", times=99, say=wrong)]
     image = await packed(tmp_path / "image")
@@ -351,7 +353,9 @@ async def test_a_registry_that_took_something_else(tmp_path: Path, registry: Pus
     assert caught.value.code == "registry_digest"
 
 
-async def test_a_registry_that_is_gone(tmp_path: Path, registry: PushRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_registry_is_reported(
+    tmp_path: Path, registry: PushRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("coworld_client.uploads.registry._BACKOFF", Backoff(base=0.001, cap=0.001))
     image = await packed(tmp_path / "image")
     registry.faults = [Fault("PATCH", times=999, after=0)]
@@ -366,7 +370,7 @@ async def test_a_registry_that_is_gone(tmp_path: Path, registry: PushRegistry, m
 # --- hashes known from before
 
 
-def test_the_cache_is_the_published_one(tmp_path: Path) -> None:
+def test_hash_cache_format_matches_the_published_one(tmp_path: Path) -> None:
     environ = {"XDG_CACHE_HOME": str(tmp_path), "HOME": "/nowhere"}
     cache = HashCache.from_environment(environ)
     assert cache.path == tmp_path / "coworld" / "image_client_hashes.json"
@@ -378,7 +382,7 @@ def test_the_cache_is_the_published_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"sha256:1": 5}', b'{"sha256:1": "evil"}'])
-def test_a_cache_that_is_broken_is_none(tmp_path: Path, content: bytes) -> None:
+def test_broken_hash_cache_is_ignored(tmp_path: Path, content: bytes) -> None:
     cache = HashCache(tmp_path / "c.json")
     cache.path.write_bytes(content)
     assert cache.get("sha256:1") is None

@@ -102,7 +102,7 @@ async def test_filters_are_applied_while_paging(options: dict[str, Any], wanted:
         assert [row.id for row in await api.episodes.list(**options, limit=3)] == expected[:3]
 
 
-async def test_what_the_server_can_filter_by_is_asked_of_it() -> None:
+async def test_supported_filters_are_sent_to_the_server() -> None:
     listing = Listing([episode(1)])
     async with serve(listing) as server, api_of(server.url) as api:
         listed = api.episodes.list(division="div_1", round="round_1", player="ply_1", limit=5, offset=0)
@@ -164,7 +164,7 @@ async def test_newer_servers_list_the_episodes_of_one_thing_elsewhere() -> None:
         lambda api: api.hosted.create("league_1"),
     ],
 )
-async def test_a_wrong_id_is_found_before_anything_is_asked(call: Any) -> None:
+async def test_wrong_id_is_refused_before_any_request(call: Any) -> None:
     transport = FlakyTransport()
     async with CoworldClient("http://127.0.0.1:9", transport=transport) as api:
         with pytest.raises(UsageError):
@@ -187,7 +187,7 @@ async def test_memberships_events_and_submissions_by_name_of_anyones_policy() ->
 # --- policies and Coworlds
 
 
-async def test_a_lookup_takes_the_newest_unless_told_and_nobody_elses() -> None:
+async def test_lookup_returns_the_callers_newest_version() -> None:
     rows = [
         {"id": uid(n), "name": name, "version": v} for n, name, v in ((1, "alice", 1), (2, "alice", 3), (3, "bob", 9))
     ]
@@ -211,7 +211,7 @@ async def test_a_submission_by_id_needs_no_lookup() -> None:
         assert [ask.method for ask in platform.asked] == ["POST"]
 
 
-async def test_a_body_may_say_what_this_version_does_not_know() -> None:
+async def test_unknown_body_fields_are_sent() -> None:
     transport = FlakyTransport()
     async with canned_platform() as platform, CoworldClient(platform.url, transport=transport) as api:
         await api.experience.create({"coworld_id": "cow_1", "roster": [], "tomorrow": {"a": None}})
@@ -256,7 +256,7 @@ def zipped(**files: bytes) -> bytes:
     return content.getvalue()
 
 
-async def test_the_front_door_is_enough_where_it_is_open() -> None:
+async def test_episode_routes_are_used_when_available() -> None:
     platform = Artifacts(front=json_say({"scores": [1]}))
     async with serve(platform) as server, api_of(server.url) as api:
         assert await api.episodes.results(EREQ) == {"scores": [1]}
@@ -273,7 +273,7 @@ async def test_results_come_out_of_a_bundle_on_servers_that_do_not_serve_them(st
     assert not any("/jobs/" in place for place in platform.asked)
 
 
-async def test_the_job_is_asked_last() -> None:
+async def test_job_routes_are_the_last_resort() -> None:
     platform = Artifacts(jobs=json_say({"scores": [3]}))
     async with serve(platform) as server, api_of(server.url) as api:
         assert await api.episodes.results(EREQ) == {"scores": [3]}
@@ -282,7 +282,7 @@ async def test_the_job_is_asked_last() -> None:
     assert platform.asked[-1] == f"/jobs/{JOB}/policy-logs/0"
 
 
-async def test_a_refusal_at_the_front_door_is_final() -> None:
+async def test_refusal_of_the_episode_route_is_final() -> None:
     platform = Artifacts(front=json_say({"detail": "not yours"}, 403), jobs=json_say({}))
     async with serve(platform) as server, api_of(server.url) as api:
         for call in (api.episodes.results, api.episodes.game_log, api.episodes.stats):
@@ -293,7 +293,7 @@ async def test_a_refusal_at_the_front_door_is_final() -> None:
     assert not any("/jobs/" in place for place in platform.asked)
 
 
-async def test_what_only_the_team_may_see_is_not_found_for_others() -> None:
+async def test_team_only_artifacts_are_not_found_for_others() -> None:
     async with serve(Artifacts()) as server, api_of(server.url) as api:
         for call in (api.episodes.results, api.episodes.game_log, api.episodes.stats):
             with pytest.raises(NotFound, match="not here"):
@@ -305,7 +305,7 @@ MISNAMED = zipped(é_json=b"{}").replace("é".encode(), b"\xff\xff")
 
 
 @pytest.mark.parametrize("bundle", [b"no zip", b"", zipped(results_json=b"{}")[:-30], MISNAMED])
-async def test_a_bundle_that_is_none(bundle: bytes) -> None:
+async def test_malformed_bundle_is_refused(bundle: bytes) -> None:
     async with serve(Artifacts(bundle=Say(200, bundle))) as server, api_of(server.url) as api:
         with pytest.raises(ApiShapeError, match="no zip"):
             await api.episodes.results(EREQ)
@@ -317,7 +317,7 @@ async def test_a_bundle_without_results_has_none() -> None:
             await api.episodes.results(EREQ)
 
 
-async def test_a_bundle_that_unpacks_to_more_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_oversized_bundle_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import coworld_client.resources._episode_places as module
 
     monkeypatch.setattr(module, "MAX_BODY", 1000)
@@ -327,7 +327,7 @@ async def test_a_bundle_that_unpacks_to_more_than_fits(monkeypatch: pytest.Monke
     assert raised.value.code == "too_large"
 
 
-async def test_which_players_left_something_by_way_of_the_job() -> None:
+async def test_evidence_is_listed_through_the_job() -> None:
     async def older(ask: Ask) -> Say:
         place = ask.path.removeprefix("/observatory")
         if place == f"/jobs/{JOB}/policy-logs":
@@ -344,20 +344,20 @@ async def test_which_players_left_something_by_way_of_the_job() -> None:
     ]
 
 
-async def test_which_players_left_something_where_only_the_team_is_told() -> None:
+async def test_evidence_is_unknown_without_team_rights() -> None:
     async with serve(Artifacts()) as server, api_of(server.url) as api:
         (row,) = await api.episodes.agent_logs(EREQ)
     assert (row.position, row.has_log, row.has_artifact) == (0, None, None)
 
 
-async def test_a_slot_that_is_not_there() -> None:
+async def test_unknown_slot_is_not_found() -> None:
     async with serve(Artifacts()) as server, api_of(server.url) as api:
         with pytest.raises(NotFound) as raised:
             await api.episodes.agent_log(EREQ, 7)
     assert raised.value.hint == "Its slots: 0."
 
 
-async def test_an_episode_in_hand_is_not_asked_for_again(tmp_path: Path) -> None:
+async def test_given_episode_is_not_fetched_again(tmp_path: Path) -> None:
     platform = Artifacts(front=Say(200, b"bytes"))
     async with serve(platform) as server, api_of(server.url) as api:
         row = await api.episodes.get(EREQ)
@@ -370,7 +370,7 @@ async def test_an_episode_in_hand_is_not_asked_for_again(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("status", [403, 404, 410])
-async def test_a_link_to_a_replay_that_has_run_out(tmp_path: Path, status: int) -> None:
+async def test_expired_replay_link_is_renewed(tmp_path: Path, status: int) -> None:
     asked: list[str] = []
 
     async def handler(ask: Ask) -> Say:
@@ -388,7 +388,7 @@ async def test_a_link_to_a_replay_that_has_run_out(tmp_path: Path, status: int) 
 
 
 @pytest.mark.parametrize(("first", "wanted"), [(403, Forbidden), (404, NotFound), (422, Unprocessable)])
-async def test_what_the_episodes_own_route_says_counts(tmp_path: Path, first: int, wanted: type[Exception]) -> None:
+async def test_episode_route_error_takes_precedence(tmp_path: Path, first: int, wanted: type[Exception]) -> None:
     async def handler(ask: Ask) -> Say:
         if ask.path.startswith("/observatory/jobs/"):
             return json_say({"detail": "team only"}, 403)
@@ -455,7 +455,7 @@ class Storage:
 
 
 @pytest.mark.parametrize("status", [403, 404, 410, 412])
-async def test_a_link_that_has_run_out_is_renewed_once(tmp_path: Path, status: int) -> None:
+async def test_expired_link_is_renewed_once(tmp_path: Path, status: int) -> None:
     storage = Storage(stale=1, status=status)
     async with serve(storage) as server, CoworldClient(server.url, token="t" * 20, transport=FlakyTransport()) as api:
         storage.url = server.url
@@ -469,7 +469,7 @@ async def test_a_link_that_has_run_out_is_renewed_once(tmp_path: Path, status: i
     assert files(tmp_path) == {"mine": b"replay"}
 
 
-async def test_what_is_packed_is_unpacked_and_checked(tmp_path: Path) -> None:
+async def test_compressed_artifact_is_unpacked_and_verified(tmp_path: Path) -> None:
     storage = Storage(content=zlib.compress(b"replay" * 100), encoding="zlib")
     async with serve(storage) as server, CoworldClient(server.url, token="t" * 20, transport=FlakyTransport()) as api:
         storage.url = server.url
@@ -483,7 +483,7 @@ async def test_what_is_packed_is_unpacked_and_checked(tmp_path: Path) -> None:
     assert files(tmp_path) == {"plain": b"replay" * 100, "packed": storage.content}
 
 
-async def test_what_is_not_there_yet_is_not_fetched(tmp_path: Path) -> None:
+async def test_pending_artifact_is_not_fetched(tmp_path: Path) -> None:
     async with canned_platform() as platform, api_of(platform.url) as api:
         (entry,) = await api.downloads.list(EREQ)
         with pytest.raises(NotFound, match="it is pending"):
@@ -522,7 +522,7 @@ async def test_a_platform_that_is_busy_for_a_moment_is_not_the_coworlds_failure(
     assert answers == []
 
 
-async def test_first_episodes_that_do_not_begin_are_not_waited_for() -> None:
+async def test_smoke_episodes_that_never_begin_are_not_awaited() -> None:
     cow = str(EPISODE["coworld_id"])
     async with canned_platform() as platform, api_of(platform.url) as api:
         platform.on("GET", f"/v2/coworlds/{cow}/episode-requests", {"entries": [], "next_cursor": None})

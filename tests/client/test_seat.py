@@ -58,7 +58,7 @@ async def test_a_refused_action_is_tried_again() -> None:
         assert (over["scores"], len(tries)) == ([1.0, 0.0], 3)
 
 
-async def test_what_cannot_be_played_is_said_without_the_token() -> None:
+async def test_failing_player_is_reported_without_the_token() -> None:
     def wrong(*_: Any) -> Any:
         return {"take": 9}
 
@@ -76,7 +76,7 @@ async def test_what_cannot_be_played_is_said_without_the_token() -> None:
                 await play_seat(act, url)
             assert failed.value.code == code
             assert "token=" not in failed.value.message
-    with pytest.raises(UsageError, match="no websocket address"):
+    with pytest.raises(UsageError, match="not a websocket address"):
         await play_seat(greedy, "http://nowhere/?token=x")
 
 
@@ -108,7 +108,7 @@ async def test_a_class_plays_from_start_to_over() -> None:
     assert [one.heard for one in Counts.made] == [[1, 1, [0.0, 1.0]]] * 2
 
 
-async def test_a_session_speaks_for_itself_and_comes_back() -> None:
+async def test_session_player_reconnects() -> None:
     """Nothing of ours is assumed: these messages have no type."""
     heard: list[Any] = []
 
@@ -190,7 +190,7 @@ async def test_a_message_that_is_too_long_ends_the_player() -> None:
         assert await play_seat(greedy, url) == {"type": "over", "scores": [1]}
 
 
-async def test_who_is_late_answers_once_for_the_present_tick() -> None:
+async def test_late_player_answers_once_for_the_current_tick() -> None:
     late = json.dumps({"type": "refused", "tick": 4, "reason": "too late: tick 3 is over", "legal": [1]})
     heard: list[Any] = []
 
@@ -206,7 +206,7 @@ async def test_who_is_late_answers_once_for_the_present_tick() -> None:
     assert heard == [{"type": "act", "tick": 4, "action": 1}]
 
 
-async def test_a_game_that_ends_while_its_player_thinks_has_been_played(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_game_ending_during_a_decision_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coworld_client.seat.connecting.CONNECT_SECONDS", 0.2)
     closed = anyio.Event()
 
@@ -237,7 +237,7 @@ async def test_a_game_that_ends_while_its_player_thinks_has_been_played(monkeypa
         assert await play_seat(gone, f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/player") is None
 
 
-async def test_a_game_that_closes_in_good_order_is_over() -> None:
+async def test_orderly_close_ends_the_game() -> None:
     async def closes(connection: ServerConnection) -> None:
         await connection.send('{"type": "hello", "protocol": "coworld.seat/1"}')
 
@@ -304,7 +304,7 @@ async def test_the_program_ends_with_the_right_status(tmp_path: Path, bot: str, 
     assert done.returncode == code
 
 
-def test_a_player_loads_no_more_than_it_needs() -> None:
+def test_seat_player_imports_only_what_it_needs() -> None:
     code = "import coworld_client.seat.playing, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"anyio", "pydantic", "httpx2", "yaml", "coworld_core.rules.game"} & set(done.stdout.split())

@@ -48,7 +48,7 @@ def the_part(directory: Path) -> Path:
 # --- whole
 
 
-async def test_a_file_arrives(tmp_path: Path) -> None:
+async def test_file_is_downloaded(tmp_path: Path) -> None:
     seen: list[tuple[int, int | None]] = []
     target = tmp_path / "new" / "replay"
     async with serve(serve_file(CONTENT)) as server, connected(server) as connection:
@@ -71,13 +71,13 @@ async def test_a_file_arrives(tmp_path: Path) -> None:
     assert server.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
 
 
-async def test_an_empty_file_is_a_file(tmp_path: Path) -> None:
+async def test_empty_file_is_downloaded(tmp_path: Path) -> None:
     async with serve(serve_file(b"")) as server, connected(server) as connection:
         assert (await download(connection, "/v2/x", tmp_path / "x")).size == 0
     assert left(tmp_path) == ["x"]
 
 
-async def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
+async def test_old_file_is_kept_until_the_download_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "x"
     target.write_text("old")
     async with serve(serve_file(CONTENT)) as server, connected(server) as connection:
@@ -92,7 +92,7 @@ async def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("cuts", [[1], [300_000], [0, 0], [200_000, 200_000, 0, 200_000], [len(CONTENT) - 1]])
-async def test_a_broken_connection_goes_on(tmp_path: Path, cuts: list[int]) -> None:
+async def test_broken_download_resumes(tmp_path: Path, cuts: list[int]) -> None:
     async with serve(serve_file(CONTENT, cuts=cuts)) as server, connected(server) as connection:
         got = await download(connection, "/v2/x", tmp_path / "x", sha256=SHA256)
     assert (tmp_path / "x").read_bytes() == CONTENT
@@ -103,7 +103,7 @@ async def test_a_broken_connection_goes_on(tmp_path: Path, cuts: list[int]) -> N
         assert server.asked[1].headers["if-range"] == '"1"'
 
 
-async def test_a_later_call_goes_on(tmp_path: Path) -> None:
+async def test_later_call_resumes_a_partial_download(tmp_path: Path) -> None:
     seen: list[int] = []
     async with serve(serve_file(CONTENT, cuts=[300_000, 0, 0, 0, 0, 0])) as server, connected(server) as connection:
         with pytest.raises(ApiConnectionError) as caught:
@@ -121,7 +121,7 @@ async def test_a_later_call_goes_on(tmp_path: Path) -> None:
     assert left(tmp_path) == ["x"]
 
 
-async def test_a_cancelled_download_goes_on_later(tmp_path: Path) -> None:
+async def test_cancelled_download_resumes_later(tmp_path: Path) -> None:
     content = CONTENT * 4
     stored = anyio.Event()
 
@@ -152,7 +152,7 @@ async def test_a_cancelled_download_goes_on_later(tmp_path: Path) -> None:
     assert left(tmp_path) == ["x"]
 
 
-async def test_changed_content_begins_anew(tmp_path: Path) -> None:
+async def test_changed_content_restarts_the_download(tmp_path: Path) -> None:
     other = bytes(reversed(CONTENT))
     async with serve(serve_file(CONTENT, cuts=[300_000, 0, 0, 0, 0, 0])) as server, connected(server) as connection:
         with pytest.raises(ApiConnectionError):
@@ -164,7 +164,7 @@ async def test_changed_content_begins_anew(tmp_path: Path) -> None:
     assert left(tmp_path) == ["x"]
 
 
-async def test_content_without_a_name_begins_anew_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_content_without_a_validator_is_not_resumed(tmp_path: Path) -> None:
     async with serve(serve_file(CONTENT, etag="", cuts=[300_000])) as server, connected(server) as connection:
         await download(connection, "/v2/x", tmp_path / "x", sha256=SHA256)
         assert "range" not in server.asked[1].headers
@@ -174,7 +174,7 @@ async def test_content_without_a_name_begins_anew_and_leaves_nothing(tmp_path: P
     assert left(tmp_path) == ["x"]
 
 
-async def test_a_whole_part_needs_nothing_more(tmp_path: Path) -> None:
+async def test_complete_partial_file_is_not_fetched_again(tmp_path: Path) -> None:
     # killed between the last byte and the renaming
     async with serve(serve_file(CONTENT, cuts=[300_000, 0, 0, 0, 0, 0])) as server, connected(server) as connection:
         with pytest.raises(ApiConnectionError):
@@ -188,7 +188,7 @@ async def test_a_whole_part_needs_nothing_more(tmp_path: Path) -> None:
     assert [ask.headers["range"] for ask in server.asked[asked:]] == [f"bytes={len(CONTENT)}-"]
 
 
-async def test_a_longer_part_than_the_content_begins_anew(tmp_path: Path) -> None:
+async def test_oversized_partial_file_restarts_the_download(tmp_path: Path) -> None:
     async with serve(serve_file(CONTENT, cuts=[300_000, 0, 0, 0, 0, 0])) as server, connected(server) as connection:
         with pytest.raises(ApiConnectionError):
             await download(connection, "/v2/x", tmp_path / "x")
@@ -197,7 +197,7 @@ async def test_a_longer_part_than_the_content_begins_anew(tmp_path: Path) -> Non
     assert (tmp_path / "x").read_bytes() == CONTENT
 
 
-async def test_two_at_once_do_not_mix(tmp_path: Path) -> None:
+async def test_concurrent_downloads_do_not_mix(tmp_path: Path) -> None:
     async with serve(serve_file(CONTENT)) as server, connected(server) as connection:
         both = await each(range(2), lambda _: download(connection, "/v2/x", tmp_path / "x", sha256=SHA256))
     assert not [one for one in both if isinstance(one, CoworldError)]
@@ -234,7 +234,7 @@ REFUSED: dict[str, tuple[Say, dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-async def test_what_is_refused_leaves_nothing(tmp_path: Path, case: str) -> None:
+async def test_refused_download_leaves_no_file(tmp_path: Path, case: str) -> None:
     say, options, code = REFUSED[case]
 
     async def handler(_: Ask) -> Say:
@@ -248,7 +248,7 @@ async def test_what_is_refused_leaves_nothing(tmp_path: Path, case: str) -> None
     assert left(tmp_path) == []
 
 
-async def test_an_endless_body_ends_at_the_limit(tmp_path: Path) -> None:
+async def test_endless_body_stops_at_the_limit(tmp_path: Path) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -266,7 +266,7 @@ async def test_an_endless_body_ends_at_the_limit(tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
-async def test_a_drip_is_a_timeout(tmp_path: Path) -> None:
+async def test_slow_download_times_out(tmp_path: Path) -> None:
     async def drip() -> AsyncIterator[bytes]:
         while True:
             yield b"x"
@@ -284,7 +284,7 @@ async def test_a_drip_is_a_timeout(tmp_path: Path) -> None:
     assert "x" not in left(tmp_path)
 
 
-async def test_silence_is_a_timeout(tmp_path: Path) -> None:
+async def test_stalled_download_times_out(tmp_path: Path) -> None:
     async def nothing() -> AsyncIterator[bytes]:
         yield b"x"
         await anyio.sleep_forever()
@@ -298,14 +298,14 @@ async def test_silence_is_a_timeout(tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
-async def test_a_byte_at_a_time_is_not_for_ever(tmp_path: Path) -> None:
+async def test_byte_by_byte_download_times_out(tmp_path: Path) -> None:
     async with serve(serve_file(CONTENT, cuts=[1] * 1000)) as server, connected(server) as connection:
         with pytest.raises(CoworldError):
             await download(connection, "/v2/x", tmp_path / "x")
         assert len(server.asked) < 300
 
 
-async def test_another_part_than_was_asked_for(tmp_path: Path) -> None:
+async def test_wrong_range_in_response_is_refused(tmp_path: Path) -> None:
     async def handler(ask: Ask) -> Say:
         if "range" not in ask.headers:
             return Say(200, CONTENT, {"ETag": '"1"'}, cut=300_000)
@@ -321,7 +321,7 @@ async def test_another_part_than_was_asked_for(tmp_path: Path) -> None:
 # --- elsewhere
 
 
-async def test_storage_elsewhere_gets_no_token(tmp_path: Path) -> None:
+async def test_token_is_not_sent_to_foreign_storage(tmp_path: Path) -> None:
     async with serve(serve_file(CONTENT)) as storage:
 
         async def pointing(_: Ask) -> Say:
@@ -337,7 +337,7 @@ async def test_storage_elsewhere_gets_no_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "location", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://user:pass@127.0.0.1/", "http://"]
 )
-async def test_addresses_that_are_not_followed(tmp_path: Path, location: str) -> None:
+async def test_unsafe_redirects_are_not_followed(tmp_path: Path, location: str) -> None:
     async def pointing(_: Ask) -> Say:
         return Say(302, headers={"Location": location})
 
@@ -347,7 +347,7 @@ async def test_addresses_that_are_not_followed(tmp_path: Path, location: str) ->
     assert left(tmp_path) == []
 
 
-async def test_going_round_in_circles(tmp_path: Path) -> None:
+async def test_redirect_loop_is_refused(tmp_path: Path) -> None:
     async def pointing(ask: Ask) -> Say:
         return Say(302, headers={"Location": ask.target})
 
@@ -369,7 +369,7 @@ async def test_a_presigned_address_resumes_under_a_new_signature(tmp_path: Path)
 # --- refused, unreachable, unwritable
 
 
-async def test_a_refusal_is_the_servers(tmp_path: Path) -> None:
+async def test_storage_refusal_is_raised_with_its_message(tmp_path: Path) -> None:
     async def handler(_: Ask) -> Say:
         return Say(404, b'{"detail": "no replay yet"}', {"Content-Type": "application/json"})
 
@@ -380,7 +380,7 @@ async def test_a_refusal_is_the_servers(tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
-async def test_what_is_gone_is_not_kept(tmp_path: Path) -> None:
+async def test_partial_file_is_removed_when_the_source_is_gone(tmp_path: Path) -> None:
     async with serve(serve_file(CONTENT, cuts=[300_000, 0, 0, 0, 0, 0])) as server, connected(server) as connection:
         with pytest.raises(ApiConnectionError):
             await download(connection, "/v2/x", tmp_path / "x")
@@ -394,7 +394,7 @@ async def test_what_is_gone_is_not_kept(tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
-async def test_nobody_there(tmp_path: Path) -> None:
+async def test_unreachable_server_is_reported(tmp_path: Path) -> None:
     async def never(_: Ask) -> Say:
         raise Reset
 
@@ -405,7 +405,7 @@ async def test_nobody_there(tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
-async def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
+async def test_unwritable_target_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     async with serve(serve_file(CONTENT)) as server, connected(server) as connection:
         with pytest.raises(UsageError):
@@ -422,13 +422,13 @@ async def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "a\\b", "a\0b", "a\nb", "x" * 300, "\ud800"])
-def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+def test_unsafe_file_names_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         inside(tmp_path, "cow_1", name)
     assert caught.value.code == "file_name"
 
 
-def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
+def test_symlink_cannot_escape_the_directory(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
@@ -440,7 +440,7 @@ def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
 # --- many
 
 
-async def test_many_at_a_time_and_one_that_fails(tmp_path: Path) -> None:
+async def test_each_continues_after_one_failure(tmp_path: Path) -> None:
     busy, most = 0, 0
     crowded = anyio.Event()
 
@@ -466,7 +466,7 @@ async def test_many_at_a_time_and_one_that_fails(tmp_path: Path) -> None:
     assert len(left(tmp_path)) == 39
 
 
-async def test_what_is_not_ours_is_raised() -> None:
+async def test_each_raises_foreign_exceptions() -> None:
     async def broken(number: int) -> int:
         if number == 3:
             raise ZeroDivisionError

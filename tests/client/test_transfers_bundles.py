@@ -54,7 +54,7 @@ def names(directory: Path) -> list[str]:
     return sorted(one.name for one in directory.iterdir())
 
 
-async def test_a_bundle_is_taken_apart(tmp_path: Path) -> None:
+async def test_bundle_is_extracted(tmp_path: Path) -> None:
     path = write(tmp_path / "b.zip", {"manifest.json": manifest(), **ENTRIES})
     bundle = await open_bundle(path)
     assert (bundle.episode_id, bundle.status, len(bundle.files)) == ("ereq_1", "success", 6)
@@ -69,7 +69,7 @@ async def test_a_bundle_is_taken_apart(tmp_path: Path) -> None:
         await open_bundle(tmp_path / "absent.zip")
 
 
-async def test_names_are_ours_whatever_the_bundle_calls_them(tmp_path: Path) -> None:
+async def test_extracted_files_get_safe_names(tmp_path: Path) -> None:
     files = {"player_logs": {"0": "a/b/c.txt"}, "game_logs": {"stderr": "x"}, "metadata": "y"}
     path = write(tmp_path / "b.zip", {"manifest.json": manifest(files), "a/b/c.txt": b"0", "x": b"e", "y": b"{}"})
     await extract_bundle(path, tmp_path / "out")
@@ -158,7 +158,7 @@ UNREADABLE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", UNREADABLE)
-async def test_what_is_no_bundle_is_refused(tmp_path: Path, case: str) -> None:
+async def test_malformed_bundle_is_refused(tmp_path: Path, case: str) -> None:
     (tmp_path / "b.zip").write_bytes(UNREADABLE[case])
     with pytest.raises(TransferRefused) as caught:
         await extract_bundle(tmp_path / "b.zip", tmp_path / "out")
@@ -176,7 +176,7 @@ async def test_damaged_content_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == ["b.zip"]
 
 
-async def test_bombs_are_not_unpacked(tmp_path: Path) -> None:
+async def test_zip_bombs_are_not_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "b.zip"
     # with the least effort that still packs it to a two hundredth
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -190,14 +190,14 @@ async def test_bombs_are_not_unpacked(tmp_path: Path) -> None:
         assert caught.value.code == code
 
 
-async def test_many_entries_are_a_bomb(tmp_path: Path) -> None:
+async def test_bundle_with_too_many_entries_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "b.zip", {f"f{number}": b"" for number in range(10_001)}, 0)
     with pytest.raises(TransferRefused) as caught:
         await open_bundle(path)
     assert caught.value.code == "bundle_bomb"
 
 
-async def test_a_size_that_is_a_lie(tmp_path: Path) -> None:
+async def test_wrong_declared_size_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "b.zip", {"manifest.json": manifest({"replay": "replay"}), "replay": b"x" * 5000})
     data = path.read_bytes()
     # the size in both headers of the entry, said to be less than it is

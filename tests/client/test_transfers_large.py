@@ -109,7 +109,7 @@ LENGTH = f"Content-Length: {len(CONTENT)}"
 
 
 @pytest.mark.parametrize("with_head", [0, 1, 65_000, 1 << 16, (1 << 16) + 1, 1 << 18, 3 * MIB, len(CONTENT)])
-async def test_a_body_that_begins_with_its_head(tmp_path: Path, with_head: int) -> None:
+async def test_body_received_with_the_headers_is_kept(tmp_path: Path, with_head: int) -> None:
     async def answer(stream: anyio.abc.ByteStream) -> None:
         await stream.send(head(LENGTH) + CONTENT[:with_head])
         for start in range(with_head, len(CONTENT), 100_001):
@@ -124,7 +124,7 @@ async def test_a_body_that_begins_with_its_head(tmp_path: Path, with_head: int) 
     assert transport.past_parser > MIB
 
 
-async def test_what_follows_the_body_is_not_part_of_it(tmp_path: Path) -> None:
+async def test_bytes_after_the_body_are_ignored(tmp_path: Path) -> None:
     async def answer(stream: anyio.abc.ByteStream) -> None:
         await stream.send(head(LENGTH) + CONTENT + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmore")
         await stream.receive()
@@ -134,7 +134,7 @@ async def test_what_follows_the_body_is_not_part_of_it(tmp_path: Path) -> None:
     assert (tmp_path / "x").read_bytes() == CONTENT
 
 
-async def test_less_than_that_keeps_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_small_body_keeps_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coworld_client.transport._bodies._LARGE", len(CONTENT))
     connections = 0
 
@@ -188,7 +188,7 @@ async def test_over_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cuts", [[2 * MIB], [3 * MIB, 1, 1_500_000], [len(CONTENT) - 1]])
-async def test_a_broken_connection_goes_on(tmp_path: Path, cuts: list[int]) -> None:
+async def test_broken_large_download_resumes(tmp_path: Path, cuts: list[int]) -> None:
     async with serve(serve_file(CONTENT, cuts=cuts)) as server, connected(server.url) as connection:
         await download(connection, "/v2/x", tmp_path / "x", sha256=SHA256)
         assert len(server.asked) == len(cuts) + 1
@@ -196,7 +196,7 @@ async def test_a_broken_connection_goes_on(tmp_path: Path, cuts: list[int]) -> N
     assert (tmp_path / "x").read_bytes() == CONTENT
 
 
-async def test_a_body_that_ends_early_is_told_so(tmp_path: Path) -> None:
+async def test_truncated_body_is_reported(tmp_path: Path) -> None:
     async def answer(stream: anyio.abc.ByteStream) -> None:
         await stream.send(head(LENGTH) + CONTENT[: 3 * MIB])
 
@@ -207,7 +207,7 @@ async def test_a_body_that_ends_early_is_told_so(tmp_path: Path) -> None:
     assert "x" not in names(tmp_path)
 
 
-async def test_silence_in_the_middle_is_a_timeout(tmp_path: Path) -> None:
+async def test_stalled_large_download_times_out(tmp_path: Path) -> None:
     async def answer(stream: anyio.abc.ByteStream) -> None:
         await stream.send(head(LENGTH) + CONTENT[: 3 * MIB])
         await stream.receive()
@@ -218,7 +218,7 @@ async def test_silence_in_the_middle_is_a_timeout(tmp_path: Path) -> None:
     assert "x" not in names(tmp_path)
 
 
-async def test_a_cancelled_one_goes_on_later(tmp_path: Path) -> None:
+async def test_cancelled_large_download_resumes_later(tmp_path: Path) -> None:
     arrived = anyio.Event()
 
     async def stuck() -> AsyncIterator[bytes]:

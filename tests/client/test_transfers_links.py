@@ -95,7 +95,7 @@ async def test_a_fresh_link_is_asked_for(tmp_path: Path, status: int) -> None:
     assert (platform.given, len(storage.asked)) == (2, 2)
 
 
-async def test_a_link_of_long_ago_is_renewed(tmp_path: Path) -> None:
+async def test_long_expired_link_is_renewed(tmp_path: Path) -> None:
     platform = Platform()
     async with running(platform) as (api, _):
         row = await api.episodes.get(EREQ)
@@ -105,7 +105,7 @@ async def test_a_link_of_long_ago_is_renewed(tmp_path: Path) -> None:
     assert platform.given == 2
 
 
-async def test_a_link_that_runs_out_on_the_way_goes_on_with_a_fresh_one(tmp_path: Path) -> None:
+async def test_link_expiring_during_download_is_renewed(tmp_path: Path) -> None:
     platform = Platform(cuts=[300_000])
     platform.after_cut = 2
     async with running(platform) as (api, storage):
@@ -122,14 +122,14 @@ async def test_a_link_that_runs_out_on_the_way_goes_on_with_a_fresh_one(tmp_path
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 410])
-async def test_a_fresh_link_that_is_refused_too(tmp_path: Path, status: int) -> None:
+async def test_refused_fresh_link_is_link_expired(tmp_path: Path, status: int) -> None:
     platform = Platform(good=99, status=status)
     async with running(platform) as (api, storage):
         with pytest.raises(LinkExpired) as caught:
             await api.episodes.download_replay(EREQ, tmp_path / "replay")
     assert caught.value.code == "link_expired"
     assert caught.value.status == status
-    assert "has run out" in caught.value.message
+    assert "has expired: storage answered" in caught.value.message
     assert "fresh one" in caught.value.message
     assert "s3cret" not in str(caught.value.to_dict())
     assert names(tmp_path) == []
@@ -137,7 +137,7 @@ async def test_a_fresh_link_that_is_refused_too(tmp_path: Path, status: int) -> 
     assert (platform.given, len(storage.asked)) == (2, 2)
 
 
-async def test_the_episodes_own_route_is_another_way(tmp_path: Path) -> None:
+async def test_episode_route_is_the_fallback(tmp_path: Path) -> None:
     platform = Platform(good=99, route=Say(200, b"by the route", {"ETag": '"r"'}))
     async with running(platform) as (api, _):
         await api.episodes.download_replay(EREQ, tmp_path / "replay")
@@ -145,7 +145,7 @@ async def test_the_episodes_own_route_is_another_way(tmp_path: Path) -> None:
     assert names(tmp_path) == ["replay"]
 
 
-async def test_what_is_not_there_has_not_run_out(tmp_path: Path) -> None:
+async def test_missing_file_is_not_an_expired_link(tmp_path: Path) -> None:
     platform = Platform(good=99, status=404)
     async with running(platform) as (api, _):
         with pytest.raises(NotFound, match="no route"):
@@ -153,7 +153,7 @@ async def test_what_is_not_there_has_not_run_out(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-async def test_a_thing_among_many_has_a_fresh_link_too(tmp_path: Path) -> None:
+async def test_expired_link_in_a_batch_is_renewed(tmp_path: Path) -> None:
     platform = Platform(cuts=[300_000])
     platform.after_cut = 2
     async with running(platform) as (api, storage):
@@ -165,7 +165,7 @@ async def test_a_thing_among_many_has_a_fresh_link_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "wanted"), [(403, LinkExpired), (400, LinkExpired), (404, NotFound)])
-async def test_a_thing_whose_fresh_link_is_refused_too(tmp_path: Path, status: int, wanted: type[Exception]) -> None:
+async def test_refused_fresh_link_in_a_batch_is_reported(tmp_path: Path, status: int, wanted: type[Exception]) -> None:
     platform = Platform(good=99, status=status)
     async with running(platform) as (api, storage):
         (entry,) = await api.downloads.list(EREQ)
@@ -177,7 +177,7 @@ async def test_a_thing_whose_fresh_link_is_refused_too(tmp_path: Path, status: i
     assert (platform.given, len(storage.asked)) == (2, 2)
 
 
-async def test_a_link_of_an_observatory_that_has_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_observatory_link_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
@@ -205,7 +205,7 @@ async def test_a_link_of_an_observatory_that_has_run_out(tmp_path: Path, monkeyp
             )
             session.add(artifact)
         with monkeypatch.context() as clock:
-            clock.setattr("observatory.evidence.links.time", SimpleNamespace(time=lambda: 1_700_000_000.0))
+            clock.setattr("observatory.episodes.signed_links.time", SimpleNamespace(time=lambda: 1_700_000_000.0))
             old = platform.services.runtime.links.url(artifact.id, "replay.z").url
         async with CoworldClient(platform.url, token=ann.token) as api:
             with pytest.raises(Forbidden, match="expired"):

@@ -62,7 +62,7 @@ async def owner() -> AsyncGenerator[tuple[Process, Path]]:
                 await process.wait()
 
 
-async def test_what_a_killed_owner_left_goes_and_what_a_living_one_has_stays(own_place: Path) -> None:
+async def test_spool_of_a_dead_process_is_removed(own_place: Path) -> None:
     async with owner() as (doomed, left), owner() as (_, held):
         doomed.kill()
         await doomed.wait()
@@ -78,7 +78,7 @@ async def test_what_a_killed_owner_left_goes_and_what_a_living_one_has_stays(own
         assert (held / "file-0").read_bytes() == b"a layer"
 
 
-async def test_it_goes_when_the_block_fails_or_is_cancelled(own_place: Path) -> None:
+async def test_spool_is_removed_on_failure_and_cancellation(own_place: Path) -> None:
     async def fail() -> None:
         async with spool_directory() as directory:
             (directory / "file-0").write_bytes(b"x")
@@ -94,7 +94,7 @@ async def test_it_goes_when_the_block_fails_or_is_cancelled(own_place: Path) -> 
     assert inside(own_place) == []
 
 
-async def test_what_is_only_called_like_one_stays(own_place: Path, tmp_path: Path) -> None:
+async def test_similarly_named_files_are_kept(own_place: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").touch()
@@ -107,7 +107,7 @@ async def test_what_is_only_called_like_one_stays(own_place: Path, tmp_path: Pat
     assert len(inside(own_place)) == 3
 
 
-async def test_many_at_once_leave_each_other_alone(own_place: Path) -> None:
+async def test_concurrent_spools_do_not_interfere(own_place: Path) -> None:
     async def one() -> None:
         async with spool_directory() as directory:
             (directory / "file-0").write_bytes(b"x")
@@ -120,7 +120,7 @@ async def test_many_at_once_leave_each_other_alone(own_place: Path) -> None:
     assert inside(own_place) == []
 
 
-async def test_no_place_that_may_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unwritable_temporary_directory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/self/fd")
     with pytest.raises(EnvironmentFault) as caught:
         async with spool_directory():

@@ -46,14 +46,14 @@ async def test_everything_is_stored_in_order() -> None:
     assert disk.calls == [2 * MIB, 2 * MIB, 2 * MIB, 3 * MIB // 2]
 
 
-async def test_nothing_put_is_nothing_stored() -> None:
+async def test_empty_download_stores_nothing() -> None:
     disk = Disk()
     async with write_behind(disk.store):
         pass
     assert disk.calls == []
 
 
-async def test_small_pieces_do_not_pile_up() -> None:
+async def test_small_chunks_are_batched() -> None:
     disk = Disk()
     async with write_behind(disk.store) as behind:
         for _ in range(2000):
@@ -110,7 +110,7 @@ async def test_a_sender_cancelled_while_its_batch_goes_through() -> None:
         assert disk.content == b"".join(piece(number, 2 * MIB) for number in range(taken))
 
 
-async def test_what_was_put_before_a_failure_or_a_cancellation_is_stored() -> None:
+async def test_chunks_before_a_failure_are_stored() -> None:
     disk = Disk()
 
     async def fail() -> None:

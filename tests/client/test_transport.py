@@ -146,7 +146,7 @@ async def test_redirects_on_the_same_server_are_followed_when_reading_up_to_a_li
         ("http://127.0.0.1:9000/bucket", "10.0.0.5", "http", False),
     ],
 )
-def test_where_a_server_may_send_us(target: str, own: str, scheme: str, fine: bool) -> None:
+def test_allowed_redirect_targets(target: str, own: str, scheme: str, fine: bool) -> None:
     refused = contextlib.nullcontext() if fine else pytest.raises(ApiError, match="is refused")
     with refused:
         check_elsewhere(httpx2.URL(target), own=(scheme, own, 443), from_scheme=scheme)
@@ -179,7 +179,7 @@ def test_parts_that_would_be_other_paths_are_refused(part: str) -> None:
 
 
 @pytest.mark.parametrize("server", ["http://h:1", "http://h:1/", "http://h:1/observatory"])
-def test_the_prefix_stands_once(server: str) -> None:
+def test_api_prefix_is_not_repeated(server: str) -> None:
     assert str(Connection(server).url("/whoami")) == "http://h:1/observatory/whoami"
 
 
@@ -224,9 +224,7 @@ def failed(status: int, *, rejected: bool = False) -> ApiStatusError:
         (ApiTimeoutError("no", sent=True), "POST", False, False),
     ],
 )
-def test_what_is_worth_another_try(
-    error: ApiConnectionError | ApiStatusError, method: str, keyed: bool, again: bool
-) -> None:
+def test_retryable_errors(error: ApiConnectionError | ApiStatusError, method: str, keyed: bool, again: bool) -> None:
     assert worth_retrying(error, method, keyed=keyed) is again
 
 
@@ -259,7 +257,7 @@ async def test_as_many_attempts_as_allowed(retries: int) -> None:
     assert len(transport.asked) == retries + 1
 
 
-async def test_a_streamed_body_begins_anew_with_every_attempt() -> None:
+async def test_streamed_body_restarts_with_every_attempt() -> None:
     received: list[bytes] = []
 
     async def handler(ask: Ask) -> Say:
@@ -363,7 +361,7 @@ async def test_each_status_has_its_class_and_the_servers_words(
         (b'{"detail": null}', '{"detail": null}'),
     ],
 )
-async def test_whatever_a_refusal_says_is_told_in_one_line(body: bytes, words: str) -> None:
+async def test_refusal_message_is_one_line(body: bytes, words: str) -> None:
     async def handler(ask: Ask) -> Say:
         return Say(400, body)
 
@@ -373,7 +371,7 @@ async def test_whatever_a_refusal_says_is_told_in_one_line(body: bytes, words: s
     assert raised.value.message == f"The server answered 400 to GET /whoami: {words}"
 
 
-async def test_a_refusal_that_breaks_off_or_has_no_end_is_still_one() -> None:
+async def test_truncated_or_endless_refusal_is_still_reported() -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
             yield b"no " * 1000
@@ -395,7 +393,7 @@ async def test_a_refusal_that_breaks_off_or_has_no_end_is_still_one() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b'{"a": ', b"\xff", b"[" * 100_000])
-async def test_what_is_no_json_is_said_to_be_none(body: bytes) -> None:
+async def test_response_that_is_not_json_is_reported(body: bytes) -> None:
     async def handler(ask: Ask) -> Say:
         return Say(200, body, {"content-type": "text/html"} if body == b"<html>" else {})
 
@@ -406,7 +404,7 @@ async def test_what_is_no_json_is_said_to_be_none(body: bytes) -> None:
     assert len(str(raised.value)) < 300
 
 
-async def test_what_is_no_object_and_no_list_is_said_to_be_none() -> None:
+async def test_response_of_the_wrong_type_is_reported() -> None:
     async def handler(ask: Ask) -> Say:
         return json_say("hello")
 
@@ -453,7 +451,7 @@ async def test_a_packed_answer_is_measured_unpacked() -> None:
     assert raised.value.code == "too_large"
 
 
-async def test_an_answer_that_drips_is_late_as_a_whole() -> None:
+async def test_slow_response_times_out_as_a_whole() -> None:
     async def drip() -> AsyncIterator[bytes]:
         while True:
             yield b" "
@@ -500,7 +498,7 @@ async def test_a_stream_that_breaks_off_is_a_typed_error_inside_the_block() -> N
 # --- a server that is not there
 
 
-async def test_nobody_listens() -> None:
+async def test_refused_connection_is_reported() -> None:
     with nobody_there() as url:
         async with CoworldClient(url, max_retries=0) as api:
             with pytest.raises(ApiConnectionError) as raised:
@@ -520,7 +518,7 @@ async def test_no_such_host() -> None:
     assert "no-such-host.invalid" in raised.value.message
 
 
-async def test_tls_where_there_is_none() -> None:
+async def test_tls_to_a_plain_server_is_reported() -> None:
     async def handler(ask: Ask) -> Say:
         return json_say({})
 
@@ -531,7 +529,7 @@ async def test_tls_where_there_is_none() -> None:
     assert raised.value.kind == "environment"
 
 
-async def test_a_certificate_nobody_vouches_for() -> None:
+async def test_untrusted_certificate_is_reported() -> None:
     async def handler(ask: Ask) -> Say:
         raise AssertionError
 
@@ -560,7 +558,7 @@ PRESIGNED = "https://bucket.example.org/replay.z?X-Amz-Credential=AKIA&X-Amz-Sig
         ("http://[broken", "…"),
     ],
 )
-def test_addresses_are_shown_without_what_lets_somebody_in(url: str, shown: str) -> None:
+def test_shown_urls_contain_no_credentials(url: str, shown: str) -> None:
     assert shown_url(url, query=True) == shown
     if url != "http://[broken":
         assert redact(f"see '{url}', there") == f"see '{shown}', there"

@@ -147,7 +147,7 @@ async def test_an_image_goes_up_once_and_comes_back(api: CoworldClient, own_cach
 
 
 @pytest.mark.docker
-async def test_what_the_engine_writes_is_what_was_hashed(tmp_path: Path) -> None:
+async def test_exported_image_matches_its_hash(tmp_path: Path) -> None:
     """The base image as this engine saves it, read whole in memory by other means."""
     from coworld_client.uploads.docker_images import export_image
 
@@ -212,7 +212,7 @@ async def test_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ("reference", "name"),
     [("ghcr.io/me/game:1.0", "game"), ("game", "game"), ("localhost:5000/a/b@sha256:" + "0" * 64, "b")],
 )
-def test_what_an_image_is_called(reference: str, name: str) -> None:
+def test_image_name_is_derived_from_the_reference(reference: str, name: str) -> None:
     assert image_name(reference) == name
 
 
@@ -247,7 +247,7 @@ async def test_a_policy_goes_up_in_versions(api: CoworldClient, observatory: Obs
         ({"name": "p", "secret_env": {"A": "x\0"}}, "bad_env_name"),
     ],
 )
-async def test_a_policy_that_cannot_be(options: dict[str, Any], code: str) -> None:
+async def test_invalid_policy_is_refused(options: dict[str, Any], code: str) -> None:
     async with CoworldClient("http://127.0.0.1:9", token="x") as api:
         with pytest.raises(UsageError) as caught:
             await api.policies.upload(IMAGE_ID, **options)
@@ -255,7 +255,7 @@ async def test_a_policy_that_cannot_be(options: dict[str, Any], code: str) -> No
 
 
 @pytest.mark.parametrize(("status", "dropped"), [(403, True), (409, True), (500, True)])
-async def test_secrets_that_no_version_got_are_taken_back(status: int, dropped: bool) -> None:
+async def test_unused_secrets_are_deleted_after_a_failed_upload(status: int, dropped: bool) -> None:
     async def handler(ask: Ask) -> Say:
         if ask.path.endswith("/policy-secret-envs"):
             return Say(200, b'{"id": "env-1"}')
@@ -278,7 +278,7 @@ async def test_secrets_that_no_version_got_are_taken_back(status: int, dropped: 
 
 
 @pytest.mark.docker
-async def test_a_coworld_goes_up_is_changed_and_comes_down(
+async def test_coworld_is_uploaded_updated_and_downloaded(
     tmp_path: Path, api: CoworldClient, observatory: Observatory
 ) -> None:
     game, player = (f"coworld-test-{what}-{os.getpid()}:1" for what in ("game", "player"))
@@ -356,7 +356,7 @@ async def test_a_coworld_goes_up_is_changed_and_comes_down(
     assert spool_left() == []
 
 
-async def test_what_is_not_uploaded(tmp_path: Path) -> None:
+async def test_invalid_coworlds_are_refused_before_upload(tmp_path: Path) -> None:
     async def never(_: Ask) -> Say:
         raise AssertionError("the platform should not have been asked")
 
@@ -375,7 +375,7 @@ async def test_what_is_not_uploaded(tmp_path: Path) -> None:
             await api.coworlds.upload(manifest_for(IMAGE_ID))  # pyright: ignore[reportCallIssue]
 
 
-def test_what_counts_as_certified() -> None:
+def test_certification_record_is_required() -> None:
     record = {"verdict": "Executable", "status": "completed", "manifest_sha256": "ab", "run_id": "r", "steps": [1]}
     certified = Certified.from_record(record)
     assert certified.manifest_sha256 == "ab"
@@ -389,7 +389,7 @@ def test_what_counts_as_certified() -> None:
             Uncertified(reason=nothing)
 
 
-async def test_the_refusals_of_the_platform_are_its_own(tmp_path: Path, api: CoworldClient) -> None:
+async def test_platform_refusal_is_raised_as_it_is(tmp_path: Path, api: CoworldClient) -> None:
     with pytest.raises(Unprocessable) as caught:
         await api.coworlds.upload(manifest_for(IMAGE_ID, name="another"), certification=TRUSTED)
     assert IMAGE_ID in caught.value.message
@@ -406,7 +406,7 @@ async def test_the_refusals_of_the_platform_are_its_own(tmp_path: Path, api: Cow
     assert names(tmp_path) == []
 
 
-async def test_a_platform_that_answers_another_coworld(tmp_path: Path) -> None:
+async def test_response_for_another_coworld_is_refused(tmp_path: Path) -> None:
     asked = "cow_00000000-0000-4000-8000-000000000000"
     given = ["../../evil", "cow_11111111-0000-4000-8000-000000000000", "", "/etc"]
 

@@ -100,7 +100,7 @@ def told(changes: list[Change]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", [1, 2, 100])
-async def test_every_change_is_told_once_and_in_order(page: int) -> None:
+async def test_every_change_is_reported_once_in_order(page: int) -> None:
     feed = Feed(*HISTORY, page=page)
     async with serve(feed) as server, api_of(server.url) as api, api.watch(XREQ) as changes:
         assert told([change async for change in changes]) == HISTORY
@@ -123,7 +123,7 @@ async def test_several_ids_and_the_other_view() -> None:
 
 @pytest.mark.parametrize("seen", range(1, 6))
 @pytest.mark.parametrize("page", [1, 2, 100])
-async def test_whoever_stops_goes_on_where_they_were(seen: int, page: int) -> None:
+async def test_watch_resumes_from_a_cursor(seen: int, page: int) -> None:
     feed = Feed(*HISTORY, page=page)
     feed.known = 3
     first: list[Change] = []
@@ -144,7 +144,7 @@ async def test_whoever_stops_goes_on_where_they_were(seen: int, page: int) -> No
         assert len(rest) == len(HISTORY) - seen
 
 
-async def test_what_is_over_is_not_waited_for() -> None:
+async def test_watch_of_finished_episodes_ends_at_once() -> None:
     feed = Feed(*HISTORY)
     feed.known = len(HISTORY)
     async with serve(feed) as server, api_of(server.url) as api, api.watch(XREQ, cursor="c5") as changes:
@@ -153,7 +153,7 @@ async def test_what_is_over_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("status", [404, 409, 410])
-async def test_a_cursor_that_is_gone_begins_anew_without_repeating(status: int) -> None:
+async def test_expired_cursor_restarts_without_repeats(status: int) -> None:
     feed = Feed(*HISTORY, page=1)
     lost = iter([True])
     feed.override.append(
@@ -168,7 +168,7 @@ async def test_a_cursor_that_is_gone_begins_anew_without_repeating(status: int) 
     assert sum("cursor" not in asked for asked in feed.asked) == 2
 
 
-async def test_a_feed_that_always_begins_anew_is_left() -> None:
+async def test_feed_that_keeps_restarting_is_abandoned() -> None:
     feed = Feed(*HISTORY, page=1)
     feed.override.append(lambda query: json_say({"detail": "gone"}, 410) if "cursor" in query else None)
     feed.override.append(lambda query: json_say({"next_cursor": "c1", "entries": [], "phase": "snapshot"}))
@@ -178,7 +178,7 @@ async def test_a_feed_that_always_begins_anew_is_left() -> None:
                 pass
 
 
-async def test_a_feed_that_stays_where_it_is_is_an_error() -> None:
+async def test_feed_that_does_not_advance_is_an_error() -> None:
     async def stuck(ask: Ask) -> Say:
         return json_say({"next_cursor": "c1", "entries": [], "has_more": True, "phase": "snapshot", "batches": []})
 
@@ -189,7 +189,7 @@ async def test_a_feed_that_stays_where_it_is_is_an_error() -> None:
     assert raised.value.code == "repeated_cursor"
 
 
-async def test_an_episode_that_goes_is_told() -> None:
+async def test_removed_episode_is_reported() -> None:
     feed = Feed(("ereq_1", "pending"), ("ereq_1", "removed"))
     async with serve(feed) as server, api_of(server.url) as api, api.watch(XREQ) as changes:
         found = [change async for change in changes]
@@ -198,7 +198,7 @@ async def test_an_episode_that_goes_is_told() -> None:
     assert found[1].episode is None
 
 
-async def test_it_goes_on_for_ever_when_told_to() -> None:
+async def test_watch_without_until_done_continues() -> None:
     feed = Feed(("ereq_1", "completed"))
     async with serve(feed) as server, api_of(server.url) as api, api.watch(XREQ, until_done=False) as changes:
         assert (await anext(changes)).id == "ereq_1"
@@ -223,7 +223,7 @@ async def test_an_outage_is_waited_out_and_one_without_end_is_not() -> None:
 @pytest.mark.parametrize(
     "ids", [[], ["cow_1"], ["xreq_1", "ereq_1"], [f"xreq_{number}" for number in range(51)], ["xreq_"], [""]]
 )
-async def test_what_cannot_be_watched(ids: list[str]) -> None:
+async def test_invalid_ids_cannot_be_watched(ids: list[str]) -> None:
     async with CoworldClient("http://127.0.0.1:9", transport=FlakyTransport()) as api:
         with pytest.raises(UsageError):
             async with api.watch(ids):
@@ -267,7 +267,7 @@ STATES = (
 )
 
 
-async def test_without_a_feed_it_is_asked_again_and_again() -> None:
+async def test_without_a_feed_status_is_polled() -> None:
     async with serve(Plain(*STATES)) as server, api_of(server.url) as api, api.watch(XREQ) as changes:
         found = [change async for change in changes]
     assert told(found) == [
@@ -298,27 +298,27 @@ async def test_without_a_feed_it_can_be_resumed_too() -> None:
     assert rest == [("ereq_1", "completed"), ("ereq_2", "failed")]
 
 
-async def test_an_episode_that_goes_is_told_without_a_feed() -> None:
+async def test_removed_episode_is_reported_without_a_feed() -> None:
     plain = Plain({"ereq_1": "pending", "ereq_2": "pending"}, {"ereq_2": "completed"})
     async with serve(plain) as server, api_of(server.url) as api, api.watch(XREQ) as changes:
         found = told([change async for change in changes])
     assert found[2:] == [("ereq_2", "completed"), ("ereq_1", "removed")]
 
 
-async def test_what_is_not_there_is_said() -> None:
+async def test_unknown_episode_is_not_found() -> None:
     async with serve(Plain({})) as server, api_of(server.url) as api, api.watch("ereq_9") as changes:
         with pytest.raises(NotFound, match="no such episode"):
             await anext(changes)
 
 
-async def test_a_cursor_of_a_feed_that_is_no_more() -> None:
+async def test_feed_cursor_is_accepted_without_a_feed() -> None:
     plain = Plain(*STATES)
     async with serve(plain) as server, api_of(server.url) as api, api.watch(XREQ, cursor="c3") as changes:
         assert told([change async for change in changes])[-1] == ("ereq_2", "failed")
 
 
 @pytest.mark.parametrize("cursor", ["asked.", "asked.!!!", "asked.aGVsbG8", "asked." + "A" * 5000])
-async def test_a_cursor_that_is_none_of_ours(cursor: str) -> None:
+async def test_foreign_cursor_is_refused(cursor: str) -> None:
     async with CoworldClient("http://127.0.0.1:9", transport=FlakyTransport()) as api:
         with pytest.raises(UsageError) as raised:
             async with api.watch(XREQ, cursor=cursor):

@@ -1173,7 +1173,9 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 @pytest.mark.parametrize(("check", "kind", "arguments"), BROKEN)
-async def test_the_suite_rejects(check: str, kind: type[Wrapper], arguments: dict[str, object]) -> None:
+async def test_conformance_suite_rejects_broken_backends(
+    check: str, kind: type[Wrapper], arguments: dict[str, object]
+) -> None:
     failures: list[BaseException] = []
     made: list[Wrapper] = []
     with make_scratch(new_run_id()) as scratch:

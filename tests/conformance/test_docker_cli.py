@@ -75,7 +75,7 @@ if not FULL:
         setattr(TestDockerCli, check, None)
 
 
-def test_it_is_made_of_what_is_public() -> None:
+def test_example_backend_uses_public_names_only() -> None:
     public = {
         "coworld_core": coworld_core,
         "coworld_runner": coworld_runner,
@@ -89,7 +89,7 @@ def test_it_is_made_of_what_is_public() -> None:
         assert {alias.name for alias in node.names} <= set(public[str(node.module)].__all__)
 
 
-def test_the_command_runs_an_episode_on_it(site: Path, tmp_path: Path) -> None:
+def test_episode_runs_on_the_example_backend(site: Path, tmp_path: Path) -> None:
     assert "docker-cli" in backend_names()
     template = (PACKAGE / "coworld_manifest_template.json").read_text(encoding="utf-8")
     document = json.loads(template.replace(PLACEHOLDER, ensure_image()))

@@ -14,7 +14,7 @@ from support.waiting import wait_until
 from coworld_runner.testing import subject
 
 
-def test_a_caller_that_leaves_without_a_word_is_no_end_of_its_service(tmp_path: Path) -> None:
+def test_abrupt_disconnect_does_not_end_the_subject(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])

@@ -97,7 +97,7 @@ def test_how_people_name_a_policy(text: str, ref: PolicyRef) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":v1", "alice:", "alice:v0", "alice:0", "alice:vx", "alice:-1", " alice", "a\nb"])
-def test_what_names_no_policy(text: str) -> None:
+def test_malformed_policy_reference_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as raised:
         PolicyRef.parse(text)
     assert raised.value.code == "bad_policy"
@@ -116,7 +116,7 @@ def test_a_name_and_a_version_come_back(name: str, version: int) -> None:
     assert PolicyRef.parse(str(ref)) == ref
 
 
-def test_which_versions_a_reference_means() -> None:
+def test_policy_reference_matches_versions() -> None:
     version = PolicyVersion.read({"id": UUID, "policy": {"id": "p", "name": "alice"}, "version": 3})
     row = PolicyVersionRow.read({"id": UUID, "name": "alice", "version": 3})
     seat = Participant.read({"position": 0, "policy_version_id": UUID, "policy_name": "alice", "version": 3})

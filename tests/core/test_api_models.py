@@ -64,7 +64,7 @@ JSON = st.recursive(
 )
 
 
-def test_the_models_are_what_they_seem() -> None:
+def test_every_field_of_the_wire_is_described() -> None:
     assert len(RESOURCES) > 40
     assert len(BODIES) > 10
     for model in (*RESOURCES, *BODIES):
@@ -76,7 +76,7 @@ def test_the_models_are_what_they_seem() -> None:
 # --- reading
 
 
-def test_what_fits_is_read_and_not_odd() -> None:
+def test_valid_resource_is_read_without_oddities() -> None:
     league = League.read({**LEAGUE, "public": True, "commissioner_config": {"a": [1]}})
     assert league.odd == ()
     assert league.game.name == "Paint"
@@ -100,7 +100,7 @@ def test_a_seat_of_a_lobby_as_text(text: str, seat: tuple[int, str, str | None])
 @pytest.mark.parametrize(
     "text", ["", "1", "1:", "x:random", "-1:random", "1:human", "1:league_player", "1:random:ply_1"]
 )
-def test_what_is_no_seat(text: str) -> None:
+def test_malformed_lobby_seat_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a seat") as caught:
         LobbySeatBody.parse(text)
     assert caught.value.code == "bad_seat"
@@ -167,7 +167,7 @@ def test_a_list_loses_only_the_elements_that_do_not_fit() -> None:
     assert sorted(issue.pointer for issue in row.odd) == ["/participants/1", "/participants/2"]
 
 
-def test_a_value_full_of_mistakes_is_mended_field_by_field_and_soon() -> None:
+def test_resource_with_many_errors_is_repaired_quickly() -> None:
     raw = {**EPISODE, "participants": [7] * 20_000, "seed": 3, "scores": "none"}
     row = EpisodeRequest.read(raw)
     assert (row.participants, row.scores, row.seed) == ((), (), 3)
@@ -176,7 +176,7 @@ def test_a_value_full_of_mistakes_is_mended_field_by_field_and_soon() -> None:
     assert len(row.model_dump(mode="json")["participants"]) == 20_000
 
 
-def test_what_is_odd_within_is_told_with_its_place() -> None:
+def test_nested_oddities_are_reported_with_their_path() -> None:
     row = EpisodeRequest.read({**EPISODE, "participants": [{"position": 0}, {"position": "first"}]})
     assert [issue.pointer for issue in row.odd] == ["/participants/1/position"]
     assert row.participants[1].position == -1
@@ -208,7 +208,7 @@ def test_numbers_without_an_end_are_odd() -> None:
 
 
 @pytest.mark.parametrize("raw", [None, [], "x", 1, True])
-def test_what_is_no_object_is_no_resource(raw: object) -> None:
+def test_non_object_is_not_a_resource(raw: object) -> None:
     with pytest.raises(RemoteError) as raised:
         League.read(raw)
     assert raised.value.code == "not_an_object"
@@ -352,7 +352,7 @@ def test_bodies_leave_out_what_was_not_given_but_not_nulls_of_the_caller() -> No
         {"coworld_id": "cow_1", "roster": [{"player": {"random": True}}], "rotate_seats": True},
     ],
 )
-def test_an_experience_request_that_cannot_be_meant(body: dict[str, Any]) -> None:
+def test_invalid_experience_request_is_refused(body: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ExperienceBody.model_validate(body)
 
@@ -376,9 +376,7 @@ def test_an_experience_request_as_it_is_sent() -> None:
         (ExperienceBody, {"coworld_id": "cow_1", "roster": [], "num_episodes": 101}, "roster"),
     ],
 )
-def test_what_no_platform_takes_is_refused_before_it_is_sent(
-    body: type[Body], values: dict[str, Any], where: str
-) -> None:
+def test_invalid_body_is_refused_before_sending(body: type[Body], values: dict[str, Any], where: str) -> None:
     with pytest.raises(UsageError) as refused:
         body.of(**values)
     assert refused.value.code == "bad_body"
@@ -386,7 +384,7 @@ def test_what_no_platform_takes_is_refused_before_it_is_sent(
     assert "secret\0" not in str(refused.value)
 
 
-def test_what_a_client_computes_is_in_no_schema() -> None:
+def test_computed_fields_are_not_in_schemas() -> None:
     for mode in ("validation", "serialization"):
         schema = PolicyVersionCreated.model_json_schema(mode=mode)
         assert "label" not in schema["properties"]
@@ -407,7 +405,7 @@ def test_secrets_are_in_no_repr() -> None:
         assert "c2VjcmV0" not in text
 
 
-def test_an_unknown_token_is_nobody() -> None:
+def test_unknown_token_is_anonymous() -> None:
     assert Whoami.read({"user_email": "unknown", "subject_type": "anonymous"}).subject_type.is_anonymous
     assert not Whoami.read({"subject_type": "service"}).subject_type.is_anonymous
 

@@ -24,7 +24,7 @@ def unpack(data: bytes, compression: Compression, limit: int = 1 << 20) -> bytes
 
 @settings(deadline=None)
 @given(st.binary(min_size=1, max_size=5000), st.integers(0, 9))
-def test_what_was_packed_comes_back(data: bytes, level: int) -> None:
+def test_packed_bytes_round_trip(data: bytes, level: int) -> None:
     for packed, compression in ((zlib.compress(data, level), "zlib"), (gzip.compress(data, level), "gzip")):
         assert detect_compression(io.BytesIO(packed), name="x.z") == compression
         assert unpack(packed, compression) == data  # type: ignore[arg-type]
@@ -32,7 +32,7 @@ def test_what_was_packed_comes_back(data: bytes, level: int) -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=300))
-def test_anything_is_told_without_trouble(data: bytes) -> None:
+def test_any_bytes_are_classified(data: bytes) -> None:
     assert sniff_compression(data[:4]) in ("none", "zlib", "gzip")
     assert detect_compression(io.BytesIO(data)) in ("none", "zlib", "gzip")
 
@@ -53,13 +53,13 @@ def test_text_that_begins_like_a_stream_is_text() -> None:
         (zlib.compress(b""), "log_empty"),
     ],
 )
-def test_what_is_refused(data: bytes, code: str) -> None:
+def test_damaged_or_oversized_streams_are_refused(data: bytes, code: str) -> None:
     with pytest.raises(RemoteError) as caught:
         unpack(data, "zlib", limit=2000)
     assert caught.value.code == code
 
 
-def test_it_can_be_stopped() -> None:
+def test_unpacking_can_be_cancelled() -> None:
     class Stopped(Exception):
         pass
 

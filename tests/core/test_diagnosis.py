@@ -29,7 +29,7 @@ def codes(report: DiagnosisReport) -> list[str]:
     return [finding.code for finding in report.findings]
 
 
-def test_who_sits_where_in_the_battery() -> None:
+def test_battery_lineups_are_balanced() -> None:
     evaluation = Diagnosis(diagnosis_plan(("duel", 2), ("alone", 1), **OTHERS))
     whole = (BOT, BOT)
     assert evaluation.lineups(1) == (whole, whole, (BOT, None), (BASELINE, None), (STRONG, None))
@@ -79,7 +79,7 @@ def test_without_a_scale_nothing_is_normalised() -> None:
     assert "Weak and Strong are not told apart in default" in report.findings[0].message
 
 
-def test_scores_that_tell_nobody_apart() -> None:
+def test_constant_scores_are_reported() -> None:
     battery = diagnosis_plan(("duel", 2), ("table", 4), max_blocks=24, **OTHERS)
     for of, told in (
         ({}, ["constant_scores"]),
@@ -91,7 +91,7 @@ def test_scores_that_tell_nobody_apart() -> None:
     assert reported(battery, {BOT: 1.0}, seat=1.0, noise=0.1).remarks == ()
 
 
-def test_what_spoils_episodes_comes_before_what_loses_points() -> None:
+def test_faults_are_ranked_before_lost_points() -> None:
     plan = diagnosis_plan(max_blocks=30, baseline=SeatRow(name="Weak"))
     rows: list[EpisodeRow] = []
     for at, row in enumerate(played(plan, strengths({BASELINE: 9.0}, seat=50.0))):
@@ -119,7 +119,7 @@ def test_what_spoils_episodes_comes_before_what_loses_points() -> None:
     assert report == report_rows(plan, rows)
 
 
-def test_a_player_that_never_comes_is_told_after_three_blocks() -> None:
+def test_absent_player_ends_the_diagnosis_after_three_blocks() -> None:
     plan = diagnosis_plan(max_blocks=30, **OTHERS)
     gone = {"ok": False, "status": "failed", "scores": (), "fault": "player", "error_type": "player_never_started"}
     evaluation = Diagnosis(plan)
@@ -138,7 +138,7 @@ def test_a_player_that_never_comes_is_told_after_three_blocks() -> None:
     assert not any("The game was measured" in note for note in report.contents().notes)
 
 
-def test_only_what_has_certainly_changed_is_said() -> None:
+def test_only_significant_changes_are_reported() -> None:
     before = reported(diagnosis_plan(max_blocks=40), {BOT: 1.0})
     earlier = EarlierDiagnosis(
         name="monday",

@@ -40,7 +40,7 @@ def test_every_code_of_a_transfer_has_a_party() -> None:
         ("transfer_lost", "platform"),
     ],
 )
-def test_whose_doing_it_is_that_a_file_is_not_there(code: TransferCode | None, party: TransferParty) -> None:
+def test_transfer_error_party(code: TransferCode | None, party: TransferParty) -> None:
     assert TransferError("No.", code=code).party == party
 
 
@@ -77,7 +77,7 @@ def test_an_error_comes_whole_from_another_process() -> None:
     )
 
 
-def test_of_very_many_mistakes_only_the_number_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_errors_are_only_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Describing them takes minutes, and pydantic describes all or none."""
     adapter = TypeAdapter(list[int])
 

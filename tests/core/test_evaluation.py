@@ -116,7 +116,7 @@ def test_blocks_are_judged_in_their_own_order() -> None:
 
 
 @pytest.mark.parametrize("party", ["platform", "operator", "something new", "starved"])
-def test_what_infrastructure_spoils_is_played_again_and_then_left_out(party: str) -> None:
+def test_spoiled_blocks_are_replayed_then_left_out(party: str) -> None:
     book = Ledger()
     for attempt in (1, 2, 3):
         good, bad = pair_rows(1, 1.0, attempt=attempt)
@@ -163,7 +163,7 @@ def test_the_game_voids_a_block() -> None:
         ({"forfeit": -5.0, "lowest": 0.0}, -5.0, 14.0),
     ],
 )
-def test_who_fails_forfeits_whatever_the_results_say(
+def test_failing_player_forfeits_despite_results(
     results: tuple[float, ...], limits: Any, low: float | str, high: float
 ) -> None:
     book = Ledger(**limits)
@@ -181,7 +181,7 @@ def test_who_fails_forfeits_whatever_the_results_say(
 
 
 @pytest.mark.parametrize("seats", [2, 3])
-def test_who_forfeits_an_episode_wins_the_block_against_nobody(seats: int) -> None:
+def test_forfeiting_player_cannot_win_the_block(seats: int) -> None:
     """However much it won the others by."""
     book = Ledger(seats)
     if seats == 2:
@@ -233,14 +233,14 @@ def test_a_player_that_never_connected_has_not_played_until_it_does() -> None:
     assert (book.blocks[2].fate, book.blocks[2].scores) == ("counted", {"a": 0.0, "b": 1.0})
 
 
-def test_starvation_by_a_player_s_own_processes_is_no_reason_to_play_again() -> None:
+def test_self_inflicted_starvation_does_not_repeat_a_block() -> None:
     book = Ledger()
     for row in pair_rows(1, 1.0):
         book.add(row.model_copy(update={"starved": True, "starved_by": (1,)}))
     assert (book.blocks[0].fate, book.blocks[0].attempts) == ("counted", 1)
 
 
-def test_somebody_who_is_not_measured_forfeits_nothing() -> None:
+def test_unmeasured_player_forfeits_nothing() -> None:
     book = Ledger(3)
     book.add(episode_row("block-0001.1-1", 1.0, 2.0, 3.0))
     book.add(spoilt("block-0001.1-2", "player", "player_error", slot=2))
@@ -365,7 +365,7 @@ def test_the_report_depends_on_the_rows_alone() -> None:
     assert json.loads(report.model_dump_json())["plan"]["seats"] == 2
 
 
-def test_a_player_that_never_starts_ends_it() -> None:
+def test_player_that_never_starts_ends_the_evaluation() -> None:
     comparison = Comparison(comparison_plan())
     for block in (1, 2, 3):
         assert comparison.stopped == ""
@@ -379,7 +379,7 @@ def test_a_player_that_never_starts_ends_it() -> None:
     assert "New failed in every episode of the first 3 blocks" in report.remarks[0].message
 
 
-def test_one_that_never_starts_is_not_judged_by_what_the_game_makes_of_it() -> None:
+def test_player_that_never_starts_is_not_judged_by_results() -> None:
     comparison = Comparison(comparison_plan())
     for block in (1, 2, 3):
         for lineup, slot in ((1, 1), (2, 0)):
@@ -391,7 +391,7 @@ def test_one_that_never_starts_is_not_judged_by_what_the_game_makes_of_it() -> N
 
 
 @pytest.mark.parametrize("starts", [True, False])
-def test_a_machine_that_spoils_everything_ends_it(starts: bool) -> None:
+def test_machine_faults_in_every_block_end_the_evaluation(starts: bool) -> None:
     comparison = Comparison(comparison_plan())
     for block in (1, 2, 3):
         for attempt in (1, 2, 3):
@@ -405,7 +405,7 @@ def test_a_machine_that_spoils_everything_ends_it(starts: bool) -> None:
     assert codes(report)[-1] == "spoiled_blocks"
 
 
-def test_a_game_that_fails_is_told() -> None:
+def test_game_failures_are_reported() -> None:
     comparison = Comparison(comparison_plan())
     for block in (1, 2, 3):
         comparison.add(spoilt(episode_key(block, 1, 1), "game", "game_unhealthy"))
@@ -578,7 +578,7 @@ def test_rating_intervals_cover(seats: int) -> None:
     assert 0.01 < missed / (4 * runs) < 0.09
 
 
-def test_one_that_won_everything_has_a_rating_and_a_wide_interval() -> None:
+def test_unbeaten_player_has_a_finite_rating_and_wide_interval() -> None:
     best, other = rate([{"a": 1.0, "b": 0.0}] * 5)
     assert (best.label, other.label) == ("a", "b")
     assert math.isfinite(best.points)
@@ -586,7 +586,7 @@ def test_one_that_won_everything_has_a_rating_and_a_wide_interval() -> None:
     assert rate([]) == []
 
 
-def test_who_is_told_apart() -> None:
+def test_distinguishable_players_are_reported() -> None:
     strong = [{"a": 1.0, "b": 0.0}] * 25
     even = [{"b": float(turn % 2), "c": float(turn % 2 == 0)} for turn in range(30)]
     found = {(pair.first, pair.second): pair for pair in pairings(strong + even)}
@@ -610,7 +610,7 @@ def ranked(blocks: int, *strengths: float, **plan: Any) -> RankingReport:
     return ranking.report()
 
 
-def test_a_ranking_ends_when_everybody_is_told_apart() -> None:
+def test_ranking_ends_when_all_players_are_distinguishable() -> None:
     report = ranked(200, 0.0, 4.0, 2.0)
     assert report.stopped == "told_apart"
     assert report.blocks < 90
@@ -620,7 +620,7 @@ def test_a_ranking_ends_when_everybody_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize("seats", [1, 2, 3, 4])
-def test_who_is_not_told_apart_in_whatever_number_of_seats(seats: int) -> None:
+def test_indistinguishable_players_are_reported(seats: int) -> None:
     report = ranked(120, 0.0, 3.0, 0.0, seats=seats)
     assert report.stopped == "max_blocks"
     assert report.standings[0].label == "player-2"
@@ -630,7 +630,7 @@ def test_who_is_not_told_apart_in_whatever_number_of_seats(seats: int) -> None:
     assert len([line for line in text.split("####")[0].splitlines() if line.startswith("|")]) == 5
 
 
-def test_equal_players_are_seldom_told_apart() -> None:
+def test_equal_players_are_rarely_distinguished() -> None:
     chance, alarms, runs = random.Random(10), 0, 200
     for _ in range(runs):
         blocks = strength_blocks(chance, [0.0] * 4, lambda block: round_robin(LABELS, 2, block), 120)

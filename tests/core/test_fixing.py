@@ -89,7 +89,7 @@ def test_old_forms_become_todays(document: dict[str, Any], tmp_path: Path, line_
     assert fixed_manifest(result.path).after == result.after
 
 
-def test_what_would_lose_a_value_is_left(document: dict[str, Any], tmp_path: Path) -> None:
+def test_fix_that_would_lose_a_value_is_not_made(document: dict[str, Any], tmp_path: Path) -> None:
     document["colour"] = "red"
     document["variants"][1]["parent_id"] = "default"
     document["certification"]["variant_id"] = "long"
@@ -100,7 +100,7 @@ def test_what_would_lose_a_value_is_left(document: dict[str, Any], tmp_path: Pat
     assert {issue.code for issue in result.left.errors} == {"unknown_field", "runner_managed_tokens"}
 
 
-def test_what_is_no_json_is_not_touched(tmp_path: Path) -> None:
+def test_file_that_is_not_json_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "coworld_manifest.json"
     path.write_text('{"a": 1, "a": 2}')
     with pytest.raises(ManifestError):

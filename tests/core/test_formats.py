@@ -83,7 +83,7 @@ def test_a_log_of_any_version_reads_and_is_written_as_it_was(path: Path) -> None
     assert read_events(path.parent) == read_events(path.read_bytes()) == events
 
 
-def test_what_was_read_means_what_it_meant() -> None:
+def test_old_values_keep_their_meaning() -> None:
     record = read_record(FAULTY)
     assert (record.status, record.ok, record.schema_version) == ("failed", False, 1)
     assert str(record.fault) == "player 0: Player 0 (Sweep Painter) exited with status 3. [player_error]"
@@ -106,7 +106,7 @@ def test_fields_that_are_not_known_are_kept_at_every_depth(read: Reader, path: P
 
 
 @given(data=st.data())
-def test_whatever_such_fields_are(data: st.DataObject) -> None:
+def test_unknown_fields_of_any_value_are_kept(data: st.DataObject) -> None:
     later = faulty()
     entries, mapping = data.draw(st.sampled_from(list(objects(later))))
     added = data.draw(st.dictionaries(st.text(), st.text() if mapping else JSON))
@@ -185,7 +185,7 @@ def test_a_line_ends_where_json_lets_it(messages: list[str]) -> None:
         ({"faults": [1]}, 'The episode record lacks "run_id".'),
     ],
 )
-def test_what_is_no_record_is_an_error_of_ours(data: Any, says: str) -> None:
+def test_malformed_record_is_a_record_error(data: Any, says: str) -> None:
     with pytest.raises(RecordError) as caught:
         read_record(data)
     assert says in str(caught.value)
@@ -194,7 +194,7 @@ def test_what_is_no_record_is_an_error_of_ours(data: Any, says: str) -> None:
     assert caught.value.report.source == "episode record"
 
 
-def test_it_says_which_file_and_where(tmp_path: Path) -> None:
+def test_record_error_names_file_and_place(tmp_path: Path) -> None:
     value = faulty()
     del value["slots"][1]["image"]["image"]
     value["faults"][0]["seconds"] = "soon"
@@ -222,7 +222,7 @@ def test_a_version_is_a_number(version: object) -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"3", b'{"kind": 3}', b'{"kind": null}', b'{"kind": "notice"}'])
-def test_what_is_no_event_is_an_error_of_ours(line: bytes) -> None:
+def test_malformed_event_is_a_record_error(line: bytes) -> None:
     with pytest.raises(RecordError):
         parse_event(line)
     with pytest.raises(RecordError) as caught:
@@ -245,7 +245,7 @@ def test_a_file_that_is_not_there(tmp_path: Path, read: Callable[[Path], object]
         assert caught.value.hint
 
 
-def test_a_path_that_is_none() -> None:
+def test_invalid_path_is_refused() -> None:
     for path in ("a\0b", "x" * 5000):
         with pytest.raises(UsageError) as caught:
             read_record(path)
@@ -253,7 +253,7 @@ def test_a_path_that_is_none() -> None:
 
 
 @given(JSON)
-def test_nothing_else_comes_out(value: object) -> None:
+def test_only_typed_errors_are_raised(value: object) -> None:
     for read in (read_record, read_summary, parse_event):
         with pytest.raises(CoworldError):
             read(json.dumps(value).encode())

@@ -100,7 +100,7 @@ def test_named_players(manifest: Manifest) -> None:
         (["", ""], ["", " (2)"]),
     ],
 )
-def test_names_are_told_apart(manifest: Manifest, names: list[str], expected: list[str]) -> None:
+def test_equal_names_are_numbered(manifest: Manifest, names: list[str], expected: list[str]) -> None:
     config = named_players(manifest, {}, names)
     assert [player["name"] for player in config["players"]] == expected
 
@@ -303,7 +303,7 @@ class TestWords:
         ]
 
     @pytest.mark.parametrize("values", [[1, True], [0, False, ""], [[1], [True]], [{"a": 1}, {"a": True}], [None, 0]])
-    def test_what_is_unique(self, document: dict[str, Any], values: list[Any]) -> None:
+    def test_distinct_values_are_unique_items(self, document: dict[str, Any], values: list[Any]) -> None:
         assert self.check(document, {"uniqueItems": True}, values) == []
 
     def test_unevaluated_properties(self, document: dict[str, Any]) -> None:

@@ -65,13 +65,13 @@ def test_can_be_written_again(version: str, generation: Generation) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.1.26", "0.1.64"])
-def test_what_is_current_is_written_as_it_was(version: str, generation: Generation) -> None:
+def test_current_manifest_round_trips(version: str, generation: Generation) -> None:
     loaded = load_manifest(generation(version), mode="strict")
     written = json.loads(dump_manifest(loaded.manifest))
     assert (lost(loaded.raw, written), lost(written, loaded.raw)) == (set(), set())
 
 
-def test_what_is_ignored_is_not_lost_in_silence(generation: Generation) -> None:
+def test_ignored_fields_are_reported(generation: Generation) -> None:
     manifest = load_manifest(generation("0.1.0")).manifest
     assert {place for place, _ in manifest.kept} == {
         ("game", "runnable", "healthcheck"),
@@ -94,7 +94,7 @@ def test_the_published_target_is_strict_already(generation: Generation) -> None:
     assert load_manifest(generation("0.1.26"), mode="strict").report.issues == ()
 
 
-def test_what_was_lifted(generation: Generation) -> None:
+def test_older_forms_are_lifted_to_current_fields(generation: Generation) -> None:
     oldest = load_manifest(generation("0.1.0")).manifest
     assert oldest.game.runnable.type == "game"
     assert repr(oldest.game.docs.readme) == "<TextDoc 'Two players pull at one rope.'>"
@@ -110,7 +110,7 @@ def test_what_was_lifted(generation: Generation) -> None:
     assert resources.limits.memory == "1Gi"
 
 
-def test_a_file_player_is_no_image(generation: Generation) -> None:
+def test_file_player_is_not_an_image(generation: Generation) -> None:
     document = file_players(generation("0.1.64"))
     loaded = load_manifest(document, mode="strict")
     written = json.loads(dump_manifest(loaded.manifest))
@@ -127,7 +127,7 @@ def test_a_file_player_is_no_image(generation: Generation) -> None:
     assert load_request({**request, "players": []}).request.manifest == loaded.manifest
 
 
-def test_what_is_wrong_with_a_field_for_platforms_stops_no_game(generation: Generation) -> None:
+def test_wrong_platform_field_is_a_warning(generation: Generation) -> None:
     document = generation("0.1.64")
     document["game"]["promo"] = {"video": "ftp://example.org"}
     document["game"]["protocols"]["engine_runtime"] = "tomorrow"
@@ -178,7 +178,7 @@ def small(document: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_which_published_versions_accept_it(
+def test_accepting_versions_are_found(
     version: str,
     change: Callable[[dict[str, Any]], dict[str, Any]],
     accepted: str,

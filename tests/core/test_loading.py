@@ -87,13 +87,13 @@ def test_an_unreadable_file(package: Path) -> None:
     assert raised.value.code == "manifest_unreadable"
 
 
-def test_a_device_that_is_no_file(tmp_path: Path) -> None:
+def test_device_is_refused_as_a_manifest(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         load_manifest("/proc/self/mem")
     assert raised.value.code == "manifest_unreadable"
 
 
-def test_a_byte_order_mark_is_no_matter(package: Path) -> None:
+def test_byte_order_mark_is_ignored(package: Path) -> None:
     path = package / "coworld_manifest.json"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert load_manifest(package).report.issues == ()

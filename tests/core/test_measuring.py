@@ -107,7 +107,7 @@ def test_each_seat_is_taken_first_equally_often(seats: int) -> None:
 
 
 @pytest.mark.parametrize(("entrants", "groups"), [(2, 4), (3, 8), (4, 1 + 4 + 6 + 3), (8, 1 + 8 + 28 + 2 * 5 + 1)])
-def test_who_sits_down_with_whom(entrants: int, groups: int) -> None:
+def test_coalitions_of_credit_are_complete(entrants: int, groups: int) -> None:
     labels = [str(number) for number in range(entrants)]
     orders, found = coalitions(labels, 1)
     assert len(found) == len(set(found)) == groups
@@ -141,7 +141,7 @@ def test_a_scrimmage() -> None:
     assert str(report).startswith("Player scores 3.")
 
 
-def test_what_one_wins_another_loses_and_scores_tell_seats_apart_all_the_same() -> None:
+def test_zero_sum_scores_still_show_seat_effects() -> None:
     """The mean of a scrimmage is the same then in every block, and only the seats differ."""
     chance = random.Random(1)
 
@@ -434,7 +434,7 @@ def test_numbers_have_the_digits_that_their_intervals_say_something_about() -> N
 # --- what was left ------------------------------------------------------------------------------------------------
 
 
-def test_a_directory_says_itself_what_was_measured(of_each_kind: list[ShownReport], tmp_path: Path) -> None:
+def test_evaluation_kind_is_read_from_its_directory(of_each_kind: list[ShownReport], tmp_path: Path) -> None:
     plan = mixture_plan(1, 1, max_blocks=4)
     rows: list[EpisodeRow] = list(played(plan, strengths({})))
     place = leave(tmp_path / "run", plan, reversed(rows))
@@ -457,7 +457,7 @@ def test_a_directory_says_itself_what_was_measured(of_each_kind: list[ShownRepor
         ({"plan.json": '{"kind": "compare"}'}, 'The evaluation plan lacks "coworld".'),
     ],
 )
-def test_what_is_no_evaluation(files: dict[str, str], said: str, tmp_path: Path) -> None:
+def test_directory_without_an_evaluation_is_refused(files: dict[str, str], said: str, tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(CoworldError) as refused:

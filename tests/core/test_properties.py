@@ -147,7 +147,9 @@ def test_a_damaged_manifest_gets_a_report(data: st.DataObject, document: dict[st
 @pytest.mark.slow
 @settings(thorough, max_examples=MANIFESTS)
 @given(data=st.data())
-def test_what_loads_is_written_whole(data: st.DataObject, generation: Callable[[str], dict[str, Any]]) -> None:
+def test_loaded_manifest_is_written_completely(
+    data: st.DataObject, generation: Callable[[str], dict[str, Any]]
+) -> None:
     broken = mutated(data, generation(data.draw(st.sampled_from(VERSIONS))))
     text = json.dumps(broken).encode()
     for mode in MODES:

@@ -60,7 +60,9 @@ def test_an_image_for_each_with_a_command(manifest: Manifest) -> None:
         ({"slots": 3}, "slots_out_of_bounds", "seats 2 players, not 3"),
     ],
 )
-def test_what_cannot_be_built(manifest: Manifest, arguments: dict[str, Any], code: str, message: str) -> None:
+def test_invalid_request_arguments_are_refused(
+    manifest: Manifest, arguments: dict[str, Any], code: str, message: str
+) -> None:
     with pytest.raises(UsageError, match=message) as raised:
         build_request(manifest, **arguments)
     assert raised.value.code == code

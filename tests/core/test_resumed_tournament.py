@@ -70,7 +70,7 @@ def shown(tournament: Tournament) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("pairing", "seats"), [(round_robin, 2), (free_play, 2), (free_play, 4), (swiss, 2), (ladder, 2)]
 )
-def test_the_stored_and_the_replayed_say_the_same(pairing: PairingRule, seats: int, rating: Any) -> None:
+def test_resumed_and_replayed_tournaments_agree(pairing: PairingRule, seats: int, rating: Any) -> None:
     """Stored after every round, and read again as JSON: reports, pairs, and the rounds that come next."""
     rules = rules_of(seats, rating)
     whole, stored = Tournament(rules, pairing), Tournament(rules, pairing)
@@ -99,7 +99,7 @@ def test_the_stored_and_the_replayed_say_the_same(pairing: PairingRule, seats: i
     assert {"counted", "void"} <= counted, "faults took part in it"
 
 
-def test_what_is_stored_does_not_grow_with_the_rounds() -> None:
+def test_stored_state_has_constant_size() -> None:
     rules = rules_of(2)
     tournament = Tournament(rules, round_robin)
     for event in entered("ABC"):
@@ -126,7 +126,7 @@ class LooksBack:
 
 
 @pytest.mark.parametrize("pairing", [single_elimination, LooksBack()])
-def test_who_looks_back_is_not_stored(pairing: PairingRule) -> None:
+def test_pairing_that_needs_history_is_not_stored(pairing: PairingRule) -> None:
     tournament = Tournament(rules_of(2), pairing)
     for event in entered("ABCD"):
         tournament.apply(event)

@@ -103,7 +103,7 @@ def changed(**attributes: Any) -> type[Rules]:
     return cast("type[Rules]", type("Changed", (Guess,), attributes))
 
 
-def test_actions_are_heard_in_the_order_of_seats_and_who_is_late_does_the_default() -> None:
+def test_actions_follow_seat_order_and_late_seats_use_the_default() -> None:
     play = Play(Guess, seats=4)
     play.step({seat: play.read(seat, {"number": 4}) for seat in (3, 0)})
     assert json.loads(play.observe(2))["heard"] == [[0, 4], [1, 0], [2, None], [3, 4]]
@@ -178,7 +178,7 @@ def test_seats_get_the_spectators_drawing_only_if_it_is_open(spectators: object,
 
 
 @pytest.mark.parametrize("named", [Hidden, "hidden", None, 5])
-def test_what_spectators_may_see_is_checked_when_the_class_is_made(named: object) -> None:
+def test_spectators_setting_is_checked_at_class_creation(named: object) -> None:
     with pytest.raises(UsageError, match=r"Changed.spectators is .*, not Open\(\), Delayed\(ticks=…\) or Hidden\(\)\."):
         changed(spectators=named)
 
@@ -229,13 +229,13 @@ def test_an_action_is_known_however_it_is_written() -> None:
         (3, {"number": 3}, "not_your_turn", "not your turn"),
     ],
 )
-def test_what_is_no_legal_action_is_refused(seat: int, value: object, code: str, says: str) -> None:
+def test_illegal_action_is_refused(seat: int, value: object, code: str, says: str) -> None:
     with pytest.raises(ActionRefused, match=says) as refused:
         Play(Guess).read(seat, value)
     assert refused.value.code == code
 
 
-def test_a_seat_that_says_nothing_goes_on_with_its_last_action_while_that_is_legal() -> None:
+def test_silent_seat_repeats_its_last_legal_action() -> None:
     some = {"legal": lambda self, seat: [self.Action(number=n) for n in range(10 - len(self.drawn) * 5)]}
     said = {0: {"number": 4}, 1: {"number": 7}}
     for pace, second in ((Ticks(hz=4), [[0, 4], [1, 0]]), (Ticks(hz=4, hold=False), [[0, None], [1, 0]])):
@@ -264,7 +264,7 @@ def test_values_are_what_their_texts_are_read_as(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [{1, 2}, [float("nan")], {"a": object()}, float("inf"), [{"b": {1}}]])
-def test_what_has_no_text_has_no_plain_value(value: object) -> None:
+def test_value_without_json_form_is_refused(value: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         to_json(value)
     with pytest.raises((ValueError, TypeError)):
@@ -378,7 +378,7 @@ def test_a_pace_is_a_value() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        (":Nim", "names no rules"),
+        (":Nim", "does not name a Rules class"),
         ("json", "json has not exactly one class of rules; it has none"),
         ("nowhere/nim.py", "There is no file nowhere/nim.py"),
         ("no_such_module:Nim", "no module 'no_such_module'"),
@@ -448,13 +448,13 @@ def test_a_replay_is_read_as_it_was_written_and_plays_again() -> None:
     "data",
     [b"", b"{}", b"nonsense\n", recorded()[:-9], recorded()[:40], b'{"format":"other/1"}\n', b"[" * 10**5 + b"\n"],
 )
-def test_what_is_no_replay_is_refused(data: bytes) -> None:
+def test_malformed_replay_is_refused(data: bytes) -> None:
     with pytest.raises(CoworldError) as refused:
         read_replay(data)
     assert refused.value.code.startswith("replay_")
 
 
-def test_a_replay_that_goes_another_way_is_told_with_both_values() -> None:
+def test_diverging_replay_reports_both_values() -> None:
     replay = read_replay(recorded())
     other = replay.model_copy(update={"header": replay.header.model_copy(update={"seed": 4})})
     with pytest.raises(RulesError, match=r"tick \d: it was Frame.*and is now Frame"):
@@ -463,7 +463,7 @@ def test_a_replay_that_goes_another_way_is_told_with_both_values() -> None:
         play_again(changed(), replay)
 
 
-def test_what_every_seat_saw_and_did_is_in_a_table() -> None:
+def test_trajectory_has_a_row_per_tick_and_seat() -> None:
     replay = read_replay(recorded())
     rows = trajectory(Guess, replay).to_records()
     assert [(row["tick"], row["seat"], row["name"]) for row in rows][:3] == [(0, 0, "A"), (0, 1, "B"), (1, 0, "A")]
@@ -535,7 +535,7 @@ def test_a_library_may_have_files_and_seeds_but_no_chance_of_its_own(tmp_path: P
     assert {issue.code for issue in report.issues} == {"rules_not_deterministic"}
 
 
-def test_what_a_collection_of_garbage_calls_is_not_the_rules_doing() -> None:
+def test_audit_ignores_garbage_collection() -> None:
     def look(*_: object) -> None:
         time.time()
 

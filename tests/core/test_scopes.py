@@ -198,7 +198,7 @@ def test_modules_are_forgotten_with_their_player(tmp_path: Path) -> None:
     assert set(sys.modules) == before
 
 
-def test_what_a_scope_defines_can_be_pickled_for_other_processes(tmp_path: Path) -> None:
+def test_scope_classes_can_be_pickled(tmp_path: Path) -> None:
     path = written(
         tmp_path, helper="class Kept:\n    x = 7", bot="import helper, sys\ndef act(*_): return helper.Kept().x"
     )

@@ -19,5 +19,5 @@ from coworld_core.sizes import shown_size
         (1 << 60, "1048576 TiB"),
     ],
 )
-def test_a_size_is_told_in_the_unit_that_suits_it(size: int, shown: str) -> None:
+def test_size_is_shown_in_a_suitable_unit(size: int, shown: str) -> None:
     assert shown_size(size) == shown

@@ -74,7 +74,7 @@ def test_a_round_robin_has_every_group_meet_once_a_round() -> None:
         assert [match.players for match in strongest_first(round_robin, 3, seats=seats)[1]] == [("p00", "p01", "p02")]
 
 
-def test_free_play_seats_everybody_alike() -> None:
+def test_free_play_seats_players_equally_often() -> None:
     _, matches = strongest_first(free_play, 7, seats=3, rounds=7)
     met = Counter(name for match in matches for name in match.players)
     assert set(met.values()) == {6}
@@ -120,7 +120,7 @@ def test_the_best_seeds_have_the_byes_and_meet_last() -> None:
     assert {match.players for match in matches} == {("D", "E"), ("B", "C"), ("A",)}
 
 
-def test_a_draw_is_played_again_and_then_the_better_seed_goes_on() -> None:
+def test_drawn_match_is_repeated_then_decided_by_seed() -> None:
     field = Field(entrants=("A", "B"), everybody=("A", "B"), seats=2, seed=0)
     for _ in range(3):
         (match,) = single_elimination.next_round(field)
@@ -205,7 +205,7 @@ def test_standings_follow_from_the_log_alone() -> None:
 
 
 @pytest.mark.parametrize("rating", ["bradley-terry", "mean"])
-def test_who_fails_in_half_of_its_episodes_wins_nothing_by_the_others(rating: str) -> None:
+def test_often_failing_player_is_not_rated_by_its_results(rating: str) -> None:
     """The strongest, in seat 0, though the results say that it won by far there too."""
     events = history(round_robin, STRENGTHS, rating=rating)
     lineups = list(_lineups(events))
@@ -224,7 +224,7 @@ def test_who_fails_in_half_of_its_episodes_wins_nothing_by_the_others(rating: st
     assert {one.label: one.forfeits for one in report.entrants} == {"Ada": 0, "Bob": 4, "Cleo": 0}
 
 
-def test_unequal_seats_move_nobody() -> None:
+def test_unequal_seat_counts_do_not_change_ratings() -> None:
     """Of three in four seats one has two of them, and the seats are not worth the same."""
     events = history(round_robin, STRENGTHS, by_slot=10.0, seats=4, rounds=2, rating="mean")
     report = replayed(events, round_robin)
@@ -264,7 +264,7 @@ def test_a_dropped_round_of_broken_games_does_not_end_the_tournament() -> None:
     assert (tournament.report().blocks, tournament.stopped) == (0, "")
 
 
-def test_who_withdraws_leaves_open_blocks_and_keeps_what_was_played() -> None:
+def test_withdrawal_cancels_open_blocks_and_keeps_results() -> None:
     events = history(round_robin, STRENGTHS)
     scheduled = next(at for at, event in enumerate(events) if event.kind == "round_scheduled")
     cut = [*events[: scheduled + 3], EntrantWithdrawn(name="Ada")]

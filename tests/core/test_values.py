@@ -111,12 +111,12 @@ def test_image_kinds(text: str, kind: str, name: str, tag: str) -> None:
         ("{{GAME_IMAGE}}", "{{GAME_IMAGE}}"),
     ],
 )
-def test_what_a_person_calls_an_image(text: str, short: str) -> None:
+def test_short_image_name(text: str, short: str) -> None:
     assert ImageRef.parse(text).short == short
 
 
 @pytest.mark.parametrize("text", ["", " ", "-v", "a b", "a:b:c", "UPPER", "a//b", "a/", ":x", "a@sha256:12", "x" * 600])
-def test_what_is_no_image(text: str) -> None:
+def test_malformed_image_reference_is_refused(text: str) -> None:
     with pytest.raises(ImageError) as raised:
         ImageRef.parse(text)
     assert raised.value.code == "bad_image"
@@ -221,7 +221,7 @@ def test_quantities(text: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1 Gi", "Gi", "1GiB", "1K", "one", "1e", "1.2.3", "\u0661", "1" * 50, "0x10"])
-def test_what_is_no_quantity(text: str) -> None:
+def test_malformed_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a Kubernetes quantity"):
         parse_quantity(text)
 
@@ -240,7 +240,7 @@ def test_what_is_no_quantity(text: str) -> None:
         ("ephemeral-storage", "plenty"),
     ],
 )
-def test_quantities_that_cannot_be_meant(document: dict[str, Any], resource: str, text: str) -> None:
+def test_impossible_quantities_are_refused(document: dict[str, Any], resource: str, text: str) -> None:
     document["game"]["runnable"]["resources"]["requests"][resource] = text
     with pytest.raises(ManifestError) as raised:
         load_manifest(document)
@@ -313,5 +313,5 @@ def test_hydrate_refuses_with_lines() -> None:
         (Exit(reason="signal", signal=11), False),
     ],
 )
-def test_what_was_told_to_end(ended: Exit, told: bool) -> None:
+def test_exit_was_told(ended: Exit, told: bool) -> None:
     assert ended.was_told is told

@@ -69,7 +69,7 @@ INTERRUPTED = fault("operator", "interrupted", seconds=OVER + 1)
         (record(INTERRUPTED, status="interrupted"), ENDS),
     ],
 )
-def test_what_counts(played: EpisodeRecord, policy: VerdictPolicy) -> None:
+def test_complete_episode_counts(played: EpisodeRecord, policy: VerdictPolicy) -> None:
     assert judge(played, policy) == Verdict(counts=True)
 
 
@@ -98,7 +98,7 @@ def test_what_counts(played: EpisodeRecord, policy: VerdictPolicy) -> None:
         (record(fault("game", "game_unhealthy"), replay=False), "game", "game_unhealthy", None),
     ],
 )
-def test_what_does_not_count(
+def test_incomplete_episode_does_not_count(
     played: EpisodeRecord, party: str, error_type: str, slot: int | None, policy: VerdictPolicy
 ) -> None:
     verdict = judge(played, policy)
@@ -133,7 +133,7 @@ ANY_FAULT = st.one_of(
 
 
 @given(st.lists(ANY_FAULT, max_size=5), st.booleans(), st.booleans(), st.builds(VerdictPolicy, replay=st.booleans()))
-def test_a_player_is_not_blamed_for_what_another_explains(
+def test_player_is_not_blamed_when_another_fault_explains_it(
     faults: list[Fault], results: bool, replay: bool, policy: VerdictPolicy
 ) -> None:
     played = record(*faults, results=results, replay=replay)
@@ -151,7 +151,7 @@ def test_a_player_is_not_blamed_for_what_another_explains(
 
 
 @pytest.mark.parametrize("error_type", Fault.model_fields["error_type"].annotation.__args__)  # type: ignore[union-attr]
-def test_the_platform_is_told_in_words_it_knows(error_type: str) -> None:
+def test_error_types_are_those_of_the_platform(error_type: str) -> None:
     verdict = judge(record(fault("game", error_type), results=False))
     assert verdict.published_type in PUBLISHED
     # and nothing is lost by it

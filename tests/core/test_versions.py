@@ -15,7 +15,7 @@ def test_the_next_version(version: str, following: str) -> None:
     assert next_version(version) == following
 
 
-def test_what_is_no_version() -> None:
+def test_malformed_version_is_refused() -> None:
     with pytest.raises(ValueError, match="one"):
         next_version("one")
 

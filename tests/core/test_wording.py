@@ -20,7 +20,7 @@ def test_names_as_an_enumeration() -> None:
     ("word", "meant"),
     [("Frontier-Painter", "frontier_painter"), ("fronteer painter", "frontier_painter"), ("x", None), ("f" * 81, None)],
 )
-def test_what_was_meant(word: str, meant: str | None) -> None:
+def test_close_names_are_suggested(word: str, meant: str | None) -> None:
     assert closest(word, ["sweep_painter", "frontier_painter"]) == meant
     assert closest(word, []) is None
 

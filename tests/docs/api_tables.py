@@ -25,31 +25,31 @@ _KINDS = (
 _PAGES = ("limit", "offset", "cursor")
 
 STATUSES = {
-    400: "it cannot be meant: a cursor of another list, an empty division",
-    401: "no token, or one that is not good (any more)",
-    403: "not with this token, or not by the rules",
-    404: "there is none, or it is not the caller's to see",
-    408: "the body came too slowly",
-    409: "not in the state things are in: there already, over already, not over yet",
-    410: "used up or expired",
-    412: "it has changed since",
-    413: "too long",
-    416: "no such range",
-    422: "not the right form: `detail` lists what, and where",
-    425: "not yet",
-    429: "too often; `Retry-After` says until when",
-    500: "a mistake of the server's; its log has more under the request's id",
-    501: "not on this platform",
-    502: "what was started on demand failed to start",
-    503: "still starting; `Retry-After` says for how long",
+    400: "the request is invalid: a cursor of another list, an empty division",
+    401: "no token, or an invalid or expired one",
+    403: "the token does not permit the request, or the rules do not",
+    404: "there is no such resource, or the caller may not see it",
+    408: "the request body did not arrive in time",
+    409: "the request conflicts with the resource's current state: it already exists, is already over, is not over yet",
+    410: "already used, or expired",
+    412: "the resource has changed since the given version",
+    413: "the request body is too large",
+    416: "the requested range cannot be satisfied",
+    422: "the request failed validation: `detail` lists what is wrong, and where",
+    425: "not available yet",
+    429: "too many requests, or a quota is exhausted; `Retry-After` says how long to wait",
+    500: "internal server error; the server's log has the details under the request's id",
+    501: "this platform does not offer the operation",
+    502: "a program that was started on demand failed to start",
+    503: "still starting; `Retry-After` says how long to wait",
 }
 """Every status that a route answers with when it refuses."""
 
 _WITHOUT_STATUS: dict[type[CoworldError], str] = {
-    ApiShapeError: "the answer cannot be what was asked for",
+    ApiShapeError: "the response does not have the expected form",
     ApiConnectionError: "the server cannot be reached",
-    ApiTimeoutError: "not in time",
-    NotLoggedIn: "there is no token for it on this machine",
+    ApiTimeoutError: "the server did not respond in time",
+    NotLoggedIn: "this machine has no token for the server",
 }
 
 

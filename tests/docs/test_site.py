@@ -40,7 +40,7 @@ def test_the_navigation_has_every_page_once() -> None:
     assert "mkdocs build -q --strict" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def test_troubleshooting_names_codes_that_there_are() -> None:
+def test_troubleshooting_names_existing_codes() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     codes = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
     sources = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("coworld_*/src/**/*.py"))
@@ -48,7 +48,7 @@ def test_troubleshooting_names_codes_that_there_are() -> None:
     assert [code for code in codes if f'"{code}"' not in sources] == []
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_resolve() -> None:
     broken: list[str] = []
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
@@ -57,7 +57,7 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert not broken
 
 
-def test_what_is_said_of_security_is_shown_by_a_test() -> None:
+def test_security_claims_name_existing_tests() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     rows = {f"test_blame[{case.id}]" for case in CASES}
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)(\[[^`]+\])?`", text)
@@ -72,7 +72,7 @@ def test_what_is_said_of_security_is_shown_by_a_test() -> None:
     assert all("`tests/" in line for table in tables for line in table.splitlines()[2:])
 
 
-def test_what_the_readme_shows_can_be_pasted_into_a_notebook() -> None:
+def test_readme_example_runs_in_a_notebook() -> None:
     """There a loop runs already, so nothing can start one; that it works is seen when the page is executed."""
     shown = [block.text for block in blocks(ROOT / "README.md") if block.language == "python"]
     assert shown

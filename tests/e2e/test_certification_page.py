@@ -39,7 +39,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Certificatio
 
 
 @pytest.mark.parametrize("status", ["completed", "interrupted"])
-def test_hostile_text_stays_text(tmp_path: Path, pages: Pages, status: Any) -> None:
+def test_hostile_text_is_escaped(tmp_path: Path, pages: Pages, status: Any) -> None:
     path = tmp_path / "certification.html"
     path.write_text(render_page(hostile_certification(status)))
     page = pages(path.as_uri(), alone=True)
@@ -59,7 +59,9 @@ def test_hostile_text_stays_text(tmp_path: Path, pages: Pages, status: Any) -> N
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("size", [DESK, NARROW], ids=["desk", "phone"])
-def test_it_fits_the_window(pages: Pages, failed: tuple[Path, Certification], size: Size, dark: bool) -> None:
+def test_certification_page_fits_the_window(
+    pages: Pages, failed: tuple[Path, Certification], size: Size, dark: bool
+) -> None:
     path, record = failed
     page = pages(path.as_uri(), size=size, dark=dark, alone=True)
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"{record.coworld} {record.version}")
@@ -68,14 +70,14 @@ def test_it_fits_the_window(pages: Pages, failed: tuple[Path, Certification], si
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_dark_and_light_are_told_apart(pages: Pages, failed: tuple[Path, Certification]) -> None:
+def test_dark_and_light_schemes_differ(pages: Pages, failed: tuple[Path, Certification]) -> None:
     path, _ = failed
     brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b)"
     assert pages(path.as_uri(), dark=True, alone=True).evaluate(brightness) < 200
     assert pages(path.as_uri(), dark=False, alone=True).evaluate(brightness) > 600
 
 
-def test_what_did_not_pass_is_open_and_the_track_leads_to_it(pages: Pages, failed: tuple[Path, Certification]) -> None:
+def test_failed_steps_are_expanded_and_linked(pages: Pages, failed: tuple[Path, Certification]) -> None:
     path, record = failed
     page = pages(path.as_uri(), alone=True)
     for step in record.steps:

@@ -44,7 +44,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("size", "dark"), [(DESK, False), (NARROW, True)], ids=["desk", "phone"])
-def test_hostile_text_stays_text_and_it_fits(pages: Pages, left: Path, size: Size, dark: bool) -> None:
+def test_hostile_text_is_escaped_and_fits(pages: Pages, left: Path, size: Size, dark: bool) -> None:
     page = pages((left / "page.html").as_uri(), size=size, dark=dark, alone=True)
     for summary in page.locator("summary").all():
         summary.click()

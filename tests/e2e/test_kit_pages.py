@@ -95,7 +95,7 @@ def test_words_are_sent_with_enter(pages: Pages, tmp_path: Path) -> None:
     assert said == ["Two lines,\nboth mine", "42", "", ""]
 
 
-def test_each_seat_has_its_picture_and_its_text_and_spectators_are_told_to_wait(pages: Pages, tmp_path: Path) -> None:
+def test_seat_page_shows_picture_and_text_and_spectators_wait(pages: Pages, tmp_path: Path) -> None:
     with program(tmp_path, "support.served_game:SealedCards") as game:
         base = f"http://127.0.0.1:{game.port}/client"
         first, second = (
@@ -134,7 +134,7 @@ def test_each_seat_has_its_picture_and_its_text_and_spectators_are_told_to_wait(
         fits(page)
 
 
-def test_a_page_that_watches_a_delayed_game_says_so(pages: Pages, tmp_path: Path) -> None:
+def test_page_of_a_delayed_game_announces_the_delay(pages: Pages, tmp_path: Path) -> None:
     with program(tmp_path, "support.served_game:LateCards") as game:
         viewer = pages(f"http://127.0.0.1:{game.port}/client/global")
         expect(viewer.locator("#views")).to_have_text("The game is shown 2 ticks late.")

@@ -147,7 +147,7 @@ def test_a_reload_takes_the_seat_back_and_a_second_tab_takes_it_over(pages: Page
         assert score(second, 0) >= 3
 
 
-def test_a_wrong_link_says_so(pages: Pages, tmp_path: Path) -> None:
+def test_wrong_link_is_explained(pages: Pages, tmp_path: Path) -> None:
     with running(tmp_path, config=small_config()) as server:
         page = pages(server.http("/client/player?slot=0&token=wrong"))
         status(page, "failed")
@@ -313,7 +313,7 @@ def test_a_replay_fits_the_screen(pages: Pages, tmp_path: Path, size: dict[str, 
         assert page.evaluate("() => document.documentElement.scrollWidth") <= size["width"]
 
 
-def test_an_empty_replay_says_so(pages: Pages, tmp_path: Path) -> None:
+def test_empty_replay_is_explained(pages: Pages, tmp_path: Path) -> None:
     with showing(tmp_path, {**replay(), "frames": []}) as server:
         page = pages(server.http("/client/replay"))
         status(page, "failed")
@@ -334,7 +334,7 @@ def check_harmless(page: Page) -> None:
     assert page.title() != "pwned"
 
 
-def test_a_name_is_only_a_name(pages: Pages, tmp_path: Path) -> None:
+def test_player_name_is_escaped(pages: Pages, tmp_path: Path) -> None:
     players: list[Any] = [{"name": name} for name in EVIL]
     with running(tmp_path, config=small_config(**UNENDING, players=players)) as server:
         for path in (f"player?{server.query(0)}", "global"):
@@ -343,7 +343,7 @@ def test_a_name_is_only_a_name(pages: Pages, tmp_path: Path) -> None:
             check_harmless(page)
 
 
-def test_a_name_in_a_replay_is_only_a_name(pages: Pages, tmp_path: Path) -> None:
+def test_player_name_in_a_replay_is_escaped(pages: Pages, tmp_path: Path) -> None:
     with showing(tmp_path, replay(names=EVIL)) as server:
         page = pages(server.http("/client/replay"))
         status(page, "running")

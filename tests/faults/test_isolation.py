@@ -113,7 +113,7 @@ def callers(service: socket.socket) -> int:
 
 @pytest.mark.parametrize("backend_name", DOCKER)
 @pytest.mark.parametrize("network", ["game-only", "open"])
-async def test_whom_a_player_reaches(arena: Arena, listener: socket.socket, network: Any) -> None:
+async def test_player_network_reach(arena: Arena, listener: socket.socket, network: Any) -> None:
     port = listener.getsockname()[1]
     options = EpisodeOptions(timeout=90, player_network=network)
     found = await arena.play(arena.plan("well", f"phones {port}", f"phones {port}"), options)
@@ -148,7 +148,7 @@ os.execvp("python3", ["python3", "player.py", "well"])
 
 
 @pytest.mark.parametrize("backend_name", DOCKER)
-async def test_which_hosts_players_reach_by_https(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_players_reach_only_named_https_hosts(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a server at an address of the internet, as far as this machine is concerned."""
     monkeypatch.setenv("COWORLD_COLLECTOR_IMAGE", arena.image)
     where, wild, other, inside = (f"{name}.coworld-test.example" for name in ("api", "a.wild", "other", "inside"))
@@ -192,7 +192,7 @@ async def test_hosts_are_refused_where_players_cannot_be_held_to_them(arena: Are
     assert list(arena.directory.iterdir()) == []
 
 
-async def test_a_game_leads_nobody_elsewhere(arena: Arena, listener: socket.socket) -> None:
+async def test_game_cannot_redirect_the_runner(arena: Arena, listener: socket.socket) -> None:
     """The runner is in no closed network, so it asks nobody but the game, whatever the game answers."""
     plan = arena.plan("redirects", play_seconds=60.0, elsewhere=listener.getsockname()[1])
     found = await arena.play(plan, EpisodeOptions(timeout=90, watch=True))

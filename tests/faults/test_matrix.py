@@ -541,7 +541,7 @@ def judge(case: Case, found: Evidence) -> None:
 
 
 @pytest.mark.parametrize("backend_name", BACKENDS)
-async def test_a_fault_is_told_when_it_is_seen(arena: Arena) -> None:
+async def test_fault_is_reported_when_seen(arena: Arena) -> None:
     """The game would wait for its second player for three minutes; nobody waits for the game."""
     game_had_ended: list[bool] = []
     heard: list[Any] = []
@@ -563,7 +563,7 @@ async def test_a_fault_is_told_when_it_is_seen(arena: Arena) -> None:
 
 
 @pytest.mark.parametrize("backend_name", BACKENDS)
-async def test_a_game_that_says_too_much_is_not_a_burden_to_its_neighbour(arena: Arena) -> None:
+async def test_noisy_game_does_not_slow_its_neighbour(arena: Arena) -> None:
     found: dict[str, Evidence] = {}
 
     async def one(name: str, options: EpisodeOptions) -> None:
@@ -594,7 +594,7 @@ async def test_a_game_may_decide_how_to_go_on(arena: Arena) -> None:
     assert found.record.scores == (0.0, 1.0)
 
 
-async def test_a_player_that_left_is_told_of_while_the_game_goes_on(arena: Arena) -> None:
+async def test_early_leave_is_reported_during_the_game(arena: Arena) -> None:
     found = await play(arena, seat("exits-0", go="notice"), EpisodeOptions(timeout=60))
     (warning,) = [event for event in found.of_kind("notice") if "Player 1" in event.message]
     assert warning.level == "warning"

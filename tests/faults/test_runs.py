@@ -159,7 +159,7 @@ async def test_a_template_has_no_images_to_run(tmp_path: Path, unbuilt: str) -> 
     assert is_empty(tmp_path)
 
 
-async def test_a_placeholder_of_what_does_not_run_is_in_nobodys_way(tmp_path: Path) -> None:
+async def test_unused_placeholder_does_not_prevent_a_run(tmp_path: Path) -> None:
     """A person sits in a seat whose bundled player is not built, as is a reporter that no episode uses."""
     plan = misfit_plan(image="built")
     person = Seat(name="a person", runnable=None)
@@ -248,7 +248,7 @@ async def test_a_config_that_a_seed_spoils_fails_that_episode_alone(arena: Arena
     ]
 
 
-async def test_what_fails_every_episode_ends_the_batch(arena: Arena) -> None:
+async def test_error_common_to_all_episodes_ends_the_batch(arena: Arena) -> None:
     arena.image = UNPUBLISHED
     with pytest.raises(ImageError):
         await run_batch(
@@ -260,13 +260,13 @@ async def test_what_fails_every_episode_ends_the_batch(arena: Arena) -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1])
-async def test_a_batch_of_nothing_is_refused(arena: Arena, count: int) -> None:
+async def test_batch_without_episodes_is_refused(arena: Arena, count: int) -> None:
     with pytest.raises(UsageError):
         await run_batch(arena.plan(), episodes=count, backend=arena.backend, workspace=arena.directory / "batch")
     assert list(arena.directory.iterdir()) == []
 
 
-async def test_a_batch_that_is_cut_short_says_so(arena: Arena) -> None:
+async def test_interrupted_batch_is_marked_interrupted(arena: Arena) -> None:
     with anyio.CancelScope() as scope:
         await run_batch(
             arena.plan(play_seconds=0.5),
@@ -371,7 +371,7 @@ async def test_an_error_of_the_callers_leaves_nothing(arena: Arena, moment: str)
     assert "not today" in fault.message
 
 
-async def test_a_reader_that_fails_is_dropped_and_the_run_goes_on(arena: Arena) -> None:
+async def test_failing_listener_is_dropped_and_the_run_continues(arena: Arena) -> None:
     heard: list[str] = []
     calls: list[Any] = []
 
@@ -407,7 +407,7 @@ class Recording(ProcessBackend):
 @pytest.mark.parametrize(
     ("name", "blamed"), [("results.json", "platform"), ("policy_artifact_1.zip", "platform"), (None, None)]
 )
-async def test_what_does_not_come_in_time_is_named_and_nobody_waits_for_it(
+async def test_late_file_is_reported_and_not_awaited(
     arena: Arena, monkeypatch: pytest.MonkeyPatch, name: str | None, blamed: str | None
 ) -> None:
     fetch = BaseUnit.fetch
@@ -428,7 +428,7 @@ async def test_what_does_not_come_in_time_is_named_and_nobody_waits_for_it(
     assert found.record.status == ("failed" if name == "results.json" else "completed")
 
 
-async def test_units_that_nobody_asked_for_are_told_and_change_nothing(tmp_path: Path) -> None:
+async def test_unexpected_units_are_reported_and_ignored(tmp_path: Path) -> None:
     async with Recording() as backend:
         options = EpisodeOptions(timeout=60, on_player_failure="stop")
         plan = misfit_plan("well", "well", "exits-3", connect_timeout=180)
@@ -480,7 +480,7 @@ class Slow(ProcessBackend):
     ("step", "party", "says"),
     [("prepare", "platform", "fetched"), ("start_game", "platform", "game"), ("start_players", "platform", "Players")],
 )
-async def test_time_that_the_engine_took_is_the_engines(arena: Arena, step: str, party: str, says: str) -> None:
+async def test_engine_time_is_not_charged_to_players(arena: Arena, step: str, party: str, says: str) -> None:
     arena.backend = Slow(step)
     # the game before the players has time enough to be ready
     found = await arena.play(arena.plan(), EpisodeOptions(timeout=10 if step == "start_players" else 2.5))

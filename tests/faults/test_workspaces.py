@@ -85,7 +85,7 @@ async def test_the_record_is_there_before_what_was_left_is_removed(
     assert leak.reason == "somebody else has it"
 
 
-async def test_a_file_in_the_way(arena: Arena) -> None:
+async def test_file_at_the_workspace_path_is_reported(arena: Arena) -> None:
     target = arena.directory / "taken"
     target.write_text("mine")
     with pytest.raises(WorkspaceError) as refused:
@@ -118,7 +118,7 @@ anyio.run(main)
 """
 
 
-async def test_a_parent_that_may_not_be_written_to(arena: Arena) -> None:
+async def test_unwritable_parent_directory_is_reported(arena: Arena) -> None:
     closed = arena.directory / "closed"
     closed.mkdir(mode=0o555)
     # the directories above are root's own; another user must at least be able to pass
@@ -153,7 +153,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
     subprocess.run(["umount", "--lazy", str(mount)], check=True)
 
 
-async def test_a_replay_that_does_not_fit(arena: Arena, small_disk: Path) -> None:
+async def test_replay_larger_than_the_disk_is_reported(arena: Arena, small_disk: Path) -> None:
     """The scores stand; the replay is missing by the machine's fault, and nothing half-written passes for it."""
     found = await arena.play(arena.plan("big-replay", size=16 * MIB), workspace=small_disk / "run")
     assert found.record.status == "completed"
@@ -202,7 +202,7 @@ def fill(path: Path) -> None:
     assert os.statvfs(path).f_bavail == 0
 
 
-async def test_no_room_at_all(arena: Arena, small_disk: Path) -> None:
+async def test_full_disk_at_start_is_reported(arena: Arena, small_disk: Path) -> None:
     earlier = await arena.play(arena.plan(), workspace=small_disk / "earlier")
     before = fingerprint(earlier.layout.workspace)
     fill(small_disk / "filler")

@@ -63,7 +63,7 @@ SILENCE = 32.0
 """Longer than the check and the patience with a game that does not answer, shorter than a node may be silent."""
 
 
-async def test_what_did_not_reach_the_game_is_not_its_doing(arena: Arena, namespace: str) -> None:
+async def test_game_is_not_blamed_for_checks_that_did_not_reach_it(arena: Arena, namespace: str) -> None:
     """The node falls silent when the contract's last check is about to be made, and comes back in time."""
     kubelet = cluster_process("kubelet")
     started = set[int]()
@@ -98,7 +98,7 @@ PAUSE = 15.0
 """Seconds in which a node that is alive may well do nothing."""
 
 
-async def test_what_a_slow_node_still_runs_is_not_forgotten(namespace: str) -> None:
+async def test_pod_on_a_slow_node_is_not_forgotten(namespace: str) -> None:
     """What a killed runner left is told to be removed when nothing of it runs any more, and not before."""
     kubelet = cluster_process("kubelet")
     run_id = new_run_id()

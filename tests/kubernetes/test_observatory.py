@@ -29,7 +29,7 @@ def in_namespace(content: Any, namespace: str) -> None:
         entry["context"]["namespace"] = namespace
 
 
-async def test_what_is_uploaded_is_played_on_the_cluster(
+async def test_uploaded_policies_are_played_on_the_cluster(
     namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     image = ensure_image()

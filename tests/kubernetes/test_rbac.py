@@ -77,7 +77,7 @@ def can(verb: str, resource: str, account: str, namespace: str, *more: str) -> b
     return done.stdout.strip() == "yes"
 
 
-def test_the_worker_may_do_what_it_does_and_no_more(operated: str) -> None:
+def test_worker_role_is_minimal(operated: str) -> None:
     assert rights("coworld-worker", operated, operated) == ALLOWED
     # and the server says so when it is asked for each
     assert can("create", "secrets", "coworld-worker", operated, "-n", operated)
@@ -86,10 +86,10 @@ def test_the_worker_may_do_what_it_does_and_no_more(operated: str) -> None:
     assert can("get", "pods", "coworld-worker", operated, "-n", operated, "--subresource=log")
 
 
-def test_it_may_do_nothing_elsewhere(operated: str) -> None:
+def test_worker_has_no_rights_in_other_namespaces(operated: str) -> None:
     assert rights("coworld-worker", operated, "default") == set()
     assert not any(can("list", resource, "coworld-worker", operated) for resource in CLUSTER_WIDE)
 
 
-def test_players_may_do_nothing_at_all(operated: str) -> None:
+def test_player_pods_have_no_rights(operated: str) -> None:
     assert rights("episode-runner", operated, operated) == set()

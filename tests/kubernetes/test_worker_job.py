@@ -248,7 +248,7 @@ async def test_the_rights_of_the_published_worker_are_enough(desk: Desk) -> None
     assert await desk.left(refused) == await desk.left(allowed) == []
 
 
-async def test_told_to_stop(desk: Desk) -> None:
+async def test_worker_stops_on_sigterm(desk: Desk) -> None:
     """Deleted in the middle of a game: what there is is handed over, and nothing stays. Its players meanwhile."""
     job_id = await desk.submit(misfit_request("hangs", "tells", "well"), desk.options(2))
     players = await desk.players(job_id, count=2, phase="Running")

@@ -82,7 +82,7 @@ def test_the_counter_loses_no_game_that_it_can_win() -> None:
 
 
 @pytest.mark.slow
-def test_it_is_certified_with_nothing_added(tmp_path: Path) -> None:
+def test_nim_is_certified(tmp_path: Path) -> None:
     report = tmp_path / "report"
     done = coworld("certify", str(EXAMPLE), "--backend", "process", "-o", str(report))
     assert done.status == 0, done.stdout + done.stderr

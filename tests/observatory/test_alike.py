@@ -12,7 +12,7 @@ from support.uploads import upload_coworld
 from observatory.store.models import EpisodeRequest, Round, RoundResult
 
 
-async def test_a_check_reads_alike_for_everybody(tmp_path: Path) -> None:
+async def test_certification_state_is_the_same_for_everyone(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         made = await upload_coworld(platform, ann)
@@ -33,7 +33,7 @@ async def test_a_check_reads_alike_for_everybody(tmp_path: Path) -> None:
         await platform.ask("GET", f"/v2/episode-requests/{episode}", ann)
 
 
-async def test_whoever_plays_without_a_player_is_named_all_the_same(tmp_path: Path) -> None:
+async def test_account_without_a_player_is_named_everywhere(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         owner, ann, bob = [await platform.account(name) for name in ("owner", "ann", "bob")]
         world = await seed(platform.services, owner.id)

@@ -68,7 +68,7 @@ async def end(platform: Platform, episode_id: str, artifacts: dict[int, bytes]) 
             )
 
 
-async def test_notes_of_a_policy(tmp_path: Path, database: str | None) -> None:
+async def test_annotations_are_served_to_the_owner(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, backend="none", database=database) as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
         ereq, anns, bobs = await episode(platform, ann, bob)
@@ -107,7 +107,7 @@ async def test_notes_of_a_policy(tmp_path: Path, database: str | None) -> None:
     ],
     ids=["no zip", "encrypted", "not json", "deep", "bomb", "empty"],
 )
-async def test_what_is_in_an_artifact_is_anybodys(
+async def test_annotations_are_parsed_or_refused(
     artifact: bytes, status: int, code: str | None, tmp_path: Path
 ) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
@@ -120,7 +120,7 @@ async def test_what_is_in_an_artifact_is_anybodys(
             assert code is None or answer.json()["type"] == code
 
 
-async def test_what_is_not_offered_is_said_so(tmp_path: Path) -> None:
+async def test_operations_not_offered_are_501(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         async with platform.client(ann) as client, platform.client() as stranger:

@@ -11,7 +11,7 @@ from support.observatory import Inside, inside
 
 from observatory.identity import auth
 from observatory.identity.accounts import new_token
-from observatory.operating.closing import disable_user
+from observatory.operations.moderation import disable_user
 from observatory.store.columns import now
 from observatory.store.models import Token, User
 
@@ -23,7 +23,7 @@ async def _players(platform: Inside, token: str) -> tuple[str, str]:
     return player["id"], session["token"]
 
 
-async def test_identities(tmp_path: Path, database: str | None) -> None:
+async def test_whoami_identifies_users_players_and_anonymous(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         ann, bob = await platform.add_user("ann", email="ann@example.org"), await platform.add_user("bob")
         player_id, session = await _players(platform, ann)
@@ -40,7 +40,7 @@ async def test_identities(tmp_path: Path, database: str | None) -> None:
         await platform.ask("POST", "/players", ann, json={"name": "sprinter"}, expect=409)
 
 
-async def test_every_way_to_show_a_token(tmp_path: Path) -> None:
+async def test_token_is_accepted_in_headers_and_cookies(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         for headers in ({"Authorization": f"Bearer {ann}"}, {"authorization": f"bearer {ann}"}, {"X-Auth-Token": ann}):
@@ -52,7 +52,7 @@ async def test_every_way_to_show_a_token(tmp_path: Path) -> None:
             assert (await platform.ask("GET", "/players", headers=headers, expect=401)).headers["WWW-Authenticate"]
 
 
-async def test_a_secret_is_not_kept(tmp_path: Path) -> None:
+async def test_token_secret_is_not_stored(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         _, _, secret = ann.split("_", 2)
@@ -61,7 +61,7 @@ async def test_a_secret_is_not_kept(tmp_path: Path) -> None:
         assert b"$argon2id$" in kept
 
 
-async def test_a_guess_with_the_right_id_is_refused(tmp_path: Path) -> None:
+async def test_token_with_right_id_and_wrong_secret_is_refused(tmp_path: Path) -> None:
     """Also right after the true token was verified, and remembered."""
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
@@ -70,7 +70,7 @@ async def test_a_guess_with_the_right_id_is_refused(tmp_path: Path) -> None:
         await platform.ask("GET", "/players", f"{kind}_{public}_{secret[::-1]}", expect=401)
 
 
-async def test_what_ends_a_token_ends_it_at_once(tmp_path: Path, database: str | None) -> None:
+async def test_revoked_or_expired_token_is_refused_at_once(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         tokens = platform.services.tokens
         ann = await platform.add_user("ann")
@@ -90,7 +90,7 @@ async def test_what_ends_a_token_ends_it_at_once(tmp_path: Path, database: str |
         await platform.ask("GET", "/players", fresh.text, expect=403)
 
 
-async def test_team_rights_are_asked_for(tmp_path: Path) -> None:
+async def test_team_rights_must_be_requested(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         admin, ann = await platform.add_user("admin", team=True), await platform.add_user("ann")
         _, session = await _players(platform, admin)
@@ -103,7 +103,7 @@ async def test_team_rights_are_asked_for(tmp_path: Path) -> None:
         assert await platform.get("/v2/coworld-league-seeds", admin) == []
 
 
-async def test_a_cookie_reads_and_never_writes(tmp_path: Path) -> None:
+async def test_cookie_authenticates_reads_only(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         await platform.add_user("ann")
         async with platform.services.database.writing() as db:
@@ -116,7 +116,7 @@ async def test_a_cookie_reads_and_never_writes(tmp_path: Path) -> None:
         await platform.ask("GET", "/players", web.text, expect=401)
 
 
-async def test_codes(tmp_path: Path, database: str | None) -> None:
+async def test_sign_in_code_is_exchanged_once(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         ann = await platform.add_user("ann")
         page = await platform.http.get("/cli-auth", params={"callback": "http://127.0.0.1:4711/callback?state=s"})
@@ -135,7 +135,7 @@ async def test_codes(tmp_path: Path, database: str | None) -> None:
         await platform.ask("POST", "/credentials/auth-codes/exchange", json={"code": "x"}, expect=400)
 
 
-async def test_a_code_is_no_option_of_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sign_in_code_never_begins_with_a_dash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is typed after a command's name, and chance may want it to begin with a dash."""
     monkeypatch.setattr(auth.secrets, "token_urlsafe", lambda _: "-" * 43)
     async with inside(tmp_path) as platform:
@@ -153,7 +153,7 @@ async def test_a_code_is_no_option_of_a_command(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     "callback", ["https://127.0.0.1:1/x", "http://evil.example:1/", "http://127.0.0.1@evil.example:1/", "javascript:1"]
 )
-async def test_a_code_never_leaves_the_machine(tmp_path: Path, callback: str) -> None:
+async def test_sign_in_code_is_sent_to_loopback_only(tmp_path: Path, callback: str) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         assert (await platform.http.get("/cli-auth", params={"callback": callback})).status_code == 400

@@ -17,7 +17,7 @@ from support.postgres import execute
 from support.uploads import upload_coworld, upload_image
 
 from coworld_core.errors import CoworldError
-from observatory.operating.backup import back_up, restore
+from observatory.operations.backup import back_up, restore
 from observatory.services import open_services
 from observatory.settings import Settings
 from observatory.store.models import Player, User
@@ -39,7 +39,7 @@ async def told(platform: Inside, token: str, episode: str, image: str) -> list[A
 
 
 @pytest.mark.postgresql
-async def test_what_is_restored_gives_the_same_answers(tmp_path: Path, database: str | None, postgres: str) -> None:
+async def test_restored_platform_answers_like_the_original(tmp_path: Path, database: str | None, postgres: str) -> None:
     async with open_platform(tmp_path, parallel=1, database=database) as platform:
         ann = await platform.account("ann", team=True)
         world = await seed(platform.services, ann.id)
@@ -105,7 +105,7 @@ async def test_what_is_restored_gives_the_same_answers(tmp_path: Path, database:
             await execute(postgres, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-async def test_what_cannot_be_restored(tmp_path: Path) -> None:
+async def test_invalid_backup_is_refused(tmp_path: Path) -> None:
     async with inside(tmp_path) as there:
         await there.add_user("ann")
         settings = there.services.settings
@@ -126,7 +126,7 @@ async def test_what_cannot_be_restored(tmp_path: Path) -> None:
     assert await refused(tmp_path / "backup") == "newer_backup"
 
 
-async def test_a_backup_replaces_nothing_but_a_backup(tmp_path: Path) -> None:
+async def test_backup_replaces_only_a_backup(tmp_path: Path) -> None:
     project, backup = tmp_path / "project", tmp_path / "backup"
     project.mkdir()
     (project / "thesis.py").write_text("mine")

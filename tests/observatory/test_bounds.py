@@ -19,7 +19,7 @@ from support.observatory import inside
 from support.observatory_kit import MISFITS, open_platform, roster, seed
 from support.uploads import Blob, image_parts, manifest_for, upload_image
 
-from observatory import serving
+from observatory import server
 from observatory.errors import Refusal
 from observatory.hosted import sessions as hosted_sessions
 from observatory.identity.accounts import keep_quotas
@@ -27,7 +27,7 @@ from observatory.identity.limits import RequestLimit
 from observatory.quotas import Quotas
 from observatory.store.audit import audit_lines
 from observatory.store.models import EpisodeRequest, GameConfig, User
-from observatory.store.storage import stored_bytes
+from observatory.store.usage import stored_bytes
 from observatory.work.queue import Queue
 
 pytestmark = pytest.mark.timeout(1200)
@@ -62,7 +62,7 @@ async def test_accounts_take_turns(tmp_path: Path, database: str | None) -> None
         assert served == ["ann", "bob", "eve", "ann", "bob", "ann", "ann"]
 
 
-async def test_episodes_that_wait_are_counted(tmp_path: Path, database: str | None) -> None:
+async def test_waiting_episodes_count_against_the_quota(tmp_path: Path, database: str | None) -> None:
     quotas = Quotas(episodes=3)
     async with open_platform(tmp_path, backend="none", database=database, quotas=quotas) as platform:
         ann, team = await platform.account("ann"), await platform.account("team", team=True)
@@ -90,7 +90,7 @@ async def test_episodes_that_wait_are_counted(tmp_path: Path, database: str | No
             assert (await boss.post(place, json=body | {"num_episodes": 100})).status_code == 200
 
 
-async def test_what_many_episodes_share_is_stored_once(tmp_path: Path, database: str | None) -> None:
+async def test_shared_config_of_a_request_is_stored_once(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, backend="none", database=database) as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id, subject=MISFITS)
@@ -173,7 +173,7 @@ async def test_stored_bytes_are_counted_and_freed(tmp_path: Path, database: str 
         assert actions.count("quota.refused") == 1
 
 
-def test_requests_have_a_rate_with_room_for_bursts() -> None:
+def test_request_rate_limit_allows_bursts() -> None:
     limit = RequestLimit(most_callers=2)
     answers = [limit.take("ann", 1) for _ in range(10)]
     assert answers[0] == {"RateLimit-Policy": '"requests";q=10;w=10', "RateLimit": '"requests";r=9'}
@@ -187,7 +187,7 @@ def test_requests_have_a_rate_with_room_for_bursts() -> None:
     assert limit.take("ann", 1) == answers[0]
 
 
-async def test_who_asks_too_often_is_told_so(tmp_path: Path) -> None:
+async def test_rate_limited_request_is_answered_with_429(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none", quotas=Quotas(requests=1)) as platform:
         ann = await platform.account("ann")
         async with platform.client(ann) as client, platform.client() as nobody:
@@ -204,8 +204,8 @@ async def test_who_asks_too_often_is_told_so(tmp_path: Path) -> None:
             assert (await nobody.get("/v2/leagues")).status_code == 429
 
 
-async def test_a_connection_that_asks_for_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.1)
+async def test_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.1)
     half = b"GET /observatory/whoami HTTP/1.1\r\nHost: x\r\n"
 
     async with open_platform(tmp_path, backend="none") as platform:
@@ -215,10 +215,10 @@ async def test_a_connection_that_asks_for_nothing_is_closed(tmp_path: Path, monk
 
 
 @pytest.mark.slow
-async def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "READER_SECONDS", 0.2)
+async def test_client_that_does_not_read_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "READER_SECONDS", 0.2)
     ended = anyio.Event()
-    connection = serving._Connection
+    connection = server._Connection
     lost = connection.connection_lost
 
     def note(self: Any, reason: Exception | None) -> None:
@@ -236,15 +236,15 @@ async def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatc
                 await ended.wait()
         # Whoever reads gets all of it, however often the deadline passes. It is longer here, because a busy machine may
         # keep the reader from reading for a moment.
-        monkeypatch.setattr(serving, "READER_SECONDS", 1.0)
+        monkeypatch.setattr(server, "READER_SECONDS", 1.0)
         async with await anyio.connect_tcp(host, int(port)) as reader:
             await reader.send(many * 239 + many.removesuffix(b"\r\n") + all_of_it)
             heard = b"".join([piece async for piece in reader])
             assert heard.count(b"HTTP/1.1 200 OK") == 240
 
 
-async def test_a_body_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("observatory.api.calls.BODY_SECONDS", 0.1)
+async def test_unfinished_request_body_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("observatory.api.routing.BODY_SECONDS", 0.1)
 
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
@@ -254,7 +254,7 @@ async def test_a_body_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: p
         assert b'"type":"too_slow"' in heard
 
 
-async def test_games_for_people_are_counted_ended_and_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_play_sessions_are_limited_and_end_when_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosted_sessions, "START_SECONDS", 300)
     async with open_platform(tmp_path, quotas=Quotas(sessions=1)) as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
@@ -278,5 +278,5 @@ async def test_games_for_people_are_counted_ended_and_put_away(tmp_path: Path, m
             assert lonely is not None
             with anyio.fail_after(300):
                 await lonely.ended.wait()
-            assert lonely.error == "Nobody was there any more, so the game was put away."
+            assert lonely.error == "The game was stopped because nobody was connected any more."
             assert leftovers(run_ids=[lonely.run_id]) == []

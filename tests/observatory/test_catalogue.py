@@ -19,7 +19,7 @@ GENERATIONS = Path(__file__).parents[1] / "core" / "generations"
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}
 
 
-async def test_a_coworld_goes_up_and_comes_down(tmp_path: Path, database: str | None) -> None:
+async def test_coworld_is_uploaded_and_downloaded(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         ann = await platform.add_user("ann")
         image = await upload_image(platform, ann)
@@ -49,7 +49,7 @@ def _repository(image: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("generation", ["0.1.26", "0.1.64", "v1"])
-async def test_no_field_of_either_generation_is_lost(tmp_path: Path, generation: str) -> None:
+async def test_upload_keeps_all_manifest_fields(tmp_path: Path, generation: str) -> None:
     newest = generation == "v1"
     manifest = json.loads((GENERATIONS / f"{'0.1.64' if newest else generation}.json").read_text())
     if newest:
@@ -79,7 +79,7 @@ def _put(value: Any, place: tuple[str | int, ...], to: object) -> None:
     value[place[-1]] = to
 
 
-async def test_versions(tmp_path: Path, database: str | None) -> None:
+async def test_highest_version_becomes_canonical(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         first = await upload_coworld(platform, ann)
@@ -112,7 +112,7 @@ async def test_versions(tmp_path: Path, database: str | None) -> None:
         assert (await platform.get(f"/v2/coworlds/{first['id']}"))["canonical"] is False
 
 
-async def test_a_manifest_that_is_wrong(tmp_path: Path) -> None:
+async def test_invalid_manifest_is_refused(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         image = await upload_image(platform, ann)
@@ -138,7 +138,7 @@ async def test_a_manifest_that_is_wrong(tmp_path: Path) -> None:
         assert await refused(ann, [])
 
 
-async def test_private(tmp_path: Path) -> None:
+async def test_private_coworld_is_visible_to_its_owner_only(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         admin = await platform.add_user("admin", team=True)
@@ -163,7 +163,7 @@ async def test_private(tmp_path: Path) -> None:
         assert (await platform.http.get(digest)).status_code == 401
 
 
-async def test_the_hosted_check_is_ordered(tmp_path: Path, database: str | None) -> None:
+async def test_hosted_certification_is_requested(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         made = await upload_coworld(platform, ann)
@@ -189,7 +189,7 @@ async def test_the_hosted_check_is_ordered(tmp_path: Path, database: str | None)
         assert orders[1].revision > orders[0].revision
 
 
-async def test_another_commissioner(tmp_path: Path) -> None:
+async def test_commissioner_image_is_patched(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         image, other = [await upload_image(platform, ann, name) for name in ("game", "commissioner")]
@@ -208,7 +208,7 @@ async def test_another_commissioner(tmp_path: Path) -> None:
         await platform.ask("POST", "/v2/coworlds/patch-commissioner", ann, json=body, expect=404)
 
 
-async def test_secrets(tmp_path: Path, database: str | None) -> None:
+async def test_coworld_secrets_are_put_listed_and_deleted(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         made = await upload_coworld(platform, ann)

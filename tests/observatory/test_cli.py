@@ -12,8 +12,9 @@ import pytest
 from support.observatory import add_account, inside, new_services, run_server
 from support.uploads import upload_coworld, upload_image
 
-from observatory import serving
+from observatory import server
 from observatory.cli import main
+from observatory.data_directory import locked_directory
 from observatory.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -90,7 +91,7 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, out) == (0, "open: rounds 3, faults None, from the next round on.\n")
     status, _, err = _run(capsys, "league", "set", "open", *where)
     assert status == 2
-    assert "Name at least one setting" in err
+    assert "Give at least one setting" in err
     _, out, _ = _run(capsys, "league", "season", "open", *where)
     assert out == "open: stands still, season 2.\n"
     status, _, err = _run(capsys, "league", "pause", "closed", *where)
@@ -140,7 +141,7 @@ def test_a_league_with_a_commissioner_and_its_hooks(tmp_path: Path, capsys: pyte
         (("worker", "--backend", "none"), 2, "no_backend"),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_invalid_arguments_are_reported_with_code_and_status(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -156,24 +157,24 @@ def test_what_cannot_be_is_said(
     assert err.startswith("error: ")
 
 
-async def test_an_address_that_is_taken(tmp_path: Path) -> None:
+async def test_address_in_use_is_refused(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(Exception, match="cannot be listened on") as error:
-            serving.bind("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(Exception, match="Cannot listen on") as error:
+            server.bind("127.0.0.1", taken.getsockname()[1])
     assert getattr(error.value, "code", "") == "address_in_use"
 
 
-async def test_one_server_a_directory(tmp_path: Path) -> None:
+async def test_data_directory_has_one_server_at_a_time(tmp_path: Path) -> None:
     async with new_services(Settings(data=tmp_path)):
-        with serving.only_one(tmp_path), pytest.raises(Exception, match="already"), serving.only_one(tmp_path):
+        with locked_directory(tmp_path), pytest.raises(Exception, match="already"), locked_directory(tmp_path):
             pass
-        with serving.only_one(tmp_path):
+        with locked_directory(tmp_path):
             pass
 
 
-async def test_the_first_five_minutes(tmp_path: Path) -> None:
+async def test_readme_walkthrough_works(tmp_path: Path) -> None:
     """Nobody has an account, and is told how to make one; the one that is made works at once."""
     data = tmp_path / "new"
     log = tmp_path / "log"

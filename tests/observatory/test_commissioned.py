@@ -18,9 +18,9 @@ from support.waiting import until
 
 from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
-from observatory.api.leagues import LeagueError, create_league, set_terms
+from observatory.api.leagues import LeagueError, change_league_settings, create_league
 from observatory.api.standings import standings
-from observatory.operating.overview import leagues
+from observatory.operations.overview import leagues
 from observatory.services import Services, open_services
 from observatory.settings import Settings
 from observatory.store.columns import now
@@ -38,7 +38,7 @@ from observatory.store.models import (
     Tally,
     User,
 )
-from observatory.work import commissioned
+from observatory.work import commissioner_service
 from observatory.work.seasons import change_league
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -50,7 +50,9 @@ FRONTIER = Subject(PAINT, "{{PAINTARENA_IMAGE}}", "paintarena", ("python", "-m",
 
 async def _commission(services: Services, world: World, commissioner: str, **terms: Any) -> None:
     async with services.database.writing() as session:
-        await set_terms(session, world.league, every=0, terms={"commissioner_runnable_id": commissioner, **terms})
+        await change_league_settings(
+            session, world.league, every=0, terms={"commissioner_runnable_id": commissioner, **terms}
+        )
 
 
 async def _rounds(services: Services) -> list[Round]:
@@ -195,7 +197,7 @@ async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: 
         # another commissioner is a matter for a new season; with it, the league plays
         async with services.database.writing() as session:
             with pytest.raises(LeagueError, match="begun with another commissioner"):
-                await set_terms(session, world.league, terms={"commissioner_runnable_id": "honest"})
+                await change_league_settings(session, world.league, terms={"commissioner_runnable_id": "honest"})
         async with services.database.writing() as session:
             await change_league(session, world.league, "season")
         await _commission(services, world, "honest")
@@ -208,7 +210,7 @@ async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: 
 HOOKED = [*HOOKS]
 
 
-async def test_a_league_asks_the_hooks_that_it_names(tmp_path: Path) -> None:
+async def test_league_calls_its_configured_hooks(tmp_path: Path) -> None:
     async with _league(tmp_path, "hooked", hooks=HOOKED) as (platform, world):
         services = platform.services
         first, second = await _until(services, "completed", "completed")
@@ -244,7 +246,7 @@ async def test_a_league_asks_the_hooks_that_it_names(tmp_path: Path) -> None:
         assert [row["values"]["points"] for row in view["rows"]] == [line.points for line in lines]
         # other hooks apply from the next round on: it is asked no more how its division is played
         async with services.database.writing() as session:
-            await set_terms(session, world.league, terms={"hooks": ["rank_division"]})
+            await change_league_settings(session, world.league, terms={"hooks": ["rank_division"]})
             await change_league(session, world.league, "resume")
         before = len(await _rounds(services))
         await _until(services, *["completed"] * (before + 2))
@@ -269,7 +271,7 @@ BROKEN_HOOKS = {
 
 
 @pytest.mark.parametrize("vice", BROKEN_HOOKS)
-async def test_a_hook_that_fails_drops_its_round_whole(tmp_path: Path, vice: str) -> None:
+async def test_failing_hook_drops_the_whole_round(tmp_path: Path, vice: str) -> None:
     async with _league(tmp_path, vice, hooks=HOOKED) as (platform, world):
         services = platform.services
         [failed] = await _until(services, "failed")
@@ -290,7 +292,7 @@ async def test_a_hook_that_fails_drops_its_round_whole(tmp_path: Path, vice: str
         assert not any('"kind":"round_decided"' in event for event in events)
 
 
-async def test_a_commissioner_that_leaves_is_noticed_while_its_episodes_wait(tmp_path: Path) -> None:
+async def test_commissioner_disconnect_is_noticed_while_episodes_wait(tmp_path: Path) -> None:
     # nobody plays: no result is ever told to it
     async with _league(tmp_path, "deserter", parallel=0) as (platform, _):
         services = platform.services
@@ -301,7 +303,7 @@ async def test_a_commissioner_that_leaves_is_noticed_while_its_episodes_wait(tmp
             assert set(await session.scalars(sa.select(EpisodeRequest.status).where(of_round))) == {"cancelled"}
 
 
-async def test_a_league_whose_commissioner_no_server_runs_says_so(tmp_path: Path) -> None:
+async def test_unattended_commissioner_league_is_reported(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         services = platform.services
         world = await seed(services, (await platform.account("house")).id)
@@ -325,7 +327,7 @@ async def test_a_league_whose_commissioner_no_server_runs_says_so(tmp_path: Path
         assert "No server runs its commissioner" not in await _page(platform, f"/leagues/{world.league}")
 
 
-async def test_a_commissioner_that_never_answers_is_said(tmp_path: Path) -> None:
+async def test_unresponsive_commissioner_is_reported(tmp_path: Path) -> None:
     async with _league(tmp_path, "never") as (platform, world):
         services = platform.services
         assert (await _trouble(services)).startswith("The commissioner has not started:")
@@ -333,10 +335,10 @@ async def test_a_commissioner_that_never_answers_is_said(tmp_path: Path) -> None
         assert await _rounds(services) == []
 
 
-async def test_a_log_that_cannot_be_read_stops_its_league_alone(
+async def test_unreadable_log_stops_only_its_league(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(commissioned, "_RETREAT_SECONDS", 0.1)
+    monkeypatch.setattr(commissioner_service, "_RETREAT_SECONDS", 0.1)
     async with open_platform(tmp_path) as platform:
         services = platform.services
         world = await seed(services, (await platform.account("house")).id)
@@ -345,7 +347,7 @@ async def test_a_log_that_cannot_be_read_stops_its_league_alone(
             torn = CommissionEvent(league_id=world.league, season=1, number=1, event='{"kind":"round_decided"}')
             session.add(torn)
         await _commission(services, world, "honest")
-        assert await _trouble(services) == "The server failed (ValidationError); see its log."
+        assert await _trouble(services) == "Internal server error (ValidationError). See the server's log."
         assert f"League {world.league} cannot be run: an unexpected ValidationError." in caplog.text
         # looked after again, without a restart
         async with services.database.writing() as session:
@@ -354,7 +356,7 @@ async def test_a_log_that_cannot_be_read_stops_its_league_alone(
 
 
 @pytest.mark.postgresql
-async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, empty_postgres: str) -> None:
+async def test_commissioner_league_runs_on_postgresql(tmp_path: Path, empty_postgres: str) -> None:
     async with _league(tmp_path, "hooked", hooks=HOOKED, database=empty_postgres) as (platform, world):
         services = platform.services
         [first, _] = await _until(services, "completed", "completed")
@@ -369,18 +371,18 @@ async def test_a_league_on_postgresql_has_a_commissioner_too(tmp_path: Path, emp
             assert await session.scalar(sa.select(sa.func.count()).select_from(Tally)) == 0
 
 
-async def test_a_round_that_takes_too_long_counts_nowhere(tmp_path: Path) -> None:
+async def test_round_over_its_time_limit_does_not_count(tmp_path: Path) -> None:
     # nobody plays: the round waits for ever
     async with _league(tmp_path, "honest", lifetime_seconds=2, parallel=0) as (platform, _):
         services = platform.services
         [failed] = await _until(services, "failed")
-        assert failed.error == "The round was not complete after 2 s."
+        assert failed.error == "The round did not complete within 2 s."
         async with services.database.reading() as session:
             of_round = EpisodeRequest.round_id == failed.id
             assert set(await session.scalars(sa.select(EpisodeRequest.status).where(of_round))) == {"cancelled"}
 
 
-async def test_only_commissioners_that_a_package_here_declares_run(tmp_path: Path) -> None:
+async def test_undeclared_commissioner_is_not_run_locally(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     async with open_platform(tmp_path) as platform:
         services = platform.services
@@ -389,12 +391,12 @@ async def test_only_commissioners_that_a_package_here_declares_run(tmp_path: Pat
         world = await seed(services, eve.id, commissioner=[{**own, "run": ["touch", str(marker)]}])
         await _three(platform, world)
         await _commission(services, world, "own")
-        assert "is declared by none of the packages of this machine" in await _trouble(services)
+        assert "is not declared by any package on this machine" in await _trouble(services)
         assert not marker.exists()
         assert await _rounds(services) == []
 
 
-async def test_a_commissioner_that_is_not_there_is_refused(tmp_path: Path) -> None:
+async def test_unknown_commissioner_is_refused(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         await seed(platform.services, ann.id)
@@ -402,16 +404,14 @@ async def test_a_commissioner_that_is_not_there_is_refused(tmp_path: Path) -> No
             with pytest.raises(UsageError, match="no commissioner 'gon' in its manifest") as refused:
                 await create_league(session, "new", coworld="quick", terms={"commissioner_runnable_id": "gon"})
             assert "honest" in (refused.value.hint or "")
-            with pytest.raises(LeagueError, match="Hooks are questions to a commissioner"):
+            with pytest.raises(LeagueError, match="Hooks are calls to a commissioner"):
                 await create_league(session, "new", coworld="quick", terms={"hooks": ["rank_division"]})
             with pytest.raises(LeagueError, match="No commissioner is named"):
                 await create_league(session, "new", coworld="quick", terms={"pairing": "commissioner"})
 
 
 @pytest.mark.parametrize(("commissioner", "hooks"), [("honest", []), ("hooked", HOOKED)])
-async def test_a_server_killed_in_the_middle_of_a_round_goes_on(
-    tmp_path: Path, commissioner: str, hooks: list[str]
-) -> None:
+async def test_round_continues_after_the_server_is_killed(tmp_path: Path, commissioner: str, hooks: list[str]) -> None:
     settings = Settings(data=tmp_path / "observatory")
     await add_account(settings, "ann")
     where, log = ["--data", str(settings.data), "--json"], tmp_path / "log"

@@ -108,7 +108,7 @@ async def kill(services: Services, *processes: ServerProcess, owner: str) -> Non
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-async def test_kills_in_many_episodes(tmp_path: Path, url: str | None) -> None:
+async def test_episodes_survive_killed_workers(tmp_path: Path, url: str | None) -> None:
     settings = Settings(data=tmp_path / "observatory", database=url)
     token = await add_account(settings, "ann")
     where, log = ["--data", str(settings.data), "--json"], tmp_path / "log"
@@ -164,7 +164,7 @@ async def test_kills_in_many_episodes(tmp_path: Path, url: str | None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-async def test_a_round_by_four_workers_of_which_two_are_killed(tmp_path: Path, url: str | None) -> None:
+async def test_round_completes_when_two_of_four_workers_are_killed(tmp_path: Path, url: str | None) -> None:
     settings = Settings(data=tmp_path / "observatory", database=url)
     where, log = ["--data", str(settings.data), "--json"], tmp_path / "log"
     where += ["--database", url] if url is not None else []

@@ -20,7 +20,8 @@ from alembic.runtime.migration import MigrationContext
 from botocore.exceptions import EndpointConnectionError
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from observatory.settings import Settings, database_url, prepare_directory, write_private
+from observatory.data_directory import prepare_directory, write_private
+from observatory.settings import Settings, database_url
 from observatory.store.artifacts import artifact_store
 from observatory.store.database import Database, next_revision, open_database
 from observatory.store.models import Base, Counter, User
@@ -45,12 +46,12 @@ async def _check_tables(url: str) -> None:
             assert await next_revision(session) == 1
 
 
-async def test_the_steps_lead_to_the_tables(tmp_path: Path) -> None:
+async def test_migrations_match_the_models(tmp_path: Path) -> None:
     await _check_tables(database_url(None, tmp_path))
 
 
 @pytest.mark.postgresql
-async def test_the_steps_lead_to_the_tables_of_postgresql(empty_postgres: str, tmp_path: Path) -> None:
+async def test_migrations_match_the_models_on_postgresql(empty_postgres: str, tmp_path: Path) -> None:
     await _check_tables(database_url(empty_postgres, tmp_path))
 
 
@@ -68,7 +69,7 @@ async def _fail_half_way(opened: Database) -> None:
         raise ZeroDivisionError
 
 
-async def test_an_error_undoes_everything(tmp_path: Path, database: str | None) -> None:
+async def test_error_rolls_back_the_transaction(tmp_path: Path, database: str | None) -> None:
     async with open_database(await _open(database, tmp_path)) as opened:
         with pytest.raises(ZeroDivisionError):
             await _fail_half_way(opened)
@@ -77,7 +78,7 @@ async def test_an_error_undoes_everything(tmp_path: Path, database: str | None) 
             assert await next_revision(session) == 1
 
 
-async def test_changes_become_visible_in_their_order(tmp_path: Path, database: str | None) -> None:
+async def test_changes_are_visible_in_order(tmp_path: Path, database: str | None) -> None:
     """Whoever reads the highest number has seen all below it: nothing appears behind a cursor."""
     async with open_database(await _open(database, tmp_path)) as opened:
         seen: list[int] = []
@@ -113,7 +114,7 @@ async def test_changes_become_visible_in_their_order(tmp_path: Path, database: s
             assert await session.scalar(sa.select(Counter.value).where(Counter.name == "changes")) == 24
 
 
-async def test_two_writers_never_trip_each_other(tmp_path: Path, database: str | None) -> None:
+async def test_concurrent_writers_do_not_conflict(tmp_path: Path, database: str | None) -> None:
     """Two processes' worth of engines, and changes in opposite orders: both wait their turn."""
     url = await _open(database, tmp_path)
     async with open_database(url) as one, open_database(url) as other:
@@ -139,13 +140,13 @@ async def test_two_writers_never_trip_each_other(tmp_path: Path, database: str |
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "nothing", "http://x"])
-def test_other_databases_are_refused(url: str, tmp_path: Path) -> None:
+def test_unsupported_database_is_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         Settings(data=tmp_path, database=url).database_url  # noqa: B018
     assert error.value.code == "bad_database"
 
 
-async def test_a_database_that_is_not_there(tmp_path: Path) -> None:
+async def test_unreachable_database_is_reported(tmp_path: Path) -> None:
     url = database_url(f"postgresql://me:hunter2@/nothing?host={tmp_path}", tmp_path)
     with pytest.raises(EnvironmentFault) as error:
         async with open_database(url):
@@ -189,12 +190,12 @@ async def _check_store(url: str) -> None:
             await store.put(key, b"x")
 
 
-async def test_artifacts_on_the_disk(tmp_path: Path) -> None:
+async def test_artifacts_are_stored_in_a_directory(tmp_path: Path) -> None:
     await _check_store(f"file://{tmp_path}/artifacts")
     assert [path for path in (tmp_path / "artifacts").rglob("*") if path.is_file()] == []
 
 
-async def test_an_artifact_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+async def test_artifact_is_stored_completely_or_not_at_all(tmp_path: Path) -> None:
     store = artifact_store(f"file://{tmp_path}/artifacts")
     await store.put("a/b", b"first")
     with pytest.raises(FileNotFoundError):
@@ -203,11 +204,11 @@ async def test_an_artifact_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "artifacts" / "a").iterdir()] == ["b"]
 
 
-async def test_artifacts_on_s3(bucket: str) -> None:
+async def test_artifacts_are_stored_on_s3(bucket: str) -> None:
     await _check_store(bucket)
 
 
-async def test_a_part_of_a_large_artifact_is_fetched_as_a_part(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_range_of_a_large_artifact_is_fetched_alone(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from s3fs.core import S3File
 
     fetched: list[int] = []
@@ -231,7 +232,7 @@ async def test_a_part_of_a_large_artifact_is_fetched_as_a_part(bucket: str, monk
     assert len(fetched) < 10
 
 
-async def test_a_store_that_is_gone_is_an_error_of_the_machine(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_store_is_an_environment_fault(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the driver calls it: a worker then tries again, and blames nobody."""
     store = artifact_store(bucket)
     await store.put("episodes/a/replay", b"x")
@@ -254,13 +255,13 @@ async def test_a_store_that_is_gone_is_an_error_of_the_machine(bucket: str, monk
         assert error.value.__cause__ is gone
 
 
-def test_artifacts_nowhere() -> None:
+def test_invalid_artifact_url_is_refused() -> None:
     with pytest.raises(EnvironmentFault) as error:
         artifact_store("nothing://x")
     assert error.value.code == "bad_artifacts_url"
 
 
-async def test_a_connection_that_is_closed_and_stopped_at_once_ends(tmp_path: Path) -> None:
+async def test_connection_closed_and_stopped_at_once_terminates(tmp_path: Path) -> None:
     """So it is where a session's task is cancelled; a task that waited for ever kept the server from stopping."""
     async with open_database(database_url(None, tmp_path)) as database:
         connection = await database.engine.raw_connection()
@@ -277,7 +278,7 @@ async def test_a_connection_that_is_closed_and_stopped_at_once_ends(tmp_path: Pa
 
 
 @pytest.mark.parametrize("during", [True, False], ids=["during", "after"])
-async def test_a_writer_that_is_cancelled_keeps_nobody_from_writing(
+async def test_cancelled_writer_releases_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: bool
 ) -> None:
     """Whenever it happens: what it has read so far is held by its error, and must not hold the one writer's lock."""

@@ -12,7 +12,7 @@ import pytest
 from support.observatory import run_server
 from support.waiting import until
 
-from observatory.runtime import TRUST_NOTICE
+from observatory.work.executor import TRUST_NOTICE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -25,7 +25,7 @@ async def _board(url: str) -> dict[str, int]:
     return {line["player_name"]: line["rounds_played"] for line in lines}
 
 
-async def test_the_house_plays_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_demo_league_plays_and_resumes_after_a_restart(tmp_path: Path) -> None:
     command = ["demo", "--data", str(tmp_path / "arena"), "--port", "0", "--json"]
     token = tmp_path / "arena" / "token"
     seen: list[dict[str, Any]] = []

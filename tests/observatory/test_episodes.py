@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, roster, seed, until_over
 
-from observatory.evidence.links import LinkSigner
+from observatory.episodes.signed_links import LinkSigner
 from observatory.store.models import League, PolicyVersion
 
 NOTES = {"QUICK_SECRET": "x"}
@@ -56,7 +56,7 @@ class Scene:
         return self.platform.client(self.accounts[name] if name else None, **headers)
 
 
-async def test_what_each_may_see(tmp_path: Path, database: str | None) -> None:
+async def test_episode_access_follows_ownership_and_visibility(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, database=database) as platform:
         scene = Scene(platform)
         await scene.set()
@@ -68,7 +68,7 @@ async def test_what_each_may_see(tmp_path: Path, database: str | None) -> None:
         await check_hidden_league(scene)
 
 
-async def test_artifacts_on_s3_are_served_like_any(tmp_path: Path, bucket: str) -> None:
+async def test_artifacts_on_s3_are_served(tmp_path: Path, bucket: str) -> None:
     """Played here, kept there: nothing of an episode stays on this disk, and all of it can be had."""
     async with open_platform(tmp_path, artifacts=f"{bucket}/{tmp_path.name}") as platform:
         scene = Scene(platform)
@@ -258,7 +258,7 @@ async def check_hidden_league(scene: Scene) -> None:
             assert (await client.get(f"/v2/episode-requests/{scene.public['id']}")).status_code == status
 
 
-async def test_what_is_not_over_yet_is_said_to_be(tmp_path: Path) -> None:
+async def test_unfinished_episode_has_no_results_yet(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id, subject=MISFITS)
@@ -280,7 +280,7 @@ async def test_what_is_not_over_yet_is_said_to_be(tmp_path: Path) -> None:
             assert {entry["state"] for entry in page["entries"]} == {"pending"}
 
 
-async def test_episodes_of_a_player(tmp_path: Path) -> None:
+async def test_episodes_are_filtered_by_player(tmp_path: Path) -> None:
     """By the id that leaderboards and rounds have for it: an account's own where it plays without a player."""
     async with open_platform(tmp_path, backend="none") as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
@@ -312,7 +312,7 @@ async def test_episodes_of_a_player(tmp_path: Path) -> None:
         assert (first, count) == (robots, 2), "the newest first"
 
 
-async def test_the_feed_tells_everything_once_and_in_order(tmp_path: Path, database: str | None) -> None:
+async def test_change_feed_reports_each_change_once_in_order(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, database=database) as platform:
         ann, eve = await platform.account("ann"), await platform.account("eve")
         world = await seed(platform.services, ann.id)
@@ -358,7 +358,7 @@ async def test_the_feed_tells_everything_once_and_in_order(tmp_path: Path, datab
             assert (await client.get(feed, params=query)).status_code == 410
 
 
-async def test_who_waits_is_sent_home_when_the_server_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_request_ends_when_the_server_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with anyio.create_task_group() as group, open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
@@ -375,14 +375,14 @@ async def test_who_waits_is_sent_home_when_the_server_stops(tmp_path: Path, monk
             answers.append(await first.get("/v2/episode-requests/changes", params=query))
             await first.aclose()
 
-        bell = platform.services.runtime.bell
-        beyond, waiting = bell.beyond, anyio.Event()
+        changes = platform.services.runtime.changes
+        beyond, waiting = changes.wait_beyond, anyio.Event()
 
         async def waited(revision: int, *, timeout: float) -> bool:
             waiting.set()
             return await beyond(revision, timeout=timeout)
 
-        monkeypatch.setattr(bell, "beyond", waited)
+        monkeypatch.setattr(changes, "wait_beyond", waited)
         group.start_soon(wait)
         with anyio.fail_after(20):
             await waiting.wait()

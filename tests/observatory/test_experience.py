@@ -28,7 +28,7 @@ def seats(answer: httpx2.Response) -> list[tuple[str, ...]]:
     ]
 
 
-async def test_rosters(tmp_path: Path, database: str | None) -> None:
+async def test_roster_entries_are_resolved_and_seated(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, backend="none", database=database) as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
         world = await seed(platform.services, ann.id)
@@ -100,7 +100,7 @@ async def test_seeds_and_configs(tmp_path: Path) -> None:
             }
 
 
-async def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
+async def test_invalid_experience_request_is_refused(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
         world = await seed(platform.services, ann.id)
@@ -145,7 +145,7 @@ async def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
             assert (await post(client, good)).status_code == 401
 
 
-async def test_a_request_is_cancelled_softly(tmp_path: Path, database: str | None) -> None:
+async def test_cancelled_request_lets_running_episodes_finish(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, backend="none", database=database) as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
         world = await seed(platform.services, ann.id)

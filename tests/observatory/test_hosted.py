@@ -90,7 +90,7 @@ async def test_a_replay_is_shown_through_the_server(tmp_path: Path) -> None:
     )
 
 
-async def test_a_replay_that_nobody_looks_at_is_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unwatched_replay_session_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosted_sessions, "IDLE_SECONDS", 0.2)
     async with open_platform(tmp_path) as platform:
         ann = await platform.account("ann")
@@ -177,7 +177,7 @@ async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) 
     assert leftovers(run_ids=labels) == []
 
 
-async def test_a_game_that_nobody_has_joined_is_changed(tmp_path: Path) -> None:
+async def test_session_without_players_can_be_changed(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
         world = await seed(platform.services, ann.id)
@@ -202,7 +202,7 @@ async def test_a_game_that_nobody_has_joined_is_changed(tmp_path: Path) -> None:
     assert leftovers(run_ids=labels) == []
 
 
-async def test_a_game_that_nobody_came_to_play_is_no_episode(tmp_path: Path) -> None:
+async def test_session_without_players_leaves_no_episode(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
@@ -224,7 +224,7 @@ async def test_a_game_that_nobody_came_to_play_is_no_episode(tmp_path: Path) -> 
     assert not list((tmp_path / "observatory" / "artifacts").rglob("*.json"))
 
 
-async def test_a_game_that_goes_wrong_while_people_play_is_kept_too(tmp_path: Path) -> None:
+async def test_failed_play_session_is_kept_as_an_episode(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
@@ -232,16 +232,16 @@ async def test_a_game_that_goes_wrong_while_people_play_is_kept_too(tmp_path: Pa
             start = "/v2/coworlds/play/session"
             made = (await client.post(start, json={"coworld_id": world.id})).json()
             seat = (await client.post(f"{start}/{made['session_id']}/join")).json()
-            sessions, place = platform.services.runtime.sessions, platform.services.runtime.place
+            sessions, executor = platform.services.runtime.sessions, platform.services.runtime.executor
             assert sessions is not None
-            assert place is not None
+            assert executor is not None
             session = sessions.get(made["session_id"])
             assert session is not None
             there = seat["player_url"].replace("http", "ws").replace("/client/", "/")
             async with connect(there, open_timeout=300) as socket:
                 assert await socket.recv()
                 # nobody takes the other seat, and the game dies
-                for found in await place.backend.find(session.run_id):
+                for found in await executor.backend.find(session.run_id):
                     if found.kind == "process":
                         # the end of one may be the end of the next
                         with contextlib.suppress(ProcessLookupError):
@@ -260,7 +260,7 @@ async def test_a_game_that_goes_wrong_while_people_play_is_kept_too(tmp_path: Pa
             assert f"/episodes/{episode['id']}" in lobby.text
 
 
-async def test_a_running_episode_can_be_watched_and_not_played(tmp_path: Path) -> None:
+async def test_running_episode_can_be_watched_but_not_joined(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
@@ -286,7 +286,7 @@ async def test_a_running_episode_can_be_watched_and_not_played(tmp_path: Path) -
                 assert (await browser.get(url)).status_code == 404
 
 
-async def test_a_server_without_a_backend_says_so(tmp_path: Path) -> None:
+async def test_server_without_a_backend_refuses_sessions(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)

@@ -39,7 +39,7 @@ async def _league_in(db: Any, name: str) -> str:
     return (await create_league(db, name, coworld="paint-arena")).id
 
 
-async def test_how_to_take_part_is_told(tmp_path: Path) -> None:
+async def test_participation_guide_is_served(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         admin = await platform.add_user("admin", team=True)
         await upload_coworld(platform, admin, players_per_user=3)
@@ -61,7 +61,7 @@ async def test_how_to_take_part_is_told(tmp_path: Path) -> None:
             await platform.ask("GET", "/v2/participate", params=wrong, expect=status)
 
 
-async def test_a_league_is_made(tmp_path: Path, database: str | None) -> None:
+async def test_league_is_created(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         admin = await platform.add_user("admin", team=True)
         assert await platform.get("/v2/leagues") == []
@@ -99,7 +99,7 @@ async def test_a_league_is_made(tmp_path: Path, database: str | None) -> None:
         await platform.ask("GET", "/v2/leagues", params={"game_id": "league_x"}, expect=422)
 
 
-async def test_standing_orders(tmp_path: Path) -> None:
+async def test_league_seeds_create_and_rename_leagues(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         admin = await platform.add_user("admin", team=True)
         waiting = await platform.post("/v2/coworld-league-seeds", admin, {"coworld_name": "paint_arena"})
@@ -129,7 +129,7 @@ async def test_standing_orders(tmp_path: Path) -> None:
         assert chosen == ["renamed"]
 
 
-async def test_who_sees_which_league(tmp_path: Path) -> None:
+async def test_private_leagues_are_visible_to_members_only(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         admin, ann = await platform.add_user("admin", team=True), await platform.add_user("ann")
         await upload_coworld(platform, admin)
@@ -204,7 +204,7 @@ async def test_a_submission_is_placed(tmp_path: Path, database: str | None) -> N
         assert back["league_policy_membership_id"] not in (later, membership["id"])
 
 
-async def test_lineage(tmp_path: Path) -> None:
+async def test_lineage_nominates_new_versions_of_the_champion(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         await upload_coworld(platform, ann)
@@ -221,7 +221,7 @@ async def test_lineage(tmp_path: Path) -> None:
         assert [await crowned(name) for name in ("a", "b", "a", "b")] == [True, False, True, False]
 
 
-async def test_no_more_than_the_game_allows(tmp_path: Path) -> None:
+async def test_submission_beyond_players_per_user_is_rejected(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         image = await upload_image(platform, ann)
@@ -315,7 +315,7 @@ async def test_leaderboards(tmp_path: Path, database: str | None) -> None:
         assert (await platform.get("/v2/rounds", division_id="div_x"))["entries"] == []
 
 
-async def test_as_many_recent_rounds_as_are_asked_for(tmp_path: Path) -> None:
+async def test_leaderboard_includes_requested_number_of_rounds(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         await upload_coworld(platform, ann)

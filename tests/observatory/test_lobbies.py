@@ -17,7 +17,7 @@ from support.observatory_kit import Account, Platform, World, open_platform, see
 from websockets.asyncio.client import connect
 
 from observatory.hosted import sessions as hosted_sessions
-from observatory.operating.closing import disable_policy
+from observatory.operations.moderation import disable_policy
 from observatory.store.columns import now
 from observatory.store.models import (
     AuditEntry,
@@ -72,7 +72,7 @@ def starting(lobby: Answer, key: str = "s") -> Answer:
     return {"idempotency_key": key, "expected_revision": lobby["revision"]}
 
 
-async def test_a_draft_has_the_host_a_champion_and_any_champions(tmp_path: Path) -> None:
+async def test_draft_seats_host_and_champions_by_default(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         world, _, _ = await league_of(platform, "old", "young")
         ann = await platform.account("ann")
@@ -121,7 +121,7 @@ async def test_a_draft_has_the_host_a_champion_and_any_champions(tmp_path: Path)
                 await refused(await client.post(place, json={"idempotency_key": "x", **body}), status, code)
 
 
-async def test_who_has_seen_another_revision_changes_nothing(tmp_path: Path, database: str | None) -> None:
+async def test_stale_revision_is_rejected(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, database=database) as platform:
         world, _, _ = await league_of(platform, "bot")
         ann, bob, eve = [await platform.account(name) for name in ("ann", "bob", "eve")]
@@ -173,7 +173,7 @@ async def test_who_has_seen_another_revision_changes_nothing(tmp_path: Path, dat
             assert (entry.actor_id, entry.user_id, entry.subject) == (ann.id, bob.id, lobby["id"])
 
 
-async def test_two_who_claim_a_seat_at_once_do_not_both_get_it(tmp_path: Path, database: str | None) -> None:
+async def test_concurrent_claims_of_a_seat_have_one_winner(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, database=database) as platform:
         world, _, _ = await league_of(platform)
         guests = [await platform.account(name) for name in ("ann", "bob", "eve")]
@@ -192,7 +192,7 @@ async def test_two_who_claim_a_seat_at_once_do_not_both_get_it(tmp_path: Path, d
         assert sorted(statuses) == [200, 409, 409]
 
 
-async def test_a_key_drafts_one_lobby(tmp_path: Path) -> None:
+async def test_idempotency_key_creates_one_lobby(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         world, _, _ = await league_of(platform, "bot")
         ann, bob = await platform.account("ann"), await platform.account("bob")
@@ -240,7 +240,7 @@ async def test_a_draft_expires(tmp_path: Path) -> None:
             assert (await client.get(place)).status_code == 404
 
 
-async def test_a_hidden_league_hides_its_lobbies(tmp_path: Path) -> None:
+async def test_lobbies_of_a_hidden_league_are_hidden(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         world, _, _ = await league_of(platform, "bot")
         ann = await platform.account("ann")
@@ -254,7 +254,7 @@ async def test_a_hidden_league_hides_its_lobbies(tmp_path: Path) -> None:
             assert (await client.post(place, json={"idempotency_key": "b"})).status_code == 404
 
 
-async def test_a_draft_that_cannot_be_played_is_not_started(tmp_path: Path) -> None:
+async def test_unplayable_draft_is_not_started(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         world, _, versions = await league_of(platform, "bot")
         eve, ann = await platform.account("eve"), await platform.account("ann")
@@ -268,7 +268,7 @@ async def test_a_draft_that_cannot_be_played_is_not_started(tmp_path: Path) -> N
             assert lobby["seats"][1]["player_name"] == "eve"
             answer = await client.post(f"{place}/start", json=starting(lobby))
             await refused(answer, 409, "not_declared")
-            assert "is declared by none of the packages of this machine" in answer.json()["detail"]
+            assert "is not declared by any package on this machine" in answer.json()["detail"]
             seat = {"kind": "league_player", "expected_revision": 1}
             async with platform.services.database.reading() as db:
                 bot = await db.get_one(PolicyVersion, versions[0])
@@ -292,7 +292,7 @@ async def test_a_draft_that_cannot_be_played_is_not_started(tmp_path: Path) -> N
         assert not marker.exists()
 
 
-async def test_a_game_that_runs_its_players_itself_has_no_lobbies(tmp_path: Path) -> None:
+async def test_game_hosted_players_cannot_have_lobbies(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         world, _, _ = await league_of(platform)
         async with platform.services.database.writing() as db:
@@ -433,6 +433,6 @@ async def test_drafts_survive_a_restart_and_games_do_not(tmp_path: Path, databas
         seen = (await client.get(f"/v2/lobbies/{draft['id']}")).json()
         assert {**seen, "page_url": None} == {**draft, "page_url": None}
         seen = (await client.get(f"/v2/lobbies/{played['id']}")).json()
-        assert (seen["status"], seen["error"]) == ("failed", "The server was restarted while this was played.")
+        assert (seen["status"], seen["error"]) == ("failed", "The server was restarted during the game.")
         answer = await client.post(f"/v2/lobbies/{draft['id']}/start", json=starting(draft))
         assert answer.json()["status"] == "running", answer.text

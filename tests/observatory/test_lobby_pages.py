@@ -63,9 +63,9 @@ def signed_in(
     return page
 
 
-def test_a_host_and_a_guest_play_with_a_policy(scene: Scene, pages: Pages) -> None:
+def test_host_and_guest_play_with_a_policy(scene: Scene, pages: Pages) -> None:
     host = signed_in(scene, pages, scene.ann, f"/leagues/{scene.world.league}")
-    host.get_by_role("button", name="Draft a lobby").click()
+    host.get_by_role("button", name="Create a lobby").click()
     host.wait_for_url(re.compile("/lobbies/lby_"))
     path = host.url.removeprefix(scene.platform.url)
     rows = host.locator("#seats tbody tr")
@@ -101,7 +101,7 @@ def test_a_host_and_a_guest_play_with_a_policy(scene: Scene, pages: Pages) -> No
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_long_names_push_nothing_away(scene: Scene, pages: Pages, width: int, dark: bool) -> None:
     page = signed_in(scene, pages, scene.long, f"/leagues/{scene.world.league}", width=width, dark=dark)
-    page.get_by_role("button", name="Draft a lobby").click()
+    page.get_by_role("button", name="Create a lobby").click()
     page.wait_for_url(re.compile("/lobbies/lby_"))
     expect(page.locator("#seats tbody tr")).to_have_count(4)
     page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
@@ -114,7 +114,7 @@ def test_long_names_push_nothing_away(scene: Scene, pages: Pages, width: int, da
     expect(page.locator("#seats button")).to_have_count(0)
 
 
-def test_forms_of_other_sites_are_refused(scene: Scene, pages: Pages) -> None:
+def test_cross_site_lobby_forms_are_refused(scene: Scene, pages: Pages) -> None:
     page = signed_in(scene, pages, scene.ann, f"/leagues/{scene.world.league}")
     [cookie] = page.context.cookies()
     headers = {"Cookie": f"{cookie.get('name')}={cookie.get('value')}"}

@@ -27,7 +27,7 @@ from support.full import FULL
 from support.observatory import Inside, inside
 from support.uploads import upload_coworld, upload_policy
 
-from observatory import serving
+from observatory import server
 from observatory.api.leagues import create_league, league_divisions
 from observatory.app import document
 from observatory.settings import Settings
@@ -52,11 +52,11 @@ def test_every_route_is_described() -> None:
         assert reference in described["components"]["schemas"], reference
 
 
-def test_it_is_a_valid_document() -> None:
+def test_openapi_document_is_valid() -> None:
     validate(document("http://here"))
 
 
-async def test_it_is_served(tmp_path: Path) -> None:
+async def test_openapi_document_is_served(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         here, there = [await platform.http.get(path) for path in ("/openapi.json", "/observatory/openapi.json")]
         assert here.json() == there.json()
@@ -66,12 +66,12 @@ async def test_it_is_served(tmp_path: Path) -> None:
         assert page.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-async def test_no_request_breaks_the_server(tmp_path: Path) -> None:
+async def test_fuzzed_requests_never_cause_a_server_error(tmp_path: Path) -> None:
     """Every operation, called with what its description allows and forbids, by somebody and by nobody."""
-    listener = serving.bind("127.0.0.1", 0)
-    settings = serving.with_url(Settings(data=tmp_path / "observatory"), listener, None)
+    listener = server.bind("127.0.0.1", 0)
+    settings = server.with_url(Settings(data=tmp_path / "observatory"), listener, None)
     async with (
-        serving.serve(settings, listener) as services,
+        server.serve(settings, listener) as services,
         httpx2.AsyncClient(base_url=settings.url) as http,
     ):
         platform = Inside(services, http)

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from support.observatory_kit import Account, Platform, World, open_platform, roster, seed
 
-from observatory.operating import overview
-from observatory.operating.closing import (
+from observatory.operations import overview
+from observatory.operations.moderation import (
     PolicyError,
     disable_policy,
     disable_user,
@@ -21,7 +21,7 @@ from observatory.operating.closing import (
     enable_user,
     find_policy,
 )
-from observatory.operating.retention import PRUNED, prune
+from observatory.operations.retention import PRUNED, prune
 from observatory.quotas import Quotas
 from observatory.settings import Retention
 from observatory.store.audit import Actor, acting, audit, audit_lines
@@ -43,7 +43,7 @@ async def ask(platform: Platform, account: Account, world: World, *policies: str
         return str(answer.json()["id"])
 
 
-async def test_a_disabled_account_is_told_so_and_its_queue_is_empty(tmp_path: Path, database: str | None) -> None:
+async def test_disabled_account_is_refused_and_its_episodes_are_cancelled(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, backend="none", database=database) as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
         world = await seed(platform.services, ann.id)
@@ -124,7 +124,7 @@ async def test_a_disabled_policy_is_not_scheduled_and_its_owner_sees_why(tmp_pat
             assert (await client.post(place, json=body)).json()["type"] == "policy_disabled"
 
 
-async def test_an_operator_sees_what_goes_on(tmp_path: Path, database: str | None) -> None:
+async def test_operator_commands_show_queue_workers_and_disk(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, parallel=1, database=database) as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
@@ -161,7 +161,7 @@ async def test_an_operator_sees_what_goes_on(tmp_path: Path, database: str | Non
         assert (worker["name"], worker["state"], worker["episodes"]) == ("lost", "gone", [claim.episode_id])
 
 
-async def test_the_audit_log_tells_who_did_what_and_no_secret(tmp_path: Path) -> None:
+async def test_audit_log_names_actors_and_contains_no_secret(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none", quotas=Quotas(episodes=1)) as platform:
         services = platform.services
         with acting(OPERATOR):
@@ -206,7 +206,7 @@ async def test_the_audit_log_tells_who_did_what_and_no_secret(tmp_path: Path) ->
         assert "hush" not in text
 
 
-async def test_the_audit_log_only_grows(tmp_path: Path, database: str | None) -> None:
+async def test_audit_log_cannot_be_changed(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, backend="none", database=database) as platform:
         async with platform.services.database.writing() as session:
             audit(session, "league.made", subject="x")
@@ -218,7 +218,7 @@ async def test_the_audit_log_only_grows(tmp_path: Path, database: str | None) ->
             assert [line["action"] for line in await audit_lines(session)] == ["league.made"]
 
 
-async def test_what_old_episodes_have_left_goes_and_their_scores_stay(tmp_path: Path) -> None:
+async def test_retention_removes_files_and_keeps_scores(tmp_path: Path) -> None:
     async with open_platform(tmp_path, parallel=1) as platform:
         services = platform.services
         ann = await platform.account("ann")

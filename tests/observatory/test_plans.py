@@ -42,7 +42,7 @@ def noted(engine: AsyncEngine) -> Generator[list[tuple[str, Any]]]:
         ("/v2/episode-requests?coworld_id=x", NEWEST.format("_coworld")),
     ],
 )
-async def test_a_list_is_read_in_the_order_of_an_index(tmp_path: Path, path: str, index: str) -> None:
+async def test_list_queries_use_an_index(tmp_path: Path, path: str, index: str) -> None:
     async with inside(tmp_path) as platform:
         token = await platform.add_user("ann")
         engine = platform.services.database.engine
@@ -56,7 +56,7 @@ async def test_a_list_is_read_in_the_order_of_an_index(tmp_path: Path, path: str
         assert not any("TEMP B-TREE" in step for step in plan), plan
 
 
-async def test_a_list_that_is_shown_again_loads_only_what_has_changed(tmp_path: Path, database: str | None) -> None:
+async def test_repeated_list_loads_only_changed_rows(tmp_path: Path, database: str | None) -> None:
     async with open_platform(tmp_path, backend="none", database=database) as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)

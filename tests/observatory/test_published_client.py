@@ -156,7 +156,7 @@ def test_signing_in(world: World) -> None:
     assert "used" in again.stdout + again.stderr
 
 
-def test_both_clients_are_signed_in_by_either(world: World) -> None:
+def test_sign_in_is_shared_by_both_clients(world: World) -> None:
     bob = world.bob
     mine = {"SOFTMAX_CONFIG_DIR": str(bob.home / ".softmax"), "COWORLD_SERVER": bob.server}
     bob.run("logout", program="softmax")
@@ -198,7 +198,7 @@ def test_download(world: World, reference: str) -> None:
     subprocess.run(["docker", "image", "rm", image["local_image"]], capture_output=True, check=True)
 
 
-def test_a_version_out_of_another(world: World) -> None:
+def test_version_is_derived_from_another(world: World) -> None:
     patch = '{"game": {"description": "Better."}}'
     partial = ["upload-coworld", "--from-coworld"]
     done = world.ann.run(*partial, "paintarena", "--version", "0.2.0", "--patch", patch, "--no-wait-hosted-smoke")

@@ -78,7 +78,7 @@ def entries(listed: Any) -> list[dict[str, Any]]:
     return listed["entries"] if isinstance(listed, dict) else listed
 
 
-def test_what_is_there(client: Published, played: Played, release: str) -> None:
+def test_coworlds_are_listed_and_shown(client: Published, played: Played, release: str) -> None:
     world = played.world
     (entry,) = entries(client.ask("list"))
     assert (entry["id"], entry["name"]) == (world.id, "quick")
@@ -95,7 +95,7 @@ def test_what_is_there(client: Published, played: Played, release: str) -> None:
         client.run("visibility", "quick", "public")
 
 
-def test_taking_part(client: Published, played: Played) -> None:
+def test_participation_works(client: Published, played: Played) -> None:
     league = played.world.league
     said = client.run("submit", "one", "-l", league, "--no-open-browser").stdout
     assert "placed" in said
@@ -130,7 +130,7 @@ def test_episodes(client: Published, played: Played, release: str) -> None:
     assert {found.get("filename") for found in receipts} >= {"results.json", "replay.z"}
 
 
-def test_a_game_for_people(client: Published, played: Played) -> None:
+def test_play_session_works(client: Published, played: Played) -> None:
     game = client.ask("hosted-game", "create", played.world.id, "--variant", "four")
     assert game["player_count"] == 4
     seat = client.ask("hosted-game", "join", game["session_id"])
@@ -144,7 +144,7 @@ def test_a_game_for_people(client: Published, played: Played) -> None:
         assert answer.status == 200
 
 
-def test_a_lobby(client: Published, played: Played, release: str) -> None:
+def test_lobby_works(client: Published, played: Played, release: str) -> None:
     if release == "0.1.47":
         return  # it knows none
     league = played.world.league
@@ -188,7 +188,7 @@ def test_a_lobby(client: Published, played: Played, release: str) -> None:
     assert client.ask("lobby", "cancel", last)["status"] == "cancelled"
 
 
-def test_what_is_only_elsewhere(client: Published, played: Played, release: str) -> None:
+def test_operations_not_offered_are_explained(client: Published, played: Played, release: str) -> None:
     asked: list[tuple[str, ...]] = [("campaign", "board", played.world.league)]
     if release != "0.1.47":
         asked += [("credits",), ("power-analysis", played.world.division)]

@@ -15,9 +15,9 @@ from support.uploads import upload_image
 from coworld_runner.backends.kubernetes.backend import KubernetesBackend
 from observatory.cli import main
 from observatory.identity.worker_login import pull_secret, worker_login
-from observatory.runtime import _make  # pyright: ignore[reportPrivateUsage]
 from observatory.settings import Settings
 from observatory.work.admission import OwnPackages
+from observatory.work.executor import _make  # pyright: ignore[reportPrivateUsage]
 
 
 def written(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -36,14 +36,14 @@ async def uploaded(platform: Inside) -> dict[str, Any]:
     return await upload_image(platform, await platform.add_user("ann"))
 
 
-async def test_what_it_holds_pulls_any_image_and_pushes_none(tmp_path: Path) -> None:
+async def test_pull_secret_can_pull_but_not_push(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         image = await uploaded(platform)
         _, _, name = image["image_uri"].partition("/")
         repository = name.partition(":")[0].partition("@")[0]
         place = f"/v2/{repository}/manifests/{image['image_digest']}"
         assert (await platform.http.get(place)).status_code == 401
-        secret = pull_secret("pull", "registry.example:5000", await worker_login(platform.services))
+        secret = pull_secret("pull", "registry.example:5000", await worker_login(platform.services.vault))
         (entry,) = [config_of(secret)["registry.example:5000"]]
         shown = {"Authorization": f"Basic {entry['auth']}"}
         assert (await platform.http.get(place, headers=shown)).status_code == 200
@@ -51,7 +51,7 @@ async def test_what_it_holds_pulls_any_image_and_pushes_none(tmp_path: Path) -> 
         assert begun.status_code in (401, 403)
 
 
-def test_it_is_written_for_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pull_secret_is_written_for_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ("--data", str(tmp_path / "o"))
     status, out = written(capsys, *where, "--url", "https://games.example:8443/", "--name", "mine")
     secret = json.loads(out)
@@ -65,7 +65,7 @@ def test_it_is_written_for_the_cluster(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("names", [(), ("mine", "other")])
-async def test_the_pods_name_it(
+async def test_pods_use_the_pull_secret(
     names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("COWORLD_COLLECTOR_IMAGE", "registry.example/python:3")

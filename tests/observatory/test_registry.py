@@ -53,7 +53,7 @@ async def _begin(platform: Inside, token: str, name: str = "game") -> Push:
     return Push(platform, made["image"], made["pre_signed_info"])
 
 
-async def test_a_blob_comes_in_pieces(tmp_path: Path) -> None:
+async def test_blob_is_uploaded_in_chunks(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         push = await _begin(platform, await platform.add_user("ann"))
         content = os.urandom(300_000)
@@ -80,7 +80,7 @@ async def test_a_blob_comes_in_pieces(tmp_path: Path) -> None:
         assert part.headers["content-range"] == "bytes 100000-100009/300000"
 
 
-async def test_an_upload_outlives_the_server(tmp_path: Path) -> None:
+async def test_upload_resumes_after_a_server_restart(tmp_path: Path) -> None:
     content = os.urandom(50_000)
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     async with inside(tmp_path) as platform:
@@ -94,7 +94,7 @@ async def test_an_upload_outlives_the_server(tmp_path: Path) -> None:
         assert (await push("GET", f"/blobs/{digest}", 200)).content == content
 
 
-async def test_what_was_announced_must_come(tmp_path: Path) -> None:
+async def test_blob_with_wrong_digest_is_refused(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         push = await _begin(platform, await platform.add_user("ann"))
         wrong = "sha256:" + "0" * 64
@@ -136,7 +136,7 @@ async def test_what_was_announced_must_come(tmp_path: Path) -> None:
         assert (await push("GET", "/tags/list", 200)).json()["tags"] == ["v1"]
 
 
-async def test_leave_is_for_one_repository(tmp_path: Path) -> None:
+async def test_upload_token_is_limited_to_one_repository(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         hers, his = await _begin(platform, ann), await _begin(platform, bob)
@@ -167,7 +167,7 @@ async def test_leave_is_for_one_repository(tmp_path: Path) -> None:
         assert (await other("GET", f"/blobs/{own}", 200)).content == b"shared"
 
 
-async def test_who_may_pull(tmp_path: Path) -> None:
+async def test_private_image_is_pulled_by_its_owner_only(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         image = await upload_image(platform, ann, "game")
@@ -201,7 +201,7 @@ async def test_who_may_pull(tmp_path: Path) -> None:
         assert (await platform.http.get("/v2/token", auth=("ann", "wrong"))).status_code == 401
 
 
-async def test_what_is_complete_stays(tmp_path: Path) -> None:
+async def test_complete_image_cannot_be_changed(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         first = await _begin(platform, ann)
@@ -215,7 +215,7 @@ async def test_what_is_complete_stays(tmp_path: Path) -> None:
         await first("PUT", "/manifests/v2", 201, content=manifest.content, headers=kind)
 
 
-async def test_strange_names(tmp_path: Path) -> None:
+async def test_malformed_repository_names_are_refused(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         for name in ("UPPER", "a//b", "a%2F..%2F..%2Fetc", "a/", "%00", "a" * 300, "é"):
@@ -228,7 +228,7 @@ async def test_strange_names(tmp_path: Path) -> None:
         assert (await platform.http.delete("/v2/a/manifests/v1")).status_code == 405
 
 
-async def test_stale_uploads_are_swept(tmp_path: Path) -> None:
+async def test_stale_uploads_are_removed(tmp_path: Path) -> None:
     store = BlobStore(tmp_path / "registry")
     fresh, stale = await store.start("a"), await store.start("a")
     os.utime(stale.data, (1, 1))
@@ -283,7 +283,7 @@ async def test_a_real_engine_pushes_and_pulls(tmp_path: Path) -> None:
             await docker("rmi", pinned)
             # our own worker pulls it too, with a login that is in no file of the engine's
             async with platform.services() as services:
-                login = await worker_login(services)
+                login = await worker_login(services.vault)
             async with DockerBackend(logins={grant["registry"]: login}) as backend:
                 await backend.ensure_image(pinned)
             assert digest in await docker("inspect", "--format", "{{.RepoDigests}}", pinned)

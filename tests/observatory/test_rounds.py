@@ -62,10 +62,10 @@ async def test_a_round_begins_once_and_ends_with_its_episodes(tmp_path: Path) ->
         # over, and too early for the next
         assert await advance(database, world.division) is None
         [ended] = await _rounds(platform)
-        assert (ended.status, ended.error) == ("failed", "None of its episodes was completed.")
+        assert (ended.status, ended.error) == ("failed", "No episode of the round was completed.")
 
 
-async def test_a_config_that_fits_no_more_is_said(tmp_path: Path) -> None:
+async def test_config_that_no_longer_matches_the_game_is_reported(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
         world = await seed(platform.services, ann.id)
@@ -78,7 +78,7 @@ async def test_a_config_that_fits_no_more_is_said(tmp_path: Path) -> None:
         assert await _rounds(platform) == []
 
 
-async def test_what_is_wrong_with_one_league_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_league_does_not_stop_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Terms that a later version has written, say, or a stranger's pairing with a defect."""
 
     def said() -> list[str]:

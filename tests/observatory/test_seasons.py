@@ -13,10 +13,9 @@ from support.league_play import contestants, league_of, play, play_rounds, stren
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
 from coworld_core.errors import UsageError
-from observatory.api.leagues import LeagueError, set_terms
+from observatory.api.leagues import LeagueError, change_league_settings
 from observatory.cli import cli
-from observatory.operating import overview
-from observatory.operating.closing import sweep_closed
+from observatory.operations import overview
 from observatory.store.columns import now
 from observatory.store.models import (
     Division,
@@ -29,7 +28,8 @@ from observatory.store.models import (
     Season,
     Submission,
 )
-from observatory.work.placing import check_newcomers
+from observatory.work.cancellation import cancel_disabled
+from observatory.work.league_members import check_newcomers
 from observatory.work.queue import Outcome, Queue, write_outcome
 from observatory.work.rounds import advance
 from observatory.work.seasons import CONTINUOUS, change_league, risers
@@ -108,7 +108,7 @@ async def test_a_pause_and_a_season_closed_by_hand(tmp_path: Path) -> None:
             assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json() is None
 
 
-async def test_terms_change_and_what_a_season_was_begun_with_stays(tmp_path: Path) -> None:
+async def test_settings_fixed_by_a_running_season_cannot_change(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
@@ -118,7 +118,7 @@ async def test_terms_change_and_what_a_season_was_begun_with_stays(tmp_path: Pat
 
         async def change(**terms: Any) -> Any:
             async with database.writing() as session:
-                return (await set_terms(session, world.league, terms=terms)).commissioner_config
+                return (await change_league_settings(session, world.league, terms=terms)).commissioner_config
 
         with pytest.raises(LeagueError, match="begun with another pairing and other blocks") as told:
             await change(pairing="swiss", blocks=2, rounds=2)
@@ -133,7 +133,7 @@ async def test_terms_change_and_what_a_season_was_begun_with_stays(tmp_path: Pat
             await change(pairing="x")
 
 
-async def test_a_season_that_cannot_go_on_says_why(tmp_path: Path) -> None:
+async def test_stopped_season_reports_the_reason(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
@@ -159,7 +159,7 @@ async def test_a_season_that_cannot_go_on_says_why(tmp_path: Path) -> None:
         assert "observatory league season 'Quick League'" in listed.stderr
         async with platform.client() as anybody:
             page = (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
-        assert "No more rounds are played in this season" in page
+        assert "No more rounds will be played in this season" in page
         assert "The game ended with status 5." in page
         async with database.writing() as session:
             await change_league(session, world.league, "season")
@@ -168,7 +168,7 @@ async def test_a_season_that_cannot_go_on_says_why(tmp_path: Path) -> None:
         assert await advance(database, world.division) is not None
 
 
-def test_who_rises_and_who_falls() -> None:
+def test_promotion_and_relegation_between_divisions() -> None:
     def moved(*ladder: str, moves: int = 1, size: int = 8) -> set[tuple[str, int, int]]:
         return {(one.subject, one.frm, one.to) for one in risers(ladder, moves=moves, size=size)}
 
@@ -179,7 +179,7 @@ def test_who_rises_and_who_falls() -> None:
     assert moved("ab", "cd", moves=0) == set() == moved("", "a")
 
 
-async def test_the_best_rise_with_the_end_of_a_season(tmp_path: Path) -> None:
+async def test_best_members_are_promoted_at_the_end_of_a_season(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
@@ -208,7 +208,7 @@ async def _submit(platform: Platform, account: Account, world: World, version: s
         return answer.json()
 
 
-async def test_who_is_new_is_checked_first(tmp_path: Path) -> None:
+async def test_new_submission_is_checked_before_competing(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
@@ -240,7 +240,7 @@ async def test_who_is_new_is_checked_first(tmp_path: Path) -> None:
             assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json() is None
 
 
-async def test_who_fails_again_and_again_is_put_out(tmp_path: Path) -> None:
+async def test_repeatedly_failing_policy_is_disqualified(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
@@ -262,14 +262,14 @@ async def test_who_fails_again_and_again_is_put_out(tmp_path: Path) -> None:
             assert set(seated) == {versions["bot0"], versions["bot1"]}
         assert member.policy_version_id == versions["bot2"]
         assert member.reason is not None
-        assert member.reason.startswith("Each of its last 4 episodes had a fault of its own")
+        assert member.reason.startswith("The policy was at fault in each of its last 4 episodes")
         # it has forfeited, and is rated for it
         async with platform.client() as anybody:
             board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json()
         assert [line["player_name"] for line in board] == ["bot0", "bot1"]
 
 
-async def test_what_was_asked_for_while_a_policy_was_closed_is_swept_and_not_begun(tmp_path: Path) -> None:
+async def test_episodes_requested_while_a_policy_was_disabled_are_cancelled(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
         world = await seed(platform.services, (await platform.account("owner")).id)
@@ -286,7 +286,7 @@ async def test_what_was_asked_for_while_a_policy_was_closed_is_swept_and_not_beg
         assert claim.episode_id == kept
         assert await queue.claim() is None
         assert await queue.release(claim, counts=False)
-        await sweep_closed(database)
+        await cancel_disabled(database)
         async with database.reading() as session:
             rows = await session.execute(sa.select(EpisodeRequest.id, EpisodeRequest.status, EpisodeRequest.error_type))
             states = {row[0]: (row[1], row[2]) for row in rows}
@@ -294,7 +294,7 @@ async def test_what_was_asked_for_while_a_policy_was_closed_is_swept_and_not_beg
         assert list(states.values()) == [("cancelled", "disabled")]
 
 
-async def test_the_page_of_an_episode_says_what_was_removed(tmp_path: Path) -> None:
+async def test_episode_page_says_what_retention_removed(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         world = await seed(platform.services, (await platform.account("owner")).id)
         versions = await contestants(platform, world, 2)
@@ -308,7 +308,7 @@ async def test_the_page_of_an_episode_says_what_was_removed(tmp_path: Path) -> N
             assert "The replay was removed" in (await anybody.get(page)).text
 
 
-async def test_the_pages_of_a_league_that_lives(tmp_path: Path) -> None:
+async def test_pages_of_a_running_league_show_its_seasons(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         boss = await platform.account("boss", team=True)
         world = await seed(platform.services, (await platform.account("owner")).id)

@@ -64,7 +64,7 @@ async def ask(platform: Platform, owner: Account, world: World, *policies: str) 
         return over["episodes"][0]
 
 
-async def test_a_game_reads_its_secret_from_a_file_of_its_own(tmp_path: Path, database: str | None) -> None:
+async def test_game_receives_its_secret_as_a_file(tmp_path: Path, database: str | None) -> None:
     # the package leaves it to others which secret that is
     package = declaring(tmp_path, game={"env": {"KEY": "", "PLAIN": "1"}, "run": TELLS})
     async with open_platform(tmp_path, database=database, packages=(package,)) as platform:
@@ -83,7 +83,7 @@ async def test_a_game_reads_its_secret_from_a_file_of_its_own(tmp_path: Path, da
         assert all(b"the game's own" not in content for content in [told, *kept])
 
 
-async def test_a_secret_that_is_not_there_is_named_and_nothing_starts(tmp_path: Path) -> None:
+async def test_missing_secret_is_named_before_anything_starts(tmp_path: Path) -> None:
     package = declaring(tmp_path, game={"env": {"KEY": ""}, "run": TELLS})
     async with open_platform(tmp_path, packages=(package,)) as platform:
         ann = await platform.account("ann")
@@ -108,7 +108,7 @@ async def test_a_secret_that_is_not_there_is_named_and_nothing_starts(tmp_path: 
         ("secret://coworld/quick/absent", "secret_missing"),
     ],
 )
-async def test_references_that_lead_nowhere(reference: str, code: str, tmp_path: Path) -> None:
+async def test_invalid_secret_references_are_refused(reference: str, code: str, tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
         world = await seed(platform.services, ann.id)
@@ -121,7 +121,7 @@ async def test_references_that_lead_nowhere(reference: str, code: str, tmp_path:
         assert "bob's" not in f"{error.value} {error.value.hint} {error.value.context}"
 
 
-async def test_names_are_compared_as_everywhere(tmp_path: Path) -> None:
+async def test_secret_owner_names_ignore_case_and_hyphens(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
@@ -131,7 +131,7 @@ async def test_names_are_compared_as_everywhere(tmp_path: Path) -> None:
         assert "secret_files" not in repr(job.plan)
 
 
-async def test_a_bundled_player_gets_what_its_own_environment_names(tmp_path: Path) -> None:
+async def test_bundled_player_receives_its_own_secrets(tmp_path: Path) -> None:
     run = ["sh", "-c", f"{SEEN}; exec python3 -S -E player.py"]
     nothing = {"KEY": "file:///dev/null"}
     package = declaring(tmp_path, game={"env": nothing, "run": TELLS}, player={"env": {"KEY": ""}, "run": run})

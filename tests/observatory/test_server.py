@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 from support.observatory import inside, running_observatory
 
-from observatory import serving
+from observatory import server
 from observatory.store.columns import now
 from observatory.store.models import Idempotent, Token
 from observatory.work.housekeeping import tidy
 
 
 @pytest.mark.slow
-async def test_starts_knows_its_callers_and_stops(tmp_path: Path) -> None:
+async def test_server_starts_authenticates_and_stops(tmp_path: Path) -> None:
     async with running_observatory(tmp_path) as platform:
         ann = await platform.add_user("ann")
         async with httpx2.AsyncClient(base_url=platform.server) as http:
@@ -37,14 +37,14 @@ async def test_starts_knows_its_callers_and_stops(tmp_path: Path) -> None:
     assert platform.process.returncode == 0
 
 
-def test_an_answer_in_two_parts_does_not_wait_for_the_first_to_be_confirmed() -> None:
-    with serving.bind("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+def test_response_in_two_parts_is_not_delayed() -> None:
+    with server.bind("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-async def test_tidying_up(tmp_path: Path) -> None:
+async def test_expired_rows_are_removed(tmp_path: Path) -> None:
     """What is long over goes, what may still be asked for stays."""
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
@@ -63,7 +63,7 @@ async def test_tidying_up(tmp_path: Path) -> None:
             assert list(await db.scalars(sa.select(Token.kind))) == ["user"]
 
 
-async def test_what_every_answer_has(tmp_path: Path) -> None:
+async def test_every_response_has_the_common_headers(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         for path, status in (("/v2/leagues", 200), ("/v2/leagues/x", 404), ("/nothing", 404), ("/players", 401)):
@@ -100,7 +100,7 @@ async def test_what_every_answer_has(tmp_path: Path) -> None:
         await platform.ask("POST", "/players", ann, content=b'{"name": "runner"}', headers=form)
 
 
-async def test_a_failure_is_told_by_its_number(
+async def test_internal_error_is_identified_by_request_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A fault of ours says nothing of its inside, and how to find it in the log."""

@@ -16,20 +16,27 @@ from support.observatory_kit import open_platform, seed
 from coworld_core.tournament.log import TournamentRules
 from coworld_runner.tournament.pairings import find_pairing
 from observatory.store.models import Coworld, EpisodeRequest, Round
+from observatory.work.game_setup import GameSetup
+from observatory.work.league_settings import LeagueSettings
 from observatory.work.rounds import advance
-from observatory.work.setups import GameSetup
-from observatory.work.table import PlayedEpisode, PlayedRound, Table, make_table, stored_state, table_rules
-from observatory.work.terms import LeagueTerms
+from observatory.work.season_standings import (
+    PlayedEpisode,
+    PlayedRound,
+    SeasonStandings,
+    compute_standings,
+    season_rules,
+    stored_state,
+)
 
 
 def rules_of(pairing: str, seats: int = 2, blocks: int = 1) -> TournamentRules:
-    terms = LeagueTerms(pairing=pairing, blocks=blocks)
+    terms = LeagueSettings(pairing=pairing, blocks=blocks)
     coworld = Coworld(name="game", version="1")
     setup = GameSetup(coworld=coworld, manifest=cast("Any", None), variant="default", config={}, seats=seats)
-    return table_rules(terms, setup)
+    return season_rules(terms, setup)
 
 
-def played(table: Table, chance: random.Random) -> PlayedRound:
+def played(table: SeasonStandings, chance: random.Random) -> PlayedRound:
     """The round that a table wants; some episodes fail."""
     assert table.config is not None
     episodes: list[PlayedEpisode] = []
@@ -51,27 +58,27 @@ def played(table: Table, chance: random.Random) -> PlayedRound:
 
 
 @pytest.mark.parametrize(("pairing", "seats"), [("free-play", 2), ("free-play", 4), ("swiss", 2), ("ladder", 2)])
-def test_the_stored_and_the_replayed_are_one_table(pairing: str, seats: int) -> None:
+def test_resumed_and_replayed_standings_are_equal(pairing: str, seats: int) -> None:
     rules, rule, chance = rules_of(pairing, seats, blocks=2), find_pairing(pairing), random.Random(seats)
     coming: Sequence[Sequence[str]] = ["ABCDE", "ABCDE", "ABCDEF", "BCDEF", "BCDEF", "FBAC", "FBAC", "BCDEFGH"]
     rounds: list[PlayedRound] = []
-    before = make_table([], coming[0], rules=rules, pairing=rule)
+    before = compute_standings([], coming[0], rules=rules, pairing=rule)
     for entrants in coming:
         rounds.append(played(before, chance))
-        whole = make_table(rounds, entrants, rules=rules, pairing=rule)
+        whole = compute_standings(rounds, entrants, rules=rules, pairing=rule)
         state = stored_state(json.loads(json.dumps(before.state)), rules)
         assert state is not None
-        stored = make_table(rounds[-1:], entrants, rules=rules, pairing=rule, state=state)
+        stored = compute_standings(rounds[-1:], entrants, rules=rules, pairing=rule, state=state)
         assert (stored.report, stored.config, stored.lineups) == (whole.report, whole.config, whole.lineups)
         # who looks after a pause has no round to add
-        again = make_table([], entrants, rules=rules, pairing=rule, state=stored_state(stored.state, rules))
+        again = compute_standings([], entrants, rules=rules, pairing=rule, state=stored_state(stored.state, rules))
         assert (again.report, again.config) == (whole.report, whole.config)
         before = stored
     assert before.report["standings"]
 
 
-def test_what_another_season_was_stored_with_is_not_gone_on_from() -> None:
-    state = make_table([], "AB", rules=rules_of("ladder"), pairing=find_pairing("ladder")).state
+def test_state_of_other_rules_is_not_resumed() -> None:
+    state = compute_standings([], "AB", rules=rules_of("ladder"), pairing=find_pairing("ladder")).state
     assert state is not None
     assert stored_state(state, rules_of("ladder")) is not None
     assert stored_state(state, rules_of("swiss")) is None
@@ -80,17 +87,17 @@ def test_what_another_season_was_stored_with_is_not_gone_on_from() -> None:
     assert stored_state(None, rules_of("ladder")) is None
 
 
-def test_rounds_of_a_game_with_other_seats_count_no_more() -> None:
+def test_rounds_with_another_seat_count_are_ignored() -> None:
     rule, chance = find_pairing("free-play"), random.Random(0)
-    first = make_table([], "ABCD", rules=rules_of("free-play"), pairing=rule)
+    first = compute_standings([], "ABCD", rules=rules_of("free-play"), pairing=rule)
     with_two = played(first, chance)
-    now = make_table([with_two], "ABCD", rules=rules_of("free-play", seats=4), pairing=rule)
+    now = compute_standings([with_two], "ABCD", rules=rules_of("free-play", seats=4), pairing=rule)
     assert now.report["standings"] == []
     assert now.config is not None
     assert (now.config["seats"], len(now.lineups[0][1])) == (4, 4)
 
 
-async def test_a_round_that_is_closed_is_not_read_again(tmp_path: Path) -> None:
+async def test_closed_round_is_not_read_again(tmp_path: Path) -> None:
     """Each closing adds its own round to what was stored, and a season without that is replayed."""
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database

@@ -18,7 +18,7 @@ from observatory.store.models import Idempotent, Image, PolicySecretEnv, PolicyV
 pytestmark = pytest.mark.slow
 
 
-async def test_an_image(tmp_path: Path, database: str | None) -> None:
+async def test_image_upload_is_begun_and_completed(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         parts = image_parts()
@@ -51,7 +51,7 @@ async def test_an_image(tmp_path: Path, database: str | None) -> None:
         assert await platform.get(f"/v2/container_images/{image['id']}", ann) == ready
 
 
-async def test_pages(tmp_path: Path, database: str | None) -> None:
+async def test_lists_are_paged_by_offset_and_cursor(tmp_path: Path, database: str | None) -> None:
     """By offset and by cursor, in a header; newcomers shift no cursor."""
     async with inside(tmp_path, database=database) as platform:
         ann = await platform.add_user("ann")
@@ -79,7 +79,7 @@ async def test_pages(tmp_path: Path, database: str | None) -> None:
             await platform.ask("GET", "/v2/container_images", ann, params=params, expect=422)
 
 
-async def test_a_policy(tmp_path: Path, database: str | None) -> None:
+async def test_policy_versions_are_created_and_listed(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         first = await upload_policy(platform, ann, run=["python", "-m", "racer"], tags={"kind": "test"})
@@ -108,7 +108,7 @@ async def test_a_policy(tmp_path: Path, database: str | None) -> None:
         assert (await platform.get(access, ann)) == body
 
 
-async def test_secrets_of_a_policy(tmp_path: Path) -> None:
+async def test_policy_secrets_are_stored_and_deleted(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         body = {"policy_secret_env": {"API_KEY": "hunter2"}}
@@ -130,7 +130,7 @@ async def test_secrets_of_a_policy(tmp_path: Path) -> None:
         await platform.ask("POST", "/stats/policies/docker-img/complete", bob, json=theft, expect=404)
 
 
-async def test_secrets_that_no_version_got_are_taken_back(tmp_path: Path, database: str | None) -> None:
+async def test_unused_policy_secrets_can_be_deleted(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         body = {"policy_secret_env": {"API_KEY": "hunter2"}}
@@ -149,7 +149,7 @@ async def test_secrets_that_no_version_got_are_taken_back(tmp_path: Path, databa
         assert [path.name for path in (tmp_path / "observatory" / "secrets" / "policy-env").iterdir()] == [used]
 
 
-async def test_the_same_key_answers_the_same(tmp_path: Path, database: str | None) -> None:
+async def test_repeated_idempotency_key_returns_the_stored_response(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         image = await upload_image(platform, ann)
@@ -175,7 +175,7 @@ async def test_the_same_key_answers_the_same(tmp_path: Path, database: str | Non
         await platform.ask(*complete, json={"id": pending["image"]["id"]}, headers=late)
 
 
-async def test_no_token_is_kept_in_an_answer(tmp_path: Path) -> None:
+async def test_response_with_a_token_is_not_stored_for_its_key(tmp_path: Path) -> None:
     """Answers that hold a token are made anew under the same key, not remembered."""
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
@@ -196,7 +196,7 @@ async def test_no_token_is_kept_in_an_answer(tmp_path: Path) -> None:
             assert (await db.scalars(sa.select(Idempotent))).all() == []
 
 
-async def test_the_same_key_at_once(tmp_path: Path, database: str | None) -> None:
+async def test_concurrent_requests_with_one_key_run_once(tmp_path: Path, database: str | None) -> None:
     """Twenty of the same POST race, and one of them does it."""
     async with inside(tmp_path, database=database) as platform:
         ann = await platform.add_user("ann")
@@ -240,7 +240,7 @@ async def test_uploads_at_once(tmp_path: Path, database: str | None) -> None:
         assert versions
 
 
-async def test_players_keep_apart(tmp_path: Path) -> None:
+async def test_player_session_lists_only_its_own_versions(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         sessions = []

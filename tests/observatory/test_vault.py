@@ -13,7 +13,8 @@ from cryptography.fernet import Fernet
 
 from coworld_core.errors import CoworldError, EnvironmentFault
 from observatory.cli import main
-from observatory.settings import Settings, write_private
+from observatory.data_directory import write_private
+from observatory.settings import Settings
 from observatory.store.vault import Vault
 
 VALUE = b"hunter2\x00\xff"
@@ -31,7 +32,7 @@ def contents(tmp_path: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in files(tmp_path)}
 
 
-async def test_a_secret_is_on_the_disk_only_encrypted(tmp_path: Path) -> None:
+async def test_secret_is_encrypted_on_disk(tmp_path: Path) -> None:
     vault = await opened(tmp_path)
     await vault.put("coworld", "one", VALUE)
     await vault.put("coworld", "empty", b"")
@@ -47,7 +48,7 @@ async def test_a_secret_is_on_the_disk_only_encrypted(tmp_path: Path) -> None:
         await vault.get("coworld", "one")
 
 
-async def test_what_was_there_before_there_were_keys_is_encrypted(tmp_path: Path) -> None:
+async def test_plaintext_secrets_of_older_versions_are_encrypted(tmp_path: Path) -> None:
     write_private(tmp_path / "o" / "secrets" / "coworld" / "old", VALUE)
     write_private(tmp_path / "o" / "secrets" / "policy-env" / "old", json.dumps({"A": "hunter2"}).encode())
     vault = await opened(tmp_path)
@@ -56,7 +57,7 @@ async def test_what_was_there_before_there_were_keys_is_encrypted(tmp_path: Path
     assert all(b"hunter2" not in content for content in contents(tmp_path).values())
 
 
-async def test_who_is_interrupted_while_encrypting_goes_on_the_next_time(tmp_path: Path) -> None:
+async def test_interrupted_encryption_continues_at_the_next_start(tmp_path: Path) -> None:
     vault = await opened(tmp_path)
     await vault.put("coworld", "done", VALUE)
     write_private(tmp_path / "o" / "secrets" / "coworld" / "not yet", VALUE)
@@ -66,7 +67,7 @@ async def test_who_is_interrupted_while_encrypting_goes_on_the_next_time(tmp_pat
     assert all(b"hunter2" not in content for content in contents(tmp_path).values())
 
 
-async def test_many_begin_at_once_with_one_key(tmp_path: Path) -> None:
+async def test_concurrent_starts_agree_on_one_key(tmp_path: Path) -> None:
     vaults: list[Vault] = []
 
     async def begin(number: int) -> None:
@@ -88,7 +89,7 @@ async def refused(tmp_path: Path, key: str = "o.key") -> CoworldError:
     return error.value
 
 
-async def test_without_its_key_nothing_is_made_anew(tmp_path: Path) -> None:
+async def test_missing_key_is_not_replaced(tmp_path: Path) -> None:
     await (await opened(tmp_path)).put("coworld", "one", VALUE)
     key = (tmp_path / "o.key").read_bytes()
     (tmp_path / "o.key").unlink()
@@ -105,11 +106,11 @@ async def test_without_its_key_nothing_is_made_anew(tmp_path: Path) -> None:
     assert (tmp_path / "o.key").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_place_where_no_key_can_be_made(tmp_path: Path) -> None:
+async def test_unwritable_key_file_is_reported(tmp_path: Path) -> None:
     assert (await refused(tmp_path, "nowhere/o.key")).code == "key_unusable"
 
 
-async def test_a_secret_that_was_changed_is_not_given_out(tmp_path: Path) -> None:
+async def test_tampered_secret_is_not_returned(tmp_path: Path) -> None:
     vault = await opened(tmp_path)
     await vault.put("coworld", "one", VALUE)
     place = tmp_path / "o" / "secrets" / "coworld" / "one"
@@ -121,7 +122,7 @@ async def test_a_secret_that_was_changed_is_not_given_out(tmp_path: Path) -> Non
         assert "plain" not in str(error.value)
 
 
-def test_the_command_line_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_key_is_reported_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert Settings(data=tmp_path / "o").key_file == tmp_path / "o.key"
 
     def run(*arguments: str) -> tuple[object, str]:

@@ -119,7 +119,7 @@ def fits(page: Page) -> None:
     page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-def test_the_api_is_described_without_anything_from_elsewhere(scene: Scene, pages: Pages) -> None:
+def test_api_documentation_loads_nothing_external(scene: Scene, pages: Pages) -> None:
     page = pages(scene.url("/docs"))
     expect(page.locator("#swagger-ui")).to_contain_text("/v2/leagues", timeout=PATIENCE * 1000)
 
@@ -149,7 +149,7 @@ def test_leagues_and_episodes_without_an_account(scene: Scene, pages: Pages, siz
     expect(page.locator("pre")).to_have_text("quick: ready\n")
 
 
-def test_a_league_says_whose_policies_stand_where_and_moves_by_itself(scene: Scene, pages: Pages) -> None:
+def test_league_page_shows_owners_and_refreshes(scene: Scene, pages: Pages) -> None:
     page = pages(scene.url(f"/leagues/{scene.world.league}"), size={"width": 360, "height": 780})
     first = page.locator("tr.first")
     expect(first).to_contain_text(f"{HOSTILE}:v1")
@@ -167,7 +167,7 @@ async def _seated(platform: Platform, episode: str) -> list[str]:
     return [seat.policy_version_id or "" for seat in (await platform.episode(episode)).participants]
 
 
-def test_scores_stand_before_logs_on_a_phone(scene: Scene, pages: Pages) -> None:
+def test_scores_precede_logs_on_a_phone(scene: Scene, pages: Pages) -> None:
     path = f"/episodes/{scene.public['id']}"
     tops: dict[bool, dict[str, float]] = {}
     for phone in (True, False):
@@ -178,14 +178,14 @@ def test_scores_stand_before_logs_on_a_phone(scene: Scene, pages: Pages) -> None
     assert tops[False][".scores"] < tops[False][".logs"]
 
 
-def test_what_is_not_there_is_said_in_the_sites_own_style(scene: Scene) -> None:
+def test_missing_pages_use_the_sites_layout(scene: Scene) -> None:
     with httpx2.Client(base_url=scene.platform.url, timeout=60) as anybody:
         browser = {"Accept": "text/html,*/*"}
         for path, status, said in (
             ("/nope", 404, "There is no page at this address."),
             ("/leagues/league_none", 404, "There is no such league"),
-            ("/cli-auth", 200, "Enter your token once"),
-            ("/cli-auth?callback=http://evil.example/", 400, "leads away from your machine"),
+            ("/cli-auth", 200, "Enter your token."),
+            ("/cli-auth?callback=http://evil.example/", 400, "would send your token to another machine"),
         ):
             answer = anybody.get(path, headers=browser)
             assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8"), path
@@ -197,7 +197,7 @@ def test_what_is_not_there_is_said_in_the_sites_own_style(scene: Scene) -> None:
             assert anybody.get(path, headers=headers).json()["type"] == "not_found"
 
 
-def test_signing_in_shows_what_is_ones_own(scene: Scene, pages: Pages) -> None:
+def test_signed_in_user_sees_own_private_episodes(scene: Scene, pages: Pages) -> None:
     place = scene.url(f"/episodes/{scene.private['id']}")
     page = pages(scene.url(f"/sign-in?next=/episodes/{scene.private['id']}"))
     sign_in(page, scene.ann, place)
@@ -216,7 +216,7 @@ def test_signing_in_shows_what_is_ones_own(scene: Scene, pages: Pages) -> None:
     assert "Not found" in answer.text
 
 
-def test_an_episode_that_failed_says_why(scene: Scene, pages: Pages) -> None:
+def test_failed_episode_page_shows_the_error(scene: Scene, pages: Pages) -> None:
     page = pages(scene.url(f"/sign-in?next=/episodes/{scene.broken['id']}"), size=PHONE, dark=True)
     sign_in(page, scene.ann, scene.url(f"/episodes/{scene.broken['id']}"))
     expect(page.locator(".trouble")).to_contain_text("game_unhealthy")
@@ -225,7 +225,7 @@ def test_an_episode_that_failed_says_why(scene: Scene, pages: Pages) -> None:
     fits(page)
 
 
-def test_what_a_player_did_wrong_is_said_at_its_seat(scene: Scene, pages: Pages) -> None:
+def test_player_fault_is_shown_at_its_seat(scene: Scene, pages: Pages) -> None:
     page = pages(scene.url(f"/sign-in?next=/episodes/{scene.faulty['id']}"), size=PHONE)
     sign_in(page, scene.ann, scene.url(f"/episodes/{scene.faulty['id']}"))
     expect(page.locator(".badge").first).to_have_text("completed")
@@ -234,7 +234,7 @@ def test_what_a_player_did_wrong_is_said_at_its_seat(scene: Scene, pages: Pages)
     fits(page)
 
 
-def test_an_episode_changes_while_one_looks(scene: Scene, pages: Pages) -> None:
+def test_episode_page_updates_live(scene: Scene, pages: Pages) -> None:
     body = {
         "target": {"league_id": scene.world.league},
         "roster": roster("north-star", "north-star"),
@@ -248,7 +248,7 @@ def test_an_episode_changes_while_one_looks(scene: Scene, pages: Pages) -> None:
     expect(page.locator("[data-score='1']")).to_have_text("1")
 
 
-def test_a_replay_is_shown_by_the_game_in_a_frame_of_its_own(scene: Scene, pages: Pages) -> None:
+def test_replay_is_shown_by_the_game_in_a_sandboxed_frame(scene: Scene, pages: Pages) -> None:
     page = pages(scene.url(f"/episodes/{scene.public['id']}"))
     page.get_by_role("button", name="Watch the replay").click()
     frame = page.frame_locator("iframe.stage")
@@ -260,7 +260,7 @@ def test_a_replay_is_shown_by_the_game_in_a_frame_of_its_own(scene: Scene, pages
     expect(page.get_by_role("link", name="Open in its own tab")).to_be_visible()
 
 
-def test_people_meet_in_a_lobby(scene: Scene, pages: Pages) -> None:
+def test_people_join_a_play_session_from_its_page(scene: Scene, pages: Pages) -> None:
     async def start() -> dict[str, Any]:
         async with scene.platform.client(scene.ann) as client:
             answer = await client.post("/v2/coworlds/play/session", json={"coworld_id": scene.world.id})
@@ -284,13 +284,13 @@ def test_people_meet_in_a_lobby(scene: Scene, pages: Pages) -> None:
     expect(lobby_again.get_by_role("heading", name="quick")).to_be_visible()
 
 
-def test_addresses_of_the_published_platform_lead_on(scene: Scene, pages: Pages) -> None:
+def test_published_platform_links_redirect(scene: Scene, pages: Pages) -> None:
     page = pages(scene.url(f"/observatory/v2#tab=leagues&detail=league:{scene.world.league}"))
     page.wait_for_url(scene.url(f"/leagues/{scene.world.league}"))
     expect(page.get_by_role("heading", name="Quick League")).to_be_visible()
 
 
-def test_what_is_not_for_everybody_is_not_there(scene: Scene) -> None:
+def test_private_pages_are_hidden_from_strangers(scene: Scene) -> None:
     with httpx2.Client(base_url=scene.platform.url, timeout=PATIENCE) as anybody:
         for path in (
             f"/episodes/{scene.private['id']}",
@@ -312,7 +312,7 @@ def test_what_is_not_for_everybody_is_not_there(scene: Scene) -> None:
         assert [row["id"] for row in changes["episodes"]] == [scene.public["id"]]
 
 
-def test_other_sites_cannot_act_for_a_visitor(scene: Scene) -> None:
+def test_cross_site_requests_are_refused(scene: Scene) -> None:
     with httpx2.Client(base_url=scene.platform.url, timeout=PATIENCE) as browser:
         form = {"token": scene.ann.token, "next": "https://example.org/"}
         for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://example.org"}):
@@ -320,7 +320,7 @@ def test_other_sites_cannot_act_for_a_visitor(scene: Scene) -> None:
             assert browser.post(f"/episodes/{scene.public['id']}/replay", headers=headers).status_code == 403
             assert browser.post("/sign-out", headers=headers).status_code == 403
         bad = browser.post("/sign-in", data={"token": "obs_none"})
-        assert (bad.status_code, "not a valid token" in bad.text) == (403, True)
+        assert (bad.status_code, "not valid on this server" in bad.text) == (403, True)
         # and a good one leads to no other site
         good = browser.post("/sign-in", data=form)
         assert (good.status_code, good.headers["location"]) == (303, "/")

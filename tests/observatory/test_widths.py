@@ -14,7 +14,7 @@ from support.league_play import league_of, play_rounds, strengths_of
 from support.observatory_kit import Account, Platform, open_platform, seed
 
 from observatory.api.leagues import create_league
-from observatory.operating.closing import disable_policy, disable_user, find_policy
+from observatory.operations.moderation import disable_policy, disable_user, find_policy
 from observatory.store.models import League, Round
 from observatory.work.queue import Queue
 from observatory.work.rounds import advance
@@ -119,7 +119,7 @@ def look(page: Page, scene: Scene, path: str, *texts: str) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_long_names_push_nothing_away(scene: Scene, pages: Pages, width: int) -> None:
+def test_long_names_do_not_break_page_layout(scene: Scene, pages: Pages, width: int) -> None:
     page = pages(f"{scene.platform.url}/sign-in?next=/operator", size={"width": width, "height": 800})
     page.get_by_label("Token").fill(scene.boss.token)
     page.locator("main button").click()
@@ -127,9 +127,9 @@ def test_long_names_push_nothing_away(scene: Scene, pages: Pages, width: int) ->
     look(page, scene, "/operator", "Disabled policies", "Audit log", f"{LONG}.example.org-1")
     look(page, scene, "/", f"{LONG}0")
     league = f"/leagues/{scene.league}"
-    look(page, scene, league, "This league is paused", "Blocks won and lost", "Season 1", f"{LONG}0")
+    look(page, scene, league, "This league is paused", "Blocks won–lost", "Season 1", f"{LONG}0")
     look(page, scene, f"{league}/rounds/{scene.over}", "6 of 6 episodes are over", f"{LONG}0")
     look(page, scene, f"{league}/rounds/{scene.current}", "Results appear when the last episode is over.")
     look(page, scene, f"/policies/versions/{scene.policy}", f"{LONG}0")
     # where nothing is yet
-    look(page, scene, f"/leagues/{scene.bare}", "No standings yet", "Nobody has submitted a policy.")
+    look(page, scene, f"/leagues/{scene.bare}", "No standings yet", "No policy has been submitted yet.")

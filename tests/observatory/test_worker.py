@@ -34,12 +34,12 @@ from coworld_core.episode.record import EpisodeRecord
 from coworld_runner.backends.process.backend import ProcessBackend
 from coworld_runner.episode.running import EpisodeOptions, run_episode
 from coworld_runner.plan import EpisodePlan
-from observatory.evidence.access import player_faults
+from observatory.episodes.access import player_faults
 from observatory.services import Services
 from observatory.settings import Settings
 from observatory.store.columns import now
 from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, Participant, User
-from observatory.work import disk
+from observatory.work import disk_space
 from observatory.work.admission import Admission, OwnPackages
 from observatory.work.queue import MAX_ATTEMPTS, Outcome, Queue
 from observatory.work.worker import Worker, WorkerOptions
@@ -64,7 +64,7 @@ async def play(
         return await until_over(client, made.json()["id"])
 
 
-async def test_a_request_is_played_to_results_replay_and_logs(
+async def test_request_is_played_to_results_replay_and_logs(
     tmp_path: Path, database: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits: list[float] = []
@@ -113,7 +113,7 @@ async def test_a_request_is_played_to_results_replay_and_logs(
         assert not list((platform.settings.data / "work").iterdir())
 
 
-async def test_what_goes_wrong_is_said_and_kept(tmp_path: Path) -> None:
+async def test_failed_episodes_store_error_and_artifacts(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id, subject=MISFITS)
@@ -201,7 +201,7 @@ async def rows(services: Services) -> list[EpisodeRequest]:
         return list(await session.scalars(sa.select(EpisodeRequest).order_by(EpisodeRequest.index)))
 
 
-async def test_claims_are_for_one_and_in_order(tmp_path: Path, database: str | None) -> None:
+async def test_each_episode_is_claimed_once_in_order(tmp_path: Path, database: str | None) -> None:
     async with new_services(Settings(data=tmp_path / "o", database=database)) as services:
         ids = await waiting(services, 12)
         claimed: list[str] = []
@@ -219,7 +219,7 @@ async def test_claims_are_for_one_and_in_order(tmp_path: Path, database: str | N
         assert len({row.revision for row in await rows(services)}) == len(ids)
 
 
-async def test_who_lost_the_lease_changes_nothing(tmp_path: Path, database: str | None) -> None:
+async def test_worker_without_the_lease_changes_nothing(tmp_path: Path, database: str | None) -> None:
     async with new_services(Settings(data=tmp_path / "o", database=database)) as services:
         await waiting(services)
         slow, quick = (Queue(services.database, owner=name, lease=0) for name in ("slow", "quick"))
@@ -242,7 +242,7 @@ async def test_who_lost_the_lease_changes_nothing(tmp_path: Path, database: str 
         assert (row.status, [score.score for score in row.scores]) == ("completed", [1, 2])
 
 
-async def test_an_episode_that_kills_its_workers_fails_in_the_end(tmp_path: Path, database: str | None) -> None:
+async def test_episode_that_kills_its_workers_finally_fails(tmp_path: Path, database: str | None) -> None:
     async with new_services(Settings(data=tmp_path / "o", database=database)) as services:
         await waiting(services)
         queue = Queue(services.database, owner="doomed", lease=0)
@@ -278,7 +278,7 @@ async def until_status(services: Services, status: str) -> EpisodeRequest:
     return await until_committed(has_it)
 
 
-async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path: Path) -> None:
+async def test_stopping_worker_returns_unfinished_episodes(tmp_path: Path) -> None:
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services, linger=600)
         async with worker(services, grace=0).running():
@@ -290,7 +290,7 @@ async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tm
         assert leftovers(run_ids=[run_id]) == []
 
 
-async def test_a_worker_that_is_told_to_stop_finishes_what_is_nearly_over(tmp_path: Path) -> None:
+async def test_stopping_worker_finishes_episodes_that_are_nearly_over(tmp_path: Path) -> None:
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services, linger=0.5)
         async with worker(services, grace=60).running():
@@ -299,7 +299,7 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_is_nearly_over(tmp_pa
         assert (row.status, row.attempts) == ("completed", 1)
 
 
-async def test_a_run_whose_lease_was_lost_is_given_up(tmp_path: Path) -> None:
+async def test_run_with_a_lost_lease_is_stopped(tmp_path: Path) -> None:
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services, linger=600)
         async with worker(services, lease=1.0, grace=0).running() as tested:
@@ -330,7 +330,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, services: Services, *errors: OSErro
     monkeypatch.setattr(services.artifacts, "put", store)
 
 
-async def test_a_worker_goes_on_after_an_error_of_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_continues_after_a_store_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services)
         failing(monkeypatch, services, OSError("no room"), OSError("no room"))
@@ -342,7 +342,7 @@ async def test_a_worker_goes_on_after_an_error_of_the_stores(tmp_path: Path, mon
             assert len((await session.scalars(sa.select(Artifact).where(Artifact.kind == "results"))).all()) == 1
 
 
-async def test_a_full_disk_is_waited_for_and_costs_no_attempt(
+async def test_full_disk_pauses_the_worker_without_using_an_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     free = 0
@@ -350,7 +350,7 @@ async def test_a_full_disk_is_waited_for_and_costs_no_attempt(
     def usage(directory: Path) -> SimpleNamespace:
         return SimpleNamespace(free=free)
 
-    monkeypatch.setattr(disk, "shutil", SimpleNamespace(disk_usage=usage))
+    monkeypatch.setattr(disk_space, "shutil", SimpleNamespace(disk_usage=usage))
     async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services)
         failing(monkeypatch, services, *[OSError(errno.ENOSPC, "No space left on device")] * MAX_ATTEMPTS)
@@ -367,7 +367,7 @@ async def test_a_full_disk_is_waited_for_and_costs_no_attempt(
     assert "0 MiB are free" in caplog.text
 
 
-def test_what_players_did_wrong_is_read_from_a_record_of_any_version() -> None:
+def test_player_faults_are_read_from_records_of_any_version() -> None:
     (path,) = files("0.2.0/player-fault/episode.json")
     written = json.loads(path.read_bytes())
     later = with_added_fields(written)
@@ -377,7 +377,7 @@ def test_what_players_did_wrong_is_read_from_a_record_of_any_version() -> None:
     assert player_faults(EpisodeRequest(record=None)) == []
 
 
-async def test_a_worker_clears_up_only_what_has_the_name_of_a_run(tmp_path: Path) -> None:
+async def test_worker_removes_only_directories_named_after_runs(tmp_path: Path) -> None:
     async with inside(tmp_path) as there:
         work = there.services.settings.data / "work"
     for name in ("0123456789abcdef", "thesis"):

@@ -75,7 +75,7 @@ def test_a_bad_config_is_refused_without_showing_tokens(changes: dict[str, Any])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
-def test_what_is_not_an_object_is_refused(text: str) -> None:
+def test_config_that_is_not_an_object_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="JSON"):
         parse_config(text)
 

@@ -59,7 +59,7 @@ def ended(container: Any) -> str:
     return log
 
 
-def test_it_plays_whoever_its_files_belong_to(run: Any, tmp_path: Path) -> None:
+def test_image_plays_for_any_file_owner(run: Any, tmp_path: Path) -> None:
     size = {"width": 6, "height": 5, "max_ticks": 8, "tick_rate": 20}
     config = {**size, "tokens": TOKENS, "players": [{"name": "one"}, {"name": "two"}]}
 

@@ -137,7 +137,7 @@ def test_without_an_address_the_player_says_which_variable_is_missing(tmp_path: 
     assert "Traceback" not in said
 
 
-def test_a_refused_player_says_so_at_once(tmp_path: Path) -> None:
+def test_refused_player_reports_it_at_once(tmp_path: Path) -> None:
     with running(tmp_path, config=small_config()) as server:
         code, said = start(tmp_path, "sweep", COWORLD_PLAYER_WS_URL=server.ws("/player?slot=0&token=hush")).ended()
     assert code == 1
@@ -196,7 +196,7 @@ def test_a_policy_needs_no_server() -> None:
     assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_a_move_that_comes_too_late_costs_nobody_the_last_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_late_move_does_not_lose_the_last_message(capsys: pytest.CaptureFixture[str]) -> None:
     """The game is over before the player has answered: observation, scores and goodbye come all at once."""
 
     def tell() -> None:

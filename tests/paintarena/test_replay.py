@@ -24,6 +24,6 @@ def test_an_old_replay_loses_its_tokens() -> None:
         json.dumps({"frames": [{**FRAME, "tile_owners": []}]}).encode(),
     ],
 )
-def test_what_is_no_replay_is_refused(content: bytes) -> None:
+def test_malformed_replay_is_refused(content: bytes) -> None:
     with pytest.raises(ReplayError, match=r"not (JSON|a Paint Arena replay)"):
         replay_message(content)

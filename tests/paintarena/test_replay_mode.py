@@ -108,7 +108,7 @@ def test_a_viewer_is_healthy_and_its_root_leads_to_the_page(viewer: Server) -> N
 
 
 @pytest.mark.parametrize("path", ["/player?slot=0&token=", "/player?slot=0&token=secret-a", "/global", "/admin"])
-async def test_there_is_no_game_in_a_viewer(viewer: Server, path: str) -> None:
+async def test_viewer_serves_no_game_routes(viewer: Server, path: str) -> None:
     with pytest.raises(InvalidStatus) as caught:
         async with connect(viewer.ws(path)):
             pass
@@ -116,7 +116,7 @@ async def test_there_is_no_game_in_a_viewer(viewer: Server, path: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_stopping_a_viewer_is_no_failure(viewer: Server, number: signal.Signals) -> None:
+async def test_stopping_a_viewer_exits_with_0(viewer: Server, number: signal.Signals) -> None:
     async with connect(viewer.ws("/replay")) as client:
         await hear(client)
         viewer.process.send_signal(number)
@@ -127,7 +127,7 @@ async def test_stopping_a_viewer_is_no_failure(viewer: Server, number: signal.Si
 
 
 @pytest.mark.parametrize("content", [b"{}", b"not json", zlib.compress(b"{}" * 100)[:-4]])
-def test_what_is_no_replay_is_refused_before_listening(tmp_path: Path, content: bytes) -> None:
+def test_malformed_replay_is_refused_before_listening(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "replay").write_bytes(content)
     with (
         pytest.raises(RuntimeError, match=r"ended with 1: paintarena: .*replay"),

@@ -216,7 +216,7 @@ def test_the_root_leads_to_the_board(shared: Server) -> None:
 
 
 @pytest.mark.parametrize("path", ["/client/replay", "/client/admin", "/clients/admin", "/nowhere", "/client/../config"])
-def test_other_paths_are_not_there(shared: Server, path: str) -> None:
+def test_unknown_paths_are_404(shared: Server, path: str) -> None:
     assert get(shared.http(path))[0] == 404
 
 
@@ -373,7 +373,7 @@ async def test_a_late_viewer_gets_the_whole_board_at_once(tmp_path: Path) -> Non
                 assert len(seen["tile_owners"]) == 48
 
 
-async def test_a_client_that_never_reads_holds_up_nobody(tmp_path: Path) -> None:
+async def test_client_that_never_reads_does_not_block_the_game(tmp_path: Path) -> None:
     """Its socket buffers fill long before the end; the ticks, the others and the exit do not wait for it."""
     names: list[Any] = [{"name": "A" * 60_000}, {"name": "Bob"}]
     config = small_config(players=names, max_ticks=150, tick_rate=60)
@@ -495,7 +495,7 @@ def test_a_bad_config_is_refused_before_listening(tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_busy_port_is_said_plainly(tmp_path: Path) -> None:
+def test_busy_port_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         env = {"COGAME_PORT": str(other.getsockname()[1])}
         with (

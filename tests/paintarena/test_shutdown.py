@@ -74,7 +74,7 @@ def said_nothing_but(server: Server, *expected: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_crowd_that_comes_in_with_the_signal(tmp_path: Path, number: signal.Signals) -> None:
+async def test_connections_arriving_with_the_signal_are_handled(tmp_path: Path, number: signal.Signals) -> None:
     with running(tmp_path, config=small_config(**SLOW)) as server:
         async with dial(server.ws("/global")) as viewer:
             await viewer.recv()
@@ -90,7 +90,7 @@ async def test_a_crowd_that_comes_in_with_the_signal(tmp_path: Path, number: sig
     said_nothing_but(server, f"stopped by {number.name} before the end of the game")
 
 
-async def test_a_storm_while_a_game_comes_to_its_end(tmp_path: Path) -> None:
+async def test_connections_during_shutdown_do_not_disturb_the_end(tmp_path: Path) -> None:
     config = small_config(max_ticks=60, tick_rate=60, player_connect_timeout_seconds=0)
     with running(tmp_path, config=config) as server:
         over = anyio.Event()
@@ -116,7 +116,7 @@ async def test_a_storm_while_a_game_comes_to_its_end(tmp_path: Path) -> None:
     said_nothing_but(server)
 
 
-async def test_a_crowd_at_the_end_of_a_replay(tmp_path: Path) -> None:
+async def test_viewers_at_shutdown_of_a_replay_are_handled(tmp_path: Path) -> None:
     (tmp_path / "replay").write_text('{"config": {}, "player_names": [], "frames": [], "results": {}}')
     env = {"COGAME_LOAD_REPLAY_URI": (tmp_path / "replay").as_uri()}
     with running(tmp_path, env=env) as server:

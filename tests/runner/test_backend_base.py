@@ -155,7 +155,7 @@ class Shares(Paper):
             self.steps.append(f"taken after {[unit.steps[-1] for unit in self.all]}")
 
 
-async def test_what_units_share_is_there_before_them_and_after_them() -> None:
+async def test_shared_resources_outlive_the_units() -> None:
     shares = Shares()
     with pytest.raises(StartError, match="does not make"):
         await shares.run("one", "fails-to-make")
@@ -175,7 +175,7 @@ async def test_a_unit_goes_through_its_steps() -> None:
     assert paper.told(UnitExited) == ["polite", "stubborn"]
 
 
-async def test_one_that_waits_to_be_started_is_discarded_and_its_end_is_no_event() -> None:
+async def test_unstarted_unit_is_discarded_without_an_exit_event() -> None:
     paper = Paper()
     assert await paper.run("one", start=False) == [["make", "discard", "remove"]]
     assert paper.all[0].exit == Exit(reason="stopped", detail="it was never started")
@@ -204,7 +204,7 @@ async def test_a_start_that_failed_is_not_tried_again() -> None:
         await failed.start()
 
 
-async def test_one_that_does_not_end_is_lost_and_removed_all_the_same() -> None:
+async def test_unkillable_unit_is_lost_and_removed() -> None:
     paper = Paper()
     assert await paper.run("undead") == [WHOLE]
     exit = paper.all[0].exit
@@ -221,7 +221,7 @@ async def test_one_that_does_not_end_is_lost_and_removed_all_the_same() -> None:
         ("hangs-at-kill", "it was not removed within 0.25 s"),
     ],
 )
-async def test_what_cannot_be_removed_is_a_leak_that_hides_no_error_of_the_body(name: str, reason: str) -> None:
+async def test_removal_failure_is_a_leak_and_hides_no_error(name: str, reason: str) -> None:
     paper = Paper()
 
     def fail() -> None:
@@ -238,7 +238,7 @@ async def test_what_cannot_be_removed_is_a_leak_that_hides_no_error_of_the_body(
     assert one.steps == WHOLE
 
 
-async def test_what_a_platform_in_trouble_does_not_remove_is_told_with_its_trouble(
+async def test_leak_names_the_platforms_trouble(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     paper = Paper()
@@ -252,7 +252,7 @@ def left_on(paper: Paper, *names: str) -> None:
         Noting(UnitSpec(run_id=RUN, name=name, component="player", image="paper"), backend=paper, publish=print)
 
 
-async def test_what_two_backends_see_is_found_once() -> None:
+async def test_item_seen_by_two_backends_is_found_once() -> None:
     paper = Paper()
     left_on(paper, "dead", "nailed")
     swept = await sweep([paper, paper], run_id=RUN)

@@ -59,13 +59,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
             del sys.modules[name]
 
 
-def test_ours_are_found_like_anybodys() -> None:
+def test_builtin_backends_are_found_by_entry_points() -> None:
     assert backend_names() == OURS
     kinds = {"process": ProcessBackend, "docker": DockerBackend, "kubernetes": KubernetesBackend}
     assert {name: type(make_backend(name)) for name in backend_names()} == kinds
 
 
-def test_one_that_comes_or_goes_is_seen_at_once(site: Path) -> None:
+def test_installed_and_removed_backends_are_noticed(site: Path) -> None:
     site.mkdir()
     assert backend_names() == OURS
     install(site, backends={"moon": "moon:make_backend"}, modules={"moon": MOON})
@@ -75,7 +75,7 @@ def test_one_that_comes_or_goes_is_seen_at_once(site: Path) -> None:
     assert backend_names() == OURS
 
 
-async def test_one_that_is_installed_is_made_from_the_options(site: Path, tmp_path: Path) -> None:
+async def test_installed_backend_is_made_from_options(site: Path, tmp_path: Path) -> None:
     install(site, backends={"moon": "moon:make_backend"}, modules={"moon": MOON})
     assert backend_names() == ("docker", "kubernetes", "moon", "process")
     make = find_backend("moon")
@@ -85,7 +85,7 @@ async def test_one_that_is_installed_is_made_from_the_options(site: Path, tmp_pa
     assert (await backend.ensure_image("image")).context == tmp_path
 
 
-def test_an_unknown_name_lists_what_there_is_and_what_was_meant() -> None:
+def test_unknown_backend_lists_and_suggests_names() -> None:
     with pytest.raises(UsageError, match="There is no backend 'dokcer'") as caught:
         make_backend("dokcer")
     assert caught.value.code == "unknown_backend"
@@ -108,7 +108,7 @@ def test_an_unknown_name_lists_what_there_is_and_what_was_meant() -> None:
         ("not a module!", "it cannot be created"),
     ],
 )
-def test_what_is_wrong_with_one_names_where_it_is_from(site: Path, value: str, why: str) -> None:
+def test_broken_backend_names_its_distribution(site: Path, value: str, why: str) -> None:
     install(site, backends={"wrong": value}, modules={"wrong": WRONG})
     with pytest.raises(BackendUnavailable) as caught:
         make_backend("wrong")
@@ -120,14 +120,14 @@ def test_what_is_wrong_with_one_names_where_it_is_from(site: Path, value: str, w
     assert make_backend("process").name == "process"
 
 
-def test_what_one_raises_itself_is_what_it_says(site: Path) -> None:
+def test_error_raised_by_a_backend_is_passed_on(site: Path) -> None:
     install(site, backends={"wrong": "wrong:refuses"}, modules={"wrong": WRONG})
     with pytest.raises(CoworldError, match="No moon tonight") as caught:
         make_backend("wrong")
     assert caught.value.code == "new_moon"
 
 
-def test_a_name_that_two_have_is_refused_and_auto_is_nobodys(site: Path) -> None:
+def test_ambiguous_and_reserved_backend_names_are_refused(site: Path) -> None:
     install(site, distribution="one", backends={"moon": "a:b", "auto": "a:b"}, modules={})
     install(site, distribution="other", backends={"moon": "a:b", "process": "a:b"}, modules={})
     assert "auto" not in backend_names()
@@ -138,7 +138,7 @@ def test_a_name_that_two_have_is_refused_and_auto_is_nobodys(site: Path) -> None
         make_backend("process")
 
 
-async def test_doctor_and_clean_look_at_all_and_survive_those_of_no_use(
+async def test_doctor_and_clean_survive_broken_backends(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")

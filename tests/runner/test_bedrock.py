@@ -60,7 +60,7 @@ async def test_credentials_and_region_from_the_profile(aws: Aws) -> None:
         (None, {"AWS_DEFAULT_REGION": "c"}, "c"),
     ],
 )
-async def test_which_region_wins(given: str | None, environment: dict[str, str], region: str, aws: Aws) -> None:
+async def test_bedrock_region_precedence(given: str | None, environment: dict[str, str], region: str, aws: Aws) -> None:
     calls = aws(region="d")
     found = await bedrock_environment(environment=environment, region=given)
     assert found["AWS_REGION"] == found["AWS_DEFAULT_REGION"] == region
@@ -78,7 +78,7 @@ async def test_which_region_wins(given: str | None, environment: dict[str, str],
         ({"region": ""}, "aws_region_missing"),
     ],
 )
-async def test_what_is_missing_is_the_environment_s_fault(answers: dict[str, object], code: str, aws: Aws) -> None:
+async def test_missing_aws_setup_is_an_environment_fault(answers: dict[str, object], code: str, aws: Aws) -> None:
     aws(**answers)
     with pytest.raises(EnvironmentFault) as caught:
         await bedrock_environment(environment={})
@@ -89,7 +89,7 @@ async def test_what_is_missing_is_the_environment_s_fault(answers: dict[str, obj
         assert "The SSO session has expired." in caught.value.message
 
 
-async def test_no_aws_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_aws_command_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(EnvironmentFault) as caught:
         await bedrock_environment(environment={})

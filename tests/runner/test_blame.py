@@ -104,7 +104,7 @@ def test_every_row_has_its_example() -> None:
 @pytest.mark.parametrize(
     ("row", "example"), list(zip(TABLE, EXAMPLES, strict=True)), ids=[row.seen.replace(" ", "-") for row in TABLE]
 )
-def test_a_row(row: Row, example: tuple[str, Seen, Known]) -> None:
+def test_blame_rule(row: Row, example: tuple[str, Seen, Known]) -> None:
     sentence, seen, known = example
     assert row.seen.startswith(sentence)
     ruling = rule(seen, known, who="WHO", log="logs/it.log")
@@ -130,7 +130,7 @@ def test_the_page_has_the_table() -> None:
     assert sum(party in parties for _, _, party in told) == sum(row.party is not None for row in TABLE)
 
 
-def test_who_sees_it_may_know_better_what_to_do() -> None:
+def test_observer_can_override_the_hint() -> None:
     assert rule(of_player("still_running", hint="Do {this}."), Known()).hint == "Do {this}."
 
 
@@ -180,7 +180,7 @@ def sights(draw: st.DrawFn) -> Seen:
     stage=st.sampled_from(["prepare", "start_game", "ready", "start_players", "play", "finish"]),
     trouble=st.sampled_from(["", "it is off"]),
 )
-def test_whatever_is_seen(
+def test_exactly_one_party_is_blamed_for_any_observations(
     seen: list[Seen],
     game_exit: Exit | None,
     stopped_at: float | None,

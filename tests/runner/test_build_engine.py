@@ -291,7 +291,7 @@ async def test_independent_images_are_built_at_once(project: Project, engine: En
     assert len(arrived) == 2
 
 
-async def test_what_needs_buildkit_gets_it(project: Project, engine: Engine) -> None:
+async def test_buildkit_is_used_where_needed(project: Project, engine: Engine) -> None:
     project.compose("services: {game: {image: PREFIX/game, build: {context: ., args: {WORD: heard}}}}")
     project.file(
         "Dockerfile",
@@ -365,7 +365,7 @@ async def test_a_dockerfile_the_engine_refuses(project: Project, dockerfile: str
     assert words in error.message
 
 
-async def test_a_base_that_is_nowhere_is_named(project: Project) -> None:
+async def test_missing_base_image_is_named(project: Project) -> None:
     project.compose("services: {game: {image: PREFIX/game, build: .}}")
     project.file("Dockerfile", "ARG BASE_IMAGE=localhost:1/PREFIX/nothing:1\nFROM $BASE_IMAGE\n")
     project.template("{{GAME_IMAGE}}")
@@ -376,7 +376,7 @@ async def test_a_base_that_is_nowhere_is_named(project: Project) -> None:
     assert await project.build(build_args={"BASE_IMAGE": BASE})
 
 
-async def test_an_image_that_is_nowhere_is_named(project: Project) -> None:
+async def test_missing_image_is_named(project: Project) -> None:
     project.compose("services: {game: {image: PREFIX/game, build: .}, other: {image: 'localhost:1/PREFIX/other'}}")
     project.file("Dockerfile", "FROM BASE\n")
     project.template("{{GAME_IMAGE}}", "{{OTHER_IMAGE}}")

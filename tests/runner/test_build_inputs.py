@@ -80,7 +80,7 @@ def test_stages_after_the_target_do_not_count() -> None:
         ("CMD --mount", ""),
     ],
 )
-def test_what_only_buildkit_can_do_is_noticed(line: str, feature: str) -> None:
+def test_buildkit_features_are_detected(line: str, feature: str) -> None:
     read = read_dockerfile(f"FROM a\n{line}\nFROM b\n")
     assert read.buildkit == feature
     assert read.images == ("a", "b")
@@ -132,7 +132,7 @@ def test_any_text_can_be_read(text: str) -> None:
         ("a.b$(c)", ["a.b$(c)"], ["aXb$(c)"]),
     ],
 )
-def test_patterns(patterns: str, left_out: list[str], kept: list[str]) -> None:
+def test_dockerignore_patterns_match(patterns: str, left_out: list[str], kept: list[str]) -> None:
     ignore = Ignore(patterns)
     assert [path for path in left_out if not ignore.ignores(path)] == []
     assert [path for path in kept if ignore.ignores(path)] == []
@@ -163,7 +163,7 @@ def fill(root: Path, *names: str) -> None:
         (root / name).write_text(name, encoding="utf-8")
 
 
-async def test_what_is_not_ignored_is_sent(tmp_path: Path) -> None:
+async def test_files_not_ignored_are_in_the_context(tmp_path: Path) -> None:
     fill(tmp_path, "Dockerfile", "a.txt", "src/one.py", "src/tmp/two.py", ".git/config", "deep/er/keep.md", "deep/er/x")
     (tmp_path / ".dockerignore").write_text(".git\nsrc/tmp\ndeep\n!**/keep.md\nDockerfile\n.dockerignore", "utf-8")
     (tmp_path / "link").symlink_to("/etc/passwd")
@@ -236,7 +236,7 @@ async def test_sockets_and_pipes_are_left_out(tmp_path: Path, monkeypatch: pytes
         (Build(context=Path(), dockerfile="directory"), "cannot be read"),
     ],
 )
-def test_a_context_that_cannot_be_sent(
+def test_unreadable_context_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Build, message: str
 ) -> None:
     fill(tmp_path, "Dockerfile", "directory/x")
@@ -311,7 +311,7 @@ def test_a_trace_names_steps_and_gives_their_output_by_line() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_trace_or_nothing(data: bytes) -> None:
+def test_arbitrary_bytes_never_break_trace_parsing(data: bytes) -> None:
     trace = BuildkitTrace()
     assert isinstance(trace.take(base64.b64encode(data).decode()), list)
     assert trace.take("not base64!") == []

@@ -81,14 +81,14 @@ def test_links_to_elsewhere_stay(pushed: tuple[Repository, str], tmp_path: Path)
     assert pinned(manifest(f"{REPO}/tree/main"), tmp_path)[1] == ()
 
 
-def test_a_branch_that_nobody_has_is_said(pushed: tuple[Repository, str]) -> None:
+def test_unknown_branch_is_reported(pushed: tuple[Repository, str]) -> None:
     url = f"{REPO}/tree/nowhere/duel"
     became, [said] = pushed[0].becomes(url)
     assert became == url
     assert said.startswith("game: ")
 
 
-def test_what_others_cannot_see_is_not_pinned(tmp_path: Path) -> None:
+def test_unpushed_commit_is_not_pinned(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "duel")
     url = f"{REPO}/tree/main/duel"
     repository.push("main")

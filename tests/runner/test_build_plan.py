@@ -54,7 +54,7 @@ def refused(kind: type[Error], project: Path | None, **options: Any) -> Error:
 # --- finding everything
 
 
-def test_a_project_needs_no_further_words(project: Path) -> None:
+def test_project_directory_is_enough(project: Path) -> None:
     plan = plan_build(project)
     assert plan.compose.path == project / "compose.yaml"
     assert (plan.template, plan.output) == (project / TEMPLATE_NAME, project / MANIFEST_NAME)
@@ -65,7 +65,7 @@ def test_a_project_needs_no_further_words(project: Path) -> None:
     assert not plan.output.exists()
 
 
-def test_everything_can_be_named(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_build_inputs_can_be_given(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (project / "compose.yaml").rename(project / "other.yaml")
     (project / TEMPLATE_NAME).rename(project / "t.json")
@@ -100,7 +100,7 @@ def test_a_version_is_a_pep_440_version(project: Path) -> None:
         assert refused(UsageError, project, version=version).code == "bad_version"
 
 
-def test_what_is_missing_is_named(project: Path, tmp_path: Path) -> None:
+def test_missing_build_inputs_are_named(project: Path, tmp_path: Path) -> None:
     assert "duel" in (refused(UsageError, tmp_path / "deul").hint or "")
     assert refused(UsageError, project / "Dockerfile").code == "bad_path"
     assert refused(UsageError, None).code == "compose_missing"
@@ -129,7 +129,7 @@ def test_a_compose_file_above_the_project_will_do(project: Path) -> None:
 # --- checking before building
 
 
-def test_all_that_is_wrong_with_a_template_is_said_at_once(project: Path) -> None:
+def test_all_template_errors_are_reported_at_once(project: Path) -> None:
     document = duel("{{DUAL_IMAGE}}", "x{{DUEL_IMAGE}}")
     del document["game"]["owner"]
     document["variants"][0]["game_config"] = {"width": "twelve"}
@@ -170,23 +170,23 @@ def test_a_template_must_not_have_a_version_unless_it_is_a_manifest(project: Pat
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "null"])
-def test_a_template_that_is_no_object(project: Path, content: str) -> None:
+def test_template_that_is_not_an_object_is_refused(project: Path, content: str) -> None:
     (project / TEMPLATE_NAME).write_text(content, "utf-8")
     assert refused(ManifestError, project).report.source == str(project / TEMPLATE_NAME)
 
 
-def test_a_broken_compose_file(project: Path) -> None:
+def test_broken_compose_file_is_reported(project: Path) -> None:
     (project / "compose.yaml").write_text("services: {duel: 1}", "utf-8")
     assert refused(ManifestError, project).code == "compose_invalid"
 
 
-def test_what_a_compose_file_leaves_open_is_said(project: Path) -> None:
+def test_unread_compose_settings_are_reported(project: Path) -> None:
     (project / "compose.yaml").write_text("services:\n  duel:\n    build: .\n    image: duel:v1$NOPE\n", "utf-8")
     plan = plan_build(project, environment={})
     assert [issue.message.partition(" ")[0] for issue in plan.report.warnings] == ["compose.yaml:4:"]
 
 
-def test_an_image_the_platform_has_not_published(project: Path) -> None:
+def test_unpublished_image_is_reported(project: Path) -> None:
     write(project / TEMPLATE_NAME, duel(player="img_01234567-89ab-4def-8123-456789abcdef"))
     assert refused(ImageError, project).code == "image_unpublished"
 
@@ -200,7 +200,7 @@ def test_a_misspelt_image_is_pointed_out(project: Path) -> None:
 # --- where it is written
 
 
-def test_an_output_that_cannot_be_written(project: Path, tmp_path: Path) -> None:
+def test_unwritable_output_is_refused(project: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for output, code in (
         (project, "output_is_directory"),
@@ -212,7 +212,7 @@ def test_an_output_that_cannot_be_written(project: Path, tmp_path: Path) -> None
         assert refused(WorkspaceError, project, output=output).code == code
 
 
-def test_nothing_is_built_over_what_it_is_built_from(project: Path) -> None:
+def test_output_cannot_overwrite_a_build_input(project: Path) -> None:
     document = duel("duel:latest", "duel:latest")
     document["game"]["version"] = "1.0"
     path = write(project / MANIFEST_NAME, document)
@@ -247,7 +247,7 @@ def test_the_only_image_that_can_be_built_here_needs_no_placeholder(alone: Path)
     assert [(service.name, service.image) for service in plan.services] == [("duel", "duel:latest")]
 
 
-def test_which_of_several_a_dockerfile_is_for_has_to_be_said(alone: Path) -> None:
+def test_dockerfile_for_several_placeholders_needs_a_service(alone: Path) -> None:
     write(alone / TEMPLATE_NAME, duel("{{DUEL_IMAGE}}", "{{BOT_IMAGE}}"))
     error = refused(UsageError, alone)
     assert (error.code, "--service" in (error.hint or "")) == ("service_missing", True)
@@ -381,7 +381,7 @@ def spoil_ignore(project: Path) -> None:
         (spoil_ignore, "build_context", "line 2"),
     ],
 )
-async def test_a_build_that_cannot_work_is_refused_before_an_engine_is_asked(
+async def test_impossible_build_is_refused_before_the_engine_is_used(
     project: Path, spoil: Callable[[Path], None], code: str, words: str
 ) -> None:
     spoil(project)

@@ -127,7 +127,7 @@ def test_players_that_end_about_when_the_game_does_were_there() -> None:
     assert attendance(slot(0, ended=19.2), slot(1, ended=20.4)).status == "pass"
 
 
-def test_a_game_that_writes_a_large_replay_after_its_players_were_told_is_no_early_leave() -> None:
+def test_players_leaving_while_the_replay_is_written_are_not_early() -> None:
     answer = attendance(slot(0, ended=14.0), slot(1, ended=14.1), seats={0: "open", 1: "open"})
     assert answer.status == "pass"
 
@@ -141,7 +141,7 @@ def test_a_game_that_writes_a_large_replay_after_its_players_were_told_is_no_ear
         ((5.0, 20.0), [0]),
     ],
 )
-def test_whoever_leaves_well_before_the_end_has_left_early(ends: tuple[float, float], bad: list[int]) -> None:
+def test_player_leaving_well_before_the_end_left_early(ends: tuple[float, float], bad: list[int]) -> None:
     answer = attendance(slot(0, ended=ends[0]), slot(1, ended=ends[1]), seats={0: "open", 1: "open"})
     assert answer.failure_reason == "player_left_early"
     assert [item.slot for item in answer.evidence if item.broken] == bad
@@ -172,7 +172,7 @@ def test_players_are_not_blamed_for_what_the_game_did() -> None:
     assert {item.code for item in answer.evidence} == {"player_stopped"}
 
 
-def test_without_an_episode_nothing_is_said() -> None:
+def test_attendance_is_not_judged_without_an_episode() -> None:
     answer = check_attendance(package_of(MANIFEST).manifest, None, {}, directory="episode")
     assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")
 
@@ -191,7 +191,7 @@ async def test_tokens_are_found_wherever_they_stand(tmp_path: Path, pack: Any) -
     assert await slots_leaked(path, TOKENS) == (0, 1)
 
 
-async def test_nothing_leaks_from_what_is_not_there_or_holds_none(tmp_path: Path) -> None:
+async def test_missing_or_clean_files_leak_no_token(tmp_path: Path) -> None:
     assert await slots_leaked(tmp_path / "absent", TOKENS) == ()
     (tmp_path / "clean").write_bytes(b"abcdefghijklmnopqrstu" * 1000)
     assert await slots_leaked(tmp_path / "clean", TOKENS) == ()

@@ -204,7 +204,7 @@ async def test_a_broken_engine_is_not_the_coworlds_failure(tmp_path: Path) -> No
         found.raise_for_verdict()
 
 
-async def test_a_bug_of_ours_is_written_down_and_raised(tmp_path: Path) -> None:
+async def test_internal_error_is_recorded_and_raised(tmp_path: Path) -> None:
     class Buggy(FakeBackend):
         async def ensure_image(self, image: str, **options: Any) -> Any:
             raise ZeroDivisionError("bug")
@@ -306,7 +306,7 @@ def test_a_record_of_any_version_reads_and_is_written_as_it_was(path: Path) -> N
     assert json.dumps(again, indent=2, ensure_ascii=False) + "\n" == written
 
 
-def test_what_later_versions_add_is_kept_and_can_be_asked() -> None:
+def test_fields_of_later_versions_are_kept() -> None:
     (path,) = files("0.2.0/certified/certification.json")
     later = with_later_values(with_added_fields(json.loads(path.read_bytes())))
     found = read_certification(later)
@@ -317,7 +317,7 @@ def test_what_later_versions_add_is_kept_and_can_be_asked() -> None:
         Certification.model_validate(later)
 
 
-def test_what_is_no_record_is_an_error_of_ours() -> None:
+def test_malformed_certification_record_is_a_record_error() -> None:
     with pytest.raises(RecordError, match='The certification record lacks "transcript"'):
         read_certification({"schema_version": 1})
 

@@ -81,7 +81,7 @@ async def test_the_dockerfile_may_stand_in_any_directory_above(github: GitHub, u
         (tree("docker"), "source_without_dockerfile"),
     ],
 )
-async def test_what_is_not_there_does_not_resolve(github: GitHub, url: str, code: str) -> None:
+async def test_missing_source_is_unresolved(github: GitHub, url: str, code: str) -> None:
     (record, *_) = await look(github, url)
     assert (record.status, record.code) == ("unresolved", code)
 
@@ -97,7 +97,7 @@ async def test_what_is_not_there_does_not_resolve(github: GitHub, url: str, code
         tree("src", sha="g" * 40),
     ],
 )
-async def test_what_can_move_is_not_pinned_and_nobody_is_asked(github: GitHub, url: str) -> None:
+async def test_movable_reference_is_not_pinned_without_a_lookup(github: GitHub, url: str) -> None:
     (record, *_) = await look(github, url)
     assert (record.status, record.code) == ("unresolved", "source_not_pinned")
     assert github.asked == []
@@ -118,7 +118,7 @@ async def test_what_can_move_is_not_pinned_and_nobody_is_asked(github: GitHub, u
         "src/game",
     ],
 )
-async def test_what_cannot_be_checked_is_said_to_be_unsupported(github: GitHub, url: str) -> None:
+async def test_uncheckable_source_is_unsupported(github: GitHub, url: str) -> None:
     (record, *_) = await look(github, url)
     assert record.status == "unsupported"
     assert github.asked == []
@@ -129,7 +129,7 @@ async def test_unpinned_references_do_not_keep_others_from_being_looked_up(githu
     assert [record.code for record in records] == ["source_not_pinned", "source_resolved", "source_not_found"]
 
 
-async def test_each_place_is_asked_for_once(github: GitHub) -> None:
+async def test_each_source_is_looked_up_once(github: GitHub) -> None:
     records = await look(github, tree("src/deep/er"), tree("src/deep/er"), tree("src/deep"))
     assert {record.status for record in records} == {"resolved"}
     assert len(github.targets()) == len(set(github.targets())) == 3  # src/deep/er, src/deep, src
@@ -169,7 +169,7 @@ async def test_a_failing_host_is_asked_again(github: GitHub) -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "tries"), [(503, {}, 3), (425, {}, 3), (503, {"Retry-After": "11"}, 1), (501, {}, 1)]
 )
-async def test_a_host_that_goes_on_failing_decides_nothing(
+async def test_failing_host_leaves_the_source_undecided(
     github: GitHub, status: int, headers: dict[str, str], tries: int
 ) -> None:
     github.fail = lambda _, __: Say(status, b"", headers)
@@ -203,7 +203,7 @@ async def test_a_short_wait_is_granted(github: GitHub) -> None:
     assert record.status == "resolved"
 
 
-async def test_what_is_forbidden_for_another_reason_does_not_resolve(github: GitHub) -> None:
+async def test_forbidden_source_is_unresolved(github: GitHub) -> None:
     github.fail = lambda _, __: Say(403, b'{"message": "Resource not accessible"}')
     (record, *_) = await look(github, tree("src"))
     assert (record.status, record.code) == ("unresolved", "source_not_found")
@@ -230,7 +230,7 @@ async def test_without_a_network_nothing_is_decided() -> None:
     assert github.url in record.message
 
 
-async def test_offline_asks_nobody_but_still_reads_the_address(github: GitHub) -> None:
+async def test_offline_check_reads_the_address_without_requests(github: GitHub) -> None:
     records = await look(github, tree("gone"), tree("src", sha="main"), "https://gitlab.com/a/b", offline=True)
     assert [record.code for record in records] == ["offline", "source_not_pinned", "source_host_unsupported"]
     assert github.asked == []

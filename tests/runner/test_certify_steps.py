@@ -125,7 +125,7 @@ async def test_a_game_that_is_never_ready_fails_at_its_deadline(tmp_path: Path) 
     assert failures(found) == {"smoke-episode": "game_unhealthy"}
 
 
-async def test_a_refused_stranger_is_told_apart_by_slot(tmp_path: Path) -> None:
+async def test_refused_strangers_are_reported_by_slot(tmp_path: Path) -> None:
     async with world(game_vices=("checks_slot_0_only",)) as bad:
         found = await bad.certify(tmp_path / "out")
     assert {item.slot for item in found.step("smoke-episode").broken} == {1}
@@ -156,7 +156,7 @@ async def test_a_replay_that_loads_only_packed_is_advice(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("vices", [("leaks_tokens",), ("leaks_tokens", "packs_replay")], ids=["plain", "packed"])
-async def test_leaked_tokens_are_told_loudly_and_fail_nothing(tmp_path: Path, vices: tuple[str, ...]) -> None:
+async def test_leaked_tokens_are_a_warning(tmp_path: Path, vices: tuple[str, ...]) -> None:
     events: list[Any] = []
     async with world(game_vices=vices) as leaky:
         found = await leaky.certify(tmp_path / "out", events=events)
@@ -209,7 +209,7 @@ async def test_a_player_that_crashes_fails_the_episode_and_its_attendance(tmp_pa
     assert "I give up" in item.log_tail
 
 
-async def test_a_player_that_stays_for_ever_fails(tmp_path: Path) -> None:
+async def test_player_that_never_ends_fails(tmp_path: Path) -> None:
     async with world(player_vices=("second:stays",)) as bad:
         found = await bad.certify(tmp_path / "out", options=fast(episode={"player_exit_timeout": 0.5}))
     assert failures(found) == {"smoke-episode": "player_timeout", "players-run": "player_timeout"}
@@ -362,7 +362,7 @@ def unchecked(manifest: dict[str, Any]) -> Package:
     return Package(manifest=parsed, report=load_manifest(MANIFEST).report, source="counting")
 
 
-async def test_a_fixture_that_is_no_config_fails_and_is_not_played(tmp_path: Path) -> None:
+async def test_invalid_fixture_fails_and_is_not_played(tmp_path: Path) -> None:
     def break_fixture(manifest: dict[str, Any]) -> None:
         manifest["certification"]["game_config"] = {"ticks": "eight"}
 
@@ -405,7 +405,7 @@ async def test_duplicate_ids_and_unknown_players_are_found(tmp_path: Path) -> No
 # --- sources, images, roles ---------------------------------------------------------------------------------------
 
 
-async def test_an_unpinned_source_is_told_as_advice(tmp_path: Path) -> None:
+async def test_unpinned_source_is_advice(tmp_path: Path) -> None:
     def unpin(manifest: dict[str, Any]) -> None:
         manifest["game"]["runnable"]["source_url"] = "https://github.com/me/counting"
 

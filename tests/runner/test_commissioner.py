@@ -38,7 +38,7 @@ def kinds(place: Path) -> list[str]:
     return [event.kind for event in read_log(place / "events.ndjson")]
 
 
-async def test_it_ranks_and_moves_players(tmp_path: Path) -> None:
+async def test_commissioner_ranks_and_moves_players(tmp_path: Path) -> None:
     heard: list[Message] = []
     async with commissioned(tmp_path, "first", "second", "third", rounds=3, program=program_of(heard=heard)) as (
         small,
@@ -67,7 +67,7 @@ async def test_it_ranks_and_moves_players(tmp_path: Path) -> None:
     assert "masters: 1" in shown
 
 
-async def test_a_killed_run_asks_for_nothing_that_is_in_the_log(tmp_path: Path) -> None:
+async def test_resumed_run_repeats_no_logged_request(tmp_path: Path) -> None:
     heard: list[Message] = []
     async with commissioned(tmp_path, "first", "second", rounds=2, program=program_of(heard=heard)) as (small, place):
         with anyio.CancelScope() as scope:
@@ -226,7 +226,7 @@ HOOKED: dict[str, tuple[dict[str, Callable[[Message], Any]], str, str]] = {
 
 
 @pytest.mark.parametrize("what", HOOKED)
-async def test_a_hook_that_fails_leaves_nothing_of_its_round(tmp_path: Path, what: str) -> None:
+async def test_failing_hook_drops_its_round(tmp_path: Path, what: str) -> None:
     instead, code, words = HOOKED[what]
     program = program_of(hooked(**instead))
     options = CommissionerOptions(reply_timeout=1, message_bytes=100_000)
@@ -347,7 +347,7 @@ DROPPED: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize("what", DROPPED)
-async def test_a_round_comes_to_nothing_as_a_whole(tmp_path: Path, what: str) -> None:
+async def test_failed_round_is_dropped_completely(tmp_path: Path, what: str) -> None:
     vice, code, words = DROPPED[what]
     async with commissioned(tmp_path, "first", "second", program=program_of(vice)) as (small, place):
         with pytest.raises(CommissionerError, match=words) as told:
@@ -454,7 +454,7 @@ async def test_without_a_round_nothing_is_logged(tmp_path: Path, what: str) -> N
         assert (place / "events.ndjson").read_bytes() == log
 
 
-async def test_who_corrects_itself_or_is_slow_is_heard(tmp_path: Path) -> None:
+async def test_corrected_or_slow_answers_are_accepted(tmp_path: Path) -> None:
     memory: list[Message] = []
 
     def once(message: Message, answers: list[Message]) -> Any:
@@ -485,7 +485,7 @@ async def test_a_state_that_is_too_large_is_left_out_and_the_round_stays(tmp_pat
     assert size == STATE_BYTES + len('{"masters":0,"notes":""}')
     assert (report.rounds, [one.state_refused for one in said_by(report).rounds]) == (3, [0, size, 0])
     assert [one["state"] for one in heard if one["type"] == "round_start"] == [None, small_one, small_one]
-    assert f"{size} bytes was too large" in (place / "report.md").read_text()
+    assert f"{size} bytes is too large" in (place / "report.md").read_text()
 
 
 async def test_a_former_name_of_a_division_need_not_exist(tmp_path: Path) -> None:
@@ -510,7 +510,7 @@ async def test_when_nothing_is_due_it_ends_and_asks_again_next_time(tmp_path: Pa
         assert (await played_on(small, place)).blocks == 2
 
 
-def test_which_commissioner_is_meant() -> None:
+def test_commissioner_is_resolved_by_id_image_or_command() -> None:
     manifest: dict[str, Any] = json.loads(
         (Path(__file__).parents[2] / "examples/paintarena/coworld_manifest_template.json").read_text()
     )

@@ -143,7 +143,7 @@ def test_anchors_and_merge_keys(load: Load, tmp_path: Path) -> None:
     assert (b.image, b.platform) == ("first", "linux/arm64")
 
 
-def test_what_changes_the_build_and_is_not_read_is_said(load: Load) -> None:
+def test_ignored_build_settings_are_reported(load: Load) -> None:
     compose = load(
         "include: [other.yaml]\n"
         "services: {a: {extends: b, image: a, build: {context: ., secrets: [s], additional_contexts: {x: y}}}}"
@@ -187,7 +187,7 @@ def test_variables_are_filled_in(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["$", "a$ b", "${", "${A", "${A:-${B}", "${}", "${1A}", "${A!b}", "$1", "${A:x}"])
-def test_what_only_looks_like_a_variable_is_refused(text: str) -> None:
+def test_malformed_variable_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"dollar sign|never closed|not a variable"):
         interpolate(text, {"A": "one"})
 
@@ -214,7 +214,7 @@ def test_any_text_is_filled_in_or_refused(text: str) -> None:
     assert "$" not in result or "$$" in text
 
 
-def test_an_unset_variable_counts_as_empty_and_is_said_once(load: Load) -> None:
+def test_unset_variable_is_empty_and_reported_once(load: Load) -> None:
     compose = load("services:\n  a: {image: 'a$U', platform: '$U'}\n  b: {image: 'b$U'}\n")
     assert [service.image for service in compose.services] == ["a", "b"]
     (issue,) = compose.report.warnings
@@ -268,7 +268,7 @@ def test_an_env_file() -> None:
 
 
 @pytest.mark.parametrize("text", ["=1", "1A=2", "A='open", 'A="open\\"', "A=${", "A B=1"])
-def test_a_line_that_is_no_assignment_is_refused_with_its_number(text: str) -> None:
+def test_env_file_line_without_assignment_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^Line 2: "):
         read_env_file(f"OK=1\n{text}\n")
 
@@ -323,7 +323,7 @@ def test_a_line_that_is_no_assignment_is_refused_with_its_number(text: str) -> N
         ("services:\n  a: &a {<<: *a, image: a}\n", "bad_merge", 2),
     ],
 )
-def test_nonsense_is_refused_with_file_and_line(load: Load, text: str, code: str, line: int | None) -> None:
+def test_invalid_compose_file_is_refused_with_file_and_line(load: Load, text: str, code: str, line: int | None) -> None:
     issues = refused(load, text)
     assert (issues[0].code, issues[0].line) == (code, line)
     assert "u:p" not in issues[0].message

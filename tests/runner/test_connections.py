@@ -32,7 +32,7 @@ def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("told")
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
-def test_whoever_is_connected_is_found(host: str) -> None:
+def test_connected_processes_are_found(host: str) -> None:
     six = ":" in host
     family = socket.AF_INET6 if six else socket.AF_INET
     with socket.create_server((host, 0), family=family, dualstack_ipv6=six) as server:
@@ -48,7 +48,7 @@ def test_whoever_is_connected_is_found(host: str) -> None:
 
 
 @pytest.mark.usefixtures("told")
-def test_whoever_answers_on_loopback_is_found() -> None:
+def test_listeners_on_loopback_are_found() -> None:
     with ExitStack() as stack:
 
         def listen(host: str, port: int = 0) -> socket.socket:

@@ -36,12 +36,12 @@ def runnable(**resources: Any) -> Runnable:
         (Limits(memory_bytes=GIB, cpus=0.5), {"limits": {"memory": "3Gi", "cpu": "2"}}, GIB, 0.5),
     ],
 )
-def test_who_says_a_limit(said: Limits, declared: dict[str, Any], memory: int, cpus: float | None) -> None:
+def test_limit_precedence(said: Limits, declared: dict[str, Any], memory: int, cpus: float | None) -> None:
     found = declared_limits(said, DEFAULT, runnable(**declared))
     assert (found.memory_bytes, found.cpus, found.pids) == (memory, cpus, said.pids)
 
 
-def test_a_graphics_processor_is_asked_of_the_engine() -> None:
+def test_gpu_is_requested_from_the_engine() -> None:
     assert wants_gpu(runnable(requests={"gpu": 1}))
     assert not wants_gpu(runnable(requests={"cpu": "1"}))
     spec = UnitSpec(run_id="r", name="game", component="game", image="a:1", gpu=True)
@@ -52,7 +52,7 @@ def test_a_graphics_processor_is_asked_of_the_engine() -> None:
     assert [host.get("DeviceRequests") for host in asked] == [[{"Count": 1, "Capabilities": [["gpu"]]}], None]
 
 
-async def test_it_is_refused_by_name_where_there_is_none(tmp_path: Path) -> None:
+async def test_gpu_is_refused_where_unavailable(tmp_path: Path) -> None:
     package = await resolve_package(HOSTED)
     program = package.manifest.game.runnable.model_copy(update={"resources": runnable(requests={"gpu": 1}).resources})
     game = package.manifest.game.model_copy(update={"runnable": program})

@@ -48,7 +48,7 @@ def info(**said: object) -> bytes:
 # --- where it is ------------------------------------------------------------------------------------------------
 
 
-def test_the_callers_word_goes_before_the_environment_and_that_before_the_context(tmp_path: Path) -> None:
+def test_engine_address_precedence(tmp_path: Path) -> None:
     meta = tmp_path / "contexts" / "meta" / hashlib.sha256(b"mine").hexdigest()
     meta.mkdir(parents=True)
     (meta / "meta.json").write_text(json.dumps({"Endpoints": {"docker": {"Host": "unix:///run/mine.sock"}}}))
@@ -122,13 +122,13 @@ async def refusal(address: Address) -> BackendUnavailable:
     return caught.value
 
 
-async def test_not_installed(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+async def test_missing_docker_is_reported(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     monkeypatch.setenv("PATH", str(place.parent))
     error = await refusal(Address(url=f"unix://{place}"))
     assert error.code == "docker_not_installed"
 
 
-async def test_installed_but_not_running(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+async def test_stopped_docker_is_reported(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     (place.parent / "docker").write_text("#!/bin/sh\n")
     (place.parent / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", str(place.parent))
@@ -137,7 +137,7 @@ async def test_installed_but_not_running(monkeypatch: pytest.MonkeyPatch, place:
     assert "no such socket" in error.message
 
 
-async def test_a_socket_that_nobody_serves_any_more(place: Path) -> None:
+async def test_stale_socket_is_reported(place: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(place))
     error = await refusal(resolve_address(f"unix://{place}"))
@@ -145,7 +145,7 @@ async def test_a_socket_that_nobody_serves_any_more(place: Path) -> None:
     assert "nobody listens" in error.message
 
 
-async def test_a_port_that_nobody_serves() -> None:
+async def test_closed_port_is_reported() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -154,7 +154,7 @@ async def test_a_port_that_nobody_serves() -> None:
     assert str(port) in error.message
 
 
-def test_no_permission(place: Path) -> None:
+def test_missing_socket_permission_is_reported(place: Path) -> None:
     with socket.socket(socket.AF_UNIX) as engine:
         engine.bind(str(place))
         engine.listen()
@@ -175,7 +175,7 @@ def test_no_permission(place: Path) -> None:
 
 
 @pytest.mark.docker
-def test_no_permission_at_the_real_socket() -> None:
+def test_missing_permission_at_the_real_socket_is_reported() -> None:
     if os.getuid() != 0:
         pytest.skip("needs root, to become nobody")
     if resolve_address(None).socket is None:
@@ -187,7 +187,7 @@ def test_no_permission_at_the_real_socket() -> None:
     assert as_user(_NOBODY, _NOBODY, check) == "docker_not_permitted"
 
 
-async def test_silence(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+async def test_unresponsive_engine_is_reported(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     monkeypatch.setattr(_engine, "_KNOCK_SECONDS", 0.2)
     async with serve_bytes(place):
         assert (await refusal(resolve_address(f"unix://{place}"))).code == "docker_silent"
@@ -202,7 +202,7 @@ async def test_silence(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
         (ping("1.24"), "docker_too_old"),
     ],
 )
-async def test_something_else_answers(place: Path, said: bytes, code: str) -> None:
+async def test_server_that_is_not_docker_is_reported(place: Path, said: bytes, code: str) -> None:
     async with serve_bytes(place, said):
         assert (await refusal(resolve_address(f"unix://{place}"))).code == code
 
@@ -247,7 +247,7 @@ async def test_an_engine_behind_tls_is_known_by_the_files_of_its_context(tmp_pat
         assert (await refusal(address)).code == "docker_tls"
 
 
-async def test_windows_containers_are_no_use(place: Path) -> None:
+async def test_windows_containers_are_refused(place: Path) -> None:
     async with serve_bytes(place, ping("1.41"), info(OSType="windows")):
         with pytest.raises(BackendUnavailable) as caught:
             async with DockerBackend(host=f"unix://{place}"):
@@ -255,7 +255,7 @@ async def test_windows_containers_are_no_use(place: Path) -> None:
         assert caught.value.code == "docker_wrong_system"
 
 
-async def test_what_the_engine_cannot_hold_is_no_capability(place: Path) -> None:
+async def test_unsupported_limits_are_not_capabilities(place: Path) -> None:
     weak = info(
         MemoryLimit=False, PidsLimit=False, CpuCfsQuota=False, SecurityOptions=["name=seccomp", "name=rootless"]
     )
@@ -269,7 +269,7 @@ async def test_what_the_engine_cannot_hold_is_no_capability(place: Path) -> None
             assert can.network_isolation
 
 
-async def test_what_games_can_reach_of_this_machine_is_told(place: Path) -> None:
+async def test_services_reachable_by_games_are_reported(place: Path) -> None:
     with socket.create_server(("", 0)) as service, socket.create_server(("127.0.0.1", 0)) as own:
         reached, kept = (f"{each.getsockname()[1]}" for each in (service, own))
         async with serve_bytes(place, ping("1.41"), info(Name=socket.gethostname()), ping("1.41"), info(Name="other")):
@@ -280,13 +280,13 @@ async def test_what_games_can_reach_of_this_machine_is_told(place: Path) -> None
     assert "services_in_reach" not in {issue.code for issue in there}
 
 
-async def test_check_tells_what_entering_would_raise(place: Path) -> None:
+async def test_check_reports_errors_of_entering(place: Path) -> None:
     (issue,) = await DockerBackend(host=f"unix://{place}").check()
     assert (issue.code, issue.severity) == ("docker_not_running", "error")
     assert str(place) in issue.message
 
 
-async def test_it_must_be_entered() -> None:
+async def test_backend_must_be_entered_before_use() -> None:
     with pytest.raises(UsageError):
         await DockerBackend().find()
 
@@ -303,13 +303,13 @@ async def test_it_must_be_entered() -> None:
         b"HTTP/1.1 200 OK\r\n",
     ],
 )
-async def test_an_answer_that_breaks_off_is_an_error(place: Path, answer: bytes) -> None:
+async def test_truncated_response_is_an_error(place: Path, answer: bytes) -> None:
     async with serve_bytes(place, answer), Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
         with pytest.raises(EngineGone):
             await engine.call("GET", "/info")
 
 
-async def test_the_engines_words_are_kept(place: Path) -> None:
+async def test_engine_error_message_is_kept(place: Path) -> None:
     body = b'{"message":"no room"}'
     said = b"HTTP/1.1 507 Full\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     async with serve_bytes(place, said), Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
@@ -336,7 +336,7 @@ def archived(size: int) -> bytes:
         (None, "got", 4096, "not_writable"),
     ],
 )
-async def test_a_copy_that_fails_by_the_machine_is_not_the_writers_doing(
+async def test_copy_failure_of_the_machine_is_not_blamed_on_the_unit(
     place: Path, tmp_path: Path, kept: int | None, target: str, room: int | None, code: str
 ) -> None:
     address = resolve_address(f"unix://{place}")

@@ -48,7 +48,7 @@ async def registry_of(**how: object) -> AsyncGenerator[Registry, None]:
 class TestImages:
     pytestmark = on_docker
 
-    async def test_one_that_is_here_is_not_asked_for_elsewhere(self) -> None:
+    async def test_local_image_is_not_pulled(self) -> None:
         events: list[BaseEvent] = []
         async with DockerBackend(pull="never") as backend:
             info = await backend.ensure_image(BASE_IMAGE, publish=events.append)
@@ -67,7 +67,7 @@ class TestImages:
             ("sha256:" + "0" * 64, "which no registry knows"),
         ],
     )
-    async def test_one_that_is_not_to_be_had(self, image: str, said: str) -> None:
+    async def test_unavailable_image_is_reported(self, image: str, said: str) -> None:
         async with DockerBackend() as backend:
             with pytest.raises(ImageError) as caught:
                 await backend.ensure_image(image)
@@ -81,7 +81,7 @@ class TestImages:
             with pytest.raises(ImageError, match="is not on this machine"):
                 await backend.ensure_image("img_game:latest")
 
-    async def test_one_for_another_platform(self) -> None:
+    async def test_image_for_another_platform_is_reported(self) -> None:
         name = "coworld-test-foreign:1"
         async with Engine.connect(resolve_address()) as engine:
             foreign = "arm64" if engine.platform != "linux/arm64" else "amd64"
@@ -101,7 +101,7 @@ class TestImages:
             finally:
                 await forget(name)
 
-    async def test_pulling_is_told_as_it_goes_and_done_once_for_all_who_ask(self) -> None:
+    async def test_concurrent_pulls_share_one_and_report_progress(self) -> None:
         events: list[BaseEvent] = []
         infos: list[ImageInfo] = []
         async with registry_of(size=4_000_000) as registry, DockerBackend() as backend:
@@ -122,7 +122,7 @@ class TestImages:
         assert counted
         assert all(event.done is not None and event.done <= (event.total or 0) for event in counted)
 
-    async def test_a_pull_can_be_cancelled_and_who_waited_takes_over(self) -> None:
+    async def test_cancelled_pull_is_taken_over_by_a_waiter(self) -> None:
         infos: list[ImageInfo] = []
         answered = anyio.Event()
         async with registry_of() as registry, DockerBackend() as backend, anyio.create_task_group() as tasks:
@@ -144,7 +144,7 @@ class TestImages:
                 await answered.wait()
             assert infos[0].image == registry.image()
 
-    async def test_what_the_registry_says_is_passed_on(self) -> None:
+    async def test_registry_error_is_passed_on(self) -> None:
         async with registry_of() as registry, DockerBackend() as backend:
             with pytest.raises(ImageError, match=r"manifest unknown|not found"):
                 await backend.ensure_image(registry.image("absent"))
@@ -196,7 +196,7 @@ async def test_logins_come_from_helpers_too(tmp_path: Path, monkeypatch: pytest.
         ("x.org:1/game:3@sha256:ab", "x.org:1/game", "sha256:ab"),
     ],
 )
-def test_a_reference_is_taken_apart(image: str, name: str, tag: str) -> None:
+def test_image_reference_is_parsed(image: str, name: str, tag: str) -> None:
     assert split_name(image) == (name, tag)
 
 

@@ -106,7 +106,7 @@ async def test_limits_reach_the_engine(arena: Arena) -> None:
         assert labels["coworld.scratch"] == str(arena.scratch.path)
 
 
-async def test_what_is_written_anywhere_counts(arena: Arena) -> None:
+async def test_writes_anywhere_count_against_the_disk_limit(arena: Arena) -> None:
     code = "import os, signal\nfor i in range(40):\n    open(f'/tmp/{i}', 'wb').write(bytes(1 << 20))\nsignal.pause()"
     spec = python(arena.spec("subject", limits=Limits(disk_bytes=8 << 20)), code)
     async with arena.open() as backend:
@@ -115,7 +115,7 @@ async def test_what_is_written_anywhere_counts(arena: Arena) -> None:
     assert "8388608 allowed" in exit.detail
 
 
-async def test_entries_count_too(arena: Arena) -> None:
+async def test_disk_entries_are_limited(arena: Arena) -> None:
     code = "import os, signal\nfor i in range(3000):\n    os.mkdir(f'/coworld/{i}')\nsignal.pause()"
     spec = python(arena.spec("subject", limits=Limits(disk_entries=1000)), code)
     async with arena.open() as backend:
@@ -124,7 +124,7 @@ async def test_entries_count_too(arena: Arena) -> None:
     assert "1000 allowed" in exit.detail
 
 
-async def test_what_is_reserved_at_once_is_seen_at_once(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_preallocated_space_is_detected_at_once(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_inspect, "_DISK_SECONDS", 600.0)
     code = (
         "import os, signal\nfor i in range(8):\n"
@@ -178,7 +178,7 @@ def most_memory(*, from_now: bool = False) -> int:
 # --- how they end -----------------------------------------------------------------------------------------------
 
 
-async def test_one_that_somebody_removed_is_lost(arena: Arena) -> None:
+async def test_externally_removed_container_is_lost(arena: Arena) -> None:
     async with arena.open() as backend:
         async with backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish) as (unit,):
             await arena.said("subject", "up")
@@ -189,7 +189,7 @@ async def test_one_that_somebody_removed_is_lost(arena: Arena) -> None:
         await arena.nothing_left(backend)
 
 
-async def test_one_that_somebody_killed_was_not_stopped_by_us(arena: Arena) -> None:
+async def test_externally_killed_container_is_not_reported_as_stopped(arena: Arena) -> None:
     async with (
         arena.open() as backend,
         backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish) as (unit,),
@@ -201,9 +201,7 @@ async def test_one_that_somebody_killed_was_not_stopped_by_us(arena: Arena) -> N
         assert await unit.stop() == exit
 
 
-async def test_memory_that_the_engine_missed_at_the_end_is_told_all_the_same(
-    arena: Arena, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_out_of_memory_missed_by_the_engine_is_reported(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     # the kernel's word and the end race each other in the engine, and the flag stays as it was at the end
     whole = Engine.call
 
@@ -233,7 +231,7 @@ async def test_memory_that_the_engine_missed_at_the_end_is_told_all_the_same(
         (("/etc/passwd",), "it is not executable"),
     ],
 )
-async def test_a_program_that_cannot_be_run_is_told(arena: Arena, argv: tuple[str, ...], said: str) -> None:
+async def test_unrunnable_program_is_reported(arena: Arena, argv: tuple[str, ...], said: str) -> None:
     async with arena.open() as backend:
         error = await refused(arena, backend, arena.spec("subject", argv=argv))
     assert error.code == "command_failed"
@@ -267,7 +265,7 @@ async def refused(arena: Arena, backend: Backend, spec: UnitSpec) -> StartError:
     return caught.value
 
 
-async def test_faults_of_an_image_are_told(arena: Arena) -> None:
+async def test_image_faults_are_reported(arena: Arena) -> None:
     async with arena.open() as backend:
         async with changed_image("coworld-test-user:1", "USER nobody-knows") as image:
             error = await refused(arena, backend, arena.spec("user", "hang", image=image))
@@ -287,14 +285,14 @@ async def test_faults_of_an_image_are_told(arena: Arena) -> None:
         assert error.code == "image_missing"
 
 
-async def test_a_directory_the_engine_cannot_see_is_told(arena: Arena) -> None:
+async def test_directory_invisible_to_the_engine_is_reported(arena: Arena) -> None:
     spec = arena.spec("subject", "hang", directory=arena.scratch.path / "gone")
     async with arena.open() as backend:
         error = await refused(arena, backend, spec)
     assert "bind source path does not exist" in error.message
 
 
-async def test_an_odd_directory_is_mounted_all_the_same(arena: Arena) -> None:
+async def test_directory_with_an_unusual_name_is_mounted(arena: Arena) -> None:
     odd = arena.scratch.path / "a:b, c='d' é"
     odd.mkdir()
     odd.chmod(0o777)
@@ -344,7 +342,7 @@ async def test_a_port_lost_before_the_start_is_chosen_again_with_its_environment
         assert unit.endpoint("extra").there == "game:9000"
 
 
-async def test_where_a_game_listens_that_nobody_outside_can_reach(arena: Arena) -> None:
+async def test_unreachable_listening_address_is_reported(arena: Arena) -> None:
     code = (
         "import http.server as h\nserver = h.HTTPServer(('127.0.0.1', 8080), h.SimpleHTTPRequestHandler)\n"
         "print('up')\nserver.serve_forever()"
@@ -441,13 +439,13 @@ async def test_a_closed_unit_with_a_port_has_no_way_out(arena: Arena) -> None:
     assert "reached" not in arena.text("none")
 
 
-async def test_a_client_of_nobody_is_refused(arena: Arena) -> None:
+async def test_unknown_client_unit_is_refused(arena: Arena) -> None:
     async with arena.open() as backend:
         error = await refused(arena, backend, arena.spec("player", "hang", connects_to="game"))
     assert error.code == "peer_unknown"
 
 
-async def test_a_name_is_taken_once_and_asking_again_harms_nobody(arena: Arena) -> None:
+async def test_duplicate_unit_name_is_refused(arena: Arena) -> None:
     async with (
         arena.open() as backend,
         backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish) as (unit,),
@@ -461,9 +459,7 @@ async def test_a_name_is_taken_once_and_asking_again_harms_nobody(arena: Arena) 
         assert (await engine_call("GET", f"/containers/{unit.id}/json"))["State"]["Running"]
 
 
-async def test_a_network_that_somebody_comes_back_to_is_removed_all_the_same(
-    arena: Arena, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_network_rejoined_during_removal_is_removed(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     # a call that was given up may still be done by the engine while its network is being taken away
     hang = dataclasses.replace(arena.spec("game", "hang", ports=HTTP), network="game-only")
     async with (
@@ -528,7 +524,7 @@ async def test_networks_have_a_room_of_their_own_and_keep_clear_of_each_other(
 # --- nothing stays ----------------------------------------------------------------------------------------------
 
 
-async def test_whatever_call_is_cancelled_nothing_stays(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancellation_at_any_call_leaves_nothing(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelled at an early call to the engine, at a later one, and so on until it is never cancelled at all."""
     real = Engine.stream
     left = 0
@@ -564,7 +560,7 @@ async def test_whatever_call_is_cancelled_nothing_stays(arena: Arena, monkeypatc
     assert arena.of(LeakFound) == []
 
 
-async def test_whatever_cannot_be_made_nothing_stays(arena: Arena) -> None:
+async def test_failed_creation_leaves_nothing(arena: Arena) -> None:
     """The engine refuses the container or a network because there is one of that name already; others were made."""
     specs = [
         arena.spec("game", "hang", ports=HTTP, clients=("player",), network="game-only"),
@@ -583,7 +579,7 @@ async def test_whatever_cannot_be_made_nothing_stays(arena: Arena) -> None:
             await arena.nothing_left(backend)
 
 
-async def test_an_engine_that_goes_away_is_told_and_what_is_left_can_be_removed(arena: Arena, tmp_path: Path) -> None:
+async def test_lost_engine_is_reported_and_leftovers_can_be_removed(arena: Arena, tmp_path: Path) -> None:
     address = resolve_address(None)
     if address.socket is None:
         pytest.skip("needs an engine at a socket")
@@ -643,7 +639,7 @@ async def relay(engine: str, path: Path) -> AsyncGenerator[Callable[[], Awaitabl
         tasks.cancel_scope.cancel()
 
 
-async def test_a_killed_runner_leaves_what_find_finds_and_reap_removes(arena: Arena) -> None:
+async def test_leftovers_of_a_killed_runner_are_found_and_reaped(arena: Arena) -> None:
     """A whole run with all kinds of networks, killed while it plays; another that lives is left alone."""
     run_id = new_run_id()
     code = (
@@ -687,7 +683,7 @@ async def test_a_killed_runner_leaves_what_find_finds_and_reap_removes(arena: Ar
         assert unit.exit is None
 
 
-async def test_what_runs_elsewhere_counts_as_alive(arena: Arena) -> None:
+async def test_run_of_another_host_counts_as_alive(arena: Arena) -> None:
     """Whether a runner on another system that shares the engine lives cannot be seen from here."""
     labels = {"coworld.run": arena.run_id, "coworld.host": "another", "coworld.scratch": "/nonexistent"}
     name = f"coworld-{arena.run_id}-elsewhere"
@@ -709,7 +705,7 @@ async def test_what_runs_elsewhere_counts_as_alive(arena: Arena) -> None:
 # --- a runner that is not root ----------------------------------------------------------------------------------
 
 
-def test_a_runner_that_is_not_root_gets_and_removes_what_roots_containers_wrote(arena: Arena) -> None:
+def test_unprivileged_runner_collects_and_removes_root_files(arena: Arena) -> None:
     address = resolve_address(None)
     if os.getuid() != 0 or address.socket is None:
         pytest.skip("needs root, to become somebody else, and an engine at a socket")

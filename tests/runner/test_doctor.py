@@ -38,7 +38,7 @@ def by_name(machine: Machine) -> dict[str, Check]:
     return {check.name: check for check in machine.checks}
 
 
-async def test_a_machine_that_is_well(own_temp: None) -> None:
+async def test_healthy_machine_passes(own_temp: None) -> None:
     machine = await check_machine()
     assert machine.ok
     assert "process" in machine.backends
@@ -105,14 +105,14 @@ async def test_leftovers_are_found_and_only_removed_when_asked(own_temp: None, m
     assert not directory.exists()
 
 
-async def test_a_backend_that_cannot_be_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_backend_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", NO_ENGINE)
     swept = await leftovers(run_id="0000")
     assert swept.found == ()
     assert [text.partition(":")[0] for text in swept.unavailable] == ["docker"]
 
 
-async def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_machine_versions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", NO_ENGINE)
     found = await machine_versions()
     assert found["coworld-runner"]

@@ -30,7 +30,7 @@ def changed(rules: type[Rules], **attributes: Any) -> type[Rules]:
 
 
 @pytest.mark.parametrize("rules", [Sticks, Gather])
-def test_the_libraries_own_tests_pass(rules: type[Rules]) -> None:
+def test_pettingzoo_api_tests_pass(rules: type[Rules]) -> None:
     api_test(as_aec_env(rules), num_cycles=60)
     parallel_api_test(as_parallel_env(rules), num_cycles=30)
     seed_test(lambda: as_aec_env(rules), num_cycles=30)
@@ -163,7 +163,7 @@ def test_a_value_goes_into_its_space_and_comes_back(schema: Mapping[str, Any], v
         assert codec(like(value)).decode(codec(like(value)).encode(value)) == value
 
 
-def test_all_values_of_a_type() -> None:
+def test_values_of_finite_types_are_enumerated() -> None:
     two = {"type": "object", "properties": {"x": {"type": "integer", "minimum": 0, "maximum": 1}, "y": {"enum": ["a"]}}}
     assert every_value(two) == [{"x": 0, "y": "a"}, {"x": 1, "y": "a"}]
     assert every_value({"type": "array", "items": {"type": "boolean"}, "maxItems": 1}) == [[], [False], [True]]

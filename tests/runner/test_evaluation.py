@@ -63,7 +63,7 @@ async def test_equal_players_are_not_told_apart_and_more_blocks_may_follow(tmp_p
         assert other.blocks == 1
 
 
-async def test_a_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_comparison_resumes(tmp_path: Path) -> None:
     async with contest() as small:
         whole = await compared(small, tmp_path / "whole", max_blocks=5)
         for stop_after in (1, 3):
@@ -133,7 +133,7 @@ async def test_starved_blocks_are_played_again(tmp_path: Path, monkeypatch: pyte
     assert "short of processors" in next(event.message for event in heard if isinstance(event, Notice))
 
 
-async def test_a_game_without_seeds_is_played_all_the_same(tmp_path: Path) -> None:
+async def test_game_without_seeds_can_be_compared(tmp_path: Path) -> None:
     async with contest(seeds={}) as small:
         report = await compared(small, tmp_path / "run", max_blocks=3)
     assert [remark.code for remark in report.remarks][:2] == ["no_seed", "same_blocks"]
@@ -157,7 +157,7 @@ async def test_a_player_compared_with_itself(tmp_path: Path) -> None:
     assert (report.plan.new.name, report.plan.old.name) == ("First (new)", "First (old)")
 
 
-async def test_another_number_than_the_scores(tmp_path: Path) -> None:
+async def test_measure_other_than_scores_is_compared(tmp_path: Path) -> None:
     async with contest() as small:
         report = await compared(small, tmp_path / "run", max_blocks=2, metric="/strengths/by~1slot")
         assert [entrant.mean for entrant in report.entrants] == [1.0, 0.0]
@@ -191,7 +191,7 @@ def how(small: World, workspace: Path) -> Any:
     return {"backend": small.backend, "workspace": workspace, "parallel": 4, "rules": rules}
 
 
-async def test_a_scrimmage_goes_on_for_more(tmp_path: Path) -> None:
+async def test_scrimmage_can_be_extended(tmp_path: Path) -> None:
     async with contest(2.0) as small:
         await scrimmage(small.package, "first", episodes=2, **how(small, tmp_path / "run"))
         report = await scrimmage(small.package, "first", episodes=5, **how(small, tmp_path / "run"))

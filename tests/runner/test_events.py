@@ -97,7 +97,7 @@ def test_a_full_disk_ends_the_log_not_the_run(tmp_path: Path) -> None:
     assert tuple(heard) == bus.history
 
 
-def test_what_had_no_room_is_not_half_there(tmp_path: Path) -> None:
+def test_full_disk_leaves_no_partial_event(tmp_path: Path) -> None:
     """A limit on the size of files stands in for the end of the disk."""
     path = tmp_path / "events.ndjson"
     code = """if True:

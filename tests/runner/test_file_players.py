@@ -54,7 +54,7 @@ async def test_the_game_is_handed_the_files_and_leaves_what_they_say(tmp_path: P
     assert json.loads((out / "player_status.json").read_text())["players"][1]["state"] == "exited"
 
 
-async def test_it_certifies_where_each_player_has_a_log(tmp_path: Path) -> None:
+async def test_game_hosted_players_certify_with_a_log_each(tmp_path: Path) -> None:
     good = await certify(HOSTED, backend="process", workspace=tmp_path / "good")
     assert good.verdict == "Executable"
     bad = await certify(await hosted(COGAME_VICE="silent"), backend="process", workspace=tmp_path / "bad")
@@ -64,7 +64,7 @@ async def test_it_certifies_where_each_player_has_a_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.docker
-async def test_in_a_container_from_what_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_game_hosted_players_run_in_the_built_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "BASE_IMAGE", BASE_IMAGE)
     await play_what_was_built("docker", tmp_path)
 
@@ -92,7 +92,7 @@ def test_a_directory_is_a_zip_that_its_content_decides(tmp_path: Path) -> None:
         ]
 
 
-def test_what_cannot_be_handed_over(tmp_path: Path) -> None:
+def test_invalid_player_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("print(1)")
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "below").mkdir()
@@ -107,7 +107,7 @@ def test_what_cannot_be_handed_over(tmp_path: Path) -> None:
     ("players", "code"),
     [(["human", "seven"], "people_unsupported"), (["sevn"], "unknown_player"), (["ghcr.io/a/b:1"], "unknown_player")],
 )
-async def test_no_other_players_can_sit_there(players: list[str], code: str) -> None:
+async def test_image_players_cannot_join_a_game_hosted_game(players: list[str], code: str) -> None:
     package = await hosted()
     with pytest.raises(UsageError) as raised:
         plan_episode(package, players=players)

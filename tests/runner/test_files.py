@@ -64,7 +64,7 @@ async def test_renamed_into_place_is_reported(tmp_path: Path, watcher: str) -> N
             assert await names.receive() == "results.json"
 
 
-async def test_what_is_there_comes_first_and_only_regular_files_count(tmp_path: Path, watcher: str) -> None:
+async def test_existing_regular_files_are_reported_first(tmp_path: Path, watcher: str) -> None:
     (tmp_path / "b").write_text("1")
     (tmp_path / "a").write_text("1")
     (tmp_path / "sub").mkdir()
@@ -115,7 +115,7 @@ async def test_watching_leaves_no_descriptor(tmp_path: Path) -> None:
     assert _open_files() == before
 
 
-async def test_watching_a_missing_directory_says_so(tmp_path: Path) -> None:
+async def test_watching_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         async with watch_directory(tmp_path / "none"):
             pass
@@ -132,7 +132,7 @@ async def test_fetch_copies_whole_and_replaces(tmp_path: Path) -> None:
     assert _names(target.parent) == ["replay"]
 
 
-async def test_a_copy_of_a_sparse_file_takes_no_more_room_than_it_does(tmp_path: Path) -> None:
+async def test_sparse_file_stays_sparse_when_copied(tmp_path: Path) -> None:
     size = 256 << 20
     with (tmp_path / "replay").open("wb") as file:
         file.truncate(size)
@@ -203,7 +203,7 @@ async def test_fetch_of_nothing_and_of_too_much(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-async def test_fetch_onto_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fetch_onto_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "f").write_bytes(b"x" * 10)
     real = os.open
 
@@ -217,7 +217,7 @@ async def test_fetch_onto_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytes
     assert caught.value.hint
 
 
-async def test_a_copy_that_cannot_be_written_is_not_the_writers_doing(tmp_path: Path) -> None:
+async def test_failed_copy_is_not_blamed_on_the_unit(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"x")
     with pytest.raises(TransferError) as caught:
         await fetch_file(tmp_path, "f", tmp_path / "no such directory" / "target")
@@ -244,7 +244,7 @@ async def test_a_cancelled_fetch_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert _names(tmp_path) == ["f"]
 
 
-def test_a_log_keeps_its_limit_and_says_so_once(tmp_path: Path) -> None:
+def test_truncated_log_has_one_notice(tmp_path: Path) -> None:
     told: list[int] = []
     log = CappedLog(tmp_path / "log", 1000, lambda: told.append(1))
     for _ in range(500):

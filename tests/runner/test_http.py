@@ -46,7 +46,7 @@ async def test_a_body_can_be_sent_as_it_comes(place: Path) -> None:
 
 
 @pytest.mark.parametrize(("method", "lengths"), [("GET", 0), ("HEAD", 0), ("POST", 1)])
-async def test_who_only_asks_sends_no_body_and_no_length(place: Path, method: str, lengths: int) -> None:
+async def test_get_request_has_no_body_and_no_content_length(place: Path, method: str, lengths: int) -> None:
     async with (
         serve_bytes(place, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as asked,
         exchange(lambda: anyio.connect_unix(place), method, "/healthz") as answer,
@@ -56,7 +56,7 @@ async def test_who_only_asks_sends_no_body_and_no_length(place: Path, method: st
     assert (head.lower().count(b"content-length"), b"transfer-encoding" in head.lower(), body) == (lengths, False, b"")
 
 
-async def test_what_is_no_http_is_told(place: Path) -> None:
+async def test_response_that_is_not_http_is_reported(place: Path) -> None:
     async with serve_bytes(place, b"+OK POP3\r\n\r\n"):
         with pytest.raises(NotHttpError):
             async with exchange(lambda: anyio.connect_unix(place), "GET", "/"):

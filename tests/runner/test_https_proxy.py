@@ -25,7 +25,7 @@ from coworld_runner.https_proxy import Proxy, is_named, is_public
         ("", False),
     ],
 )
-def test_which_hosts_a_list_names(host: str, named: bool) -> None:
+def test_host_list_matches(host: str, named: bool) -> None:
     assert is_named(host, ["api.example.com", "*.example.org"]) is named
 
 
@@ -43,7 +43,7 @@ def test_which_hosts_a_list_names(host: str, named: bool) -> None:
         *((address, False) for address in ("::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::1")),
     ],
 )
-def test_which_addresses_are_of_the_internet(address: str, public: bool) -> None:
+def test_public_addresses_are_recognised(address: str, public: bool) -> None:
     assert is_public(address) is public
 
 
@@ -64,7 +64,7 @@ def _ask(port: int, request: str) -> str:
         return b"".join(iter(lambda: connection.recv(1024), b"")).decode()
 
 
-def test_one_client_does_not_take_the_way_out_from_the_others(proxy: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_connections_per_client_are_limited(proxy: int, capsys: pytest.CaptureFixture[str]) -> None:
     with ExitStack() as held:
         for _ in range(32):
             held.enter_context(socket.create_connection(("127.0.0.1", proxy), timeout=10))
@@ -77,7 +77,7 @@ def test_one_client_does_not_take_the_way_out_from_the_others(proxy: int, capsys
     assert told["refused"] == "more than 32 connections at a time"
 
 
-def test_what_is_refused_is_told_once_without_what_a_terminal_obeys(
+def test_refused_hosts_are_reported_once_without_control_characters(
     proxy: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     targets = ("1.2.3.4:443", "api.coworld-test.example:80", "evil.example:443")

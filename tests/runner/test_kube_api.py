@@ -64,7 +64,7 @@ async def connected(directory: Path) -> AsyncGenerator[tuple[ApiServer, Cluster]
             await cluster.close()
 
 
-async def test_a_busy_server_is_asked_again_as_late_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retry_after_of_a_busy_server_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_kube_server, "_BACKOFF", Backoff(base=0.0, longest_wait=5.0))
     async with connected(tmp_path) as (server, cluster):
         server.refusals = [(status, {"Retry-After": "0"}) for status in (408, 425, 429, 500, 502, 503, 504)]
@@ -89,7 +89,7 @@ async def test_a_call_is_given_up_when_its_patience_ends(tmp_path: Path) -> None
         assert len(server.asked) > 10
 
 
-async def test_a_call_arrives_as_it_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_is_sent_with_kubeconfig_credentials_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the credentials of the kubeconfig, and none of those that stand in the environment for others."""
     (tmp_path / "netrc").write_text("default login somebody password s3cret\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
@@ -104,7 +104,7 @@ async def test_a_call_arrives_as_it_was_meant(tmp_path: Path, monkeypatch: pytes
         assert asked.headers["authorization"] == "Bearer t"
 
 
-async def test_a_stream_that_breaks_says_so(tmp_path: Path) -> None:
+async def test_broken_stream_is_reported(tmp_path: Path) -> None:
     async with connected(tmp_path) as (_, cluster):
 
         async def read() -> None:
@@ -134,9 +134,7 @@ async def test_pauses_grow_while_a_watch_is_refused(tmp_path: Path, monkeypatch:
     assert begun == 1
 
 
-async def test_where_watching_is_not_permitted_pods_are_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pods_are_polled_where_watching_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was made anew under the same name is another, and the one before is told to be gone first."""
     monkeypatch.setattr(_kube_watch, "_BACKOFF", Backoff(base=0.0))
     told: list[tuple[str, str]] = []

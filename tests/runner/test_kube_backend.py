@@ -193,7 +193,7 @@ async def test_the_documented_role_is_enough(namespace: str, tmp_path: Path) -> 
         assert [event for event in told if isinstance(event, LeakFound)] == []
 
 
-async def test_what_a_unit_leaves_is_counted_and_takes_no_more_room_here(namespace: str, tmp_path: Path) -> None:
+async def test_collected_files_are_limited_and_stay_sparse(namespace: str, tmp_path: Path) -> None:
     """Directories below each other, beyond what a path may have; and a file of which nothing is written."""
     size = 64 << 20
     with make_scratch(new_run_id()) as scratch:
@@ -220,7 +220,7 @@ signal.pause()
 # --- what a cluster may do ----------------------------------------------------------------------------------------
 
 
-async def test_a_pod_deleted_by_hand_is_told_with_its_name(namespace: str) -> None:
+async def test_deleted_pod_is_reported_by_name(namespace: str) -> None:
     with make_scratch(new_run_id()) as scratch:
         specs = [subject(scratch.run_id, name, "hang") for name in ("one", "other")]
         async with backend_for(namespace) as backend, backend.units(specs, publish=print, grace=0) as (one, other):
@@ -254,7 +254,7 @@ async def test_a_pod_without_its_collector_is_lost(namespace: str) -> None:
             assert unit.exit.detail == f"the collector of pod {namespace}/{pod} ended by itself: Error: status 137"
 
 
-async def test_no_node_takes_it_and_no_image_is_there(namespace: str) -> None:
+async def test_unschedulable_pod_and_missing_image_are_reported(namespace: str) -> None:
     import dataclasses
 
     with make_scratch(new_run_id()) as scratch:
@@ -512,7 +512,7 @@ async def test_a_server_that_stays_away_is_the_platforms_fault(namespace: str, t
 
 
 @pytest.mark.guarded("cluster")
-async def test_what_a_killed_runner_left_goes_by_itself(namespace: str) -> None:
+async def test_leftovers_of_a_killed_runner_expire(namespace: str) -> None:
     """Nobody cleans: the cluster removes the run once its lease, or on old clusters its lifetime, is over."""
     run_id = new_run_id()
     spec = subject(run_id, "orphan", "hang", ports=(Port(name="http"),), clients=("player-0",))

@@ -145,7 +145,7 @@ async def test_the_directory_and_the_inputs_are_filled_before_the_unit_may_start
 
 
 @pytest.mark.slow
-async def test_what_is_brought_is_whole_before_the_unit_may_start(tmp_path: Path) -> None:
+async def test_uploads_are_complete_before_the_unit_starts(tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(os.urandom(3_000_000))
     async with pod(tmp_path, hold=True) as it:
@@ -173,7 +173,7 @@ async def test_nothing_is_brought_to_anywhere_else(tmp_path: Path, monkeypatch: 
         assert not [path for path in (*it.directory.rglob("*"), *it.inputs.rglob("*")) if path.is_file()]
 
 
-async def test_nobody_without_the_token_learns_anything(tmp_path: Path) -> None:
+async def test_request_without_the_token_is_refused(tmp_path: Path) -> None:
     async with pod(tmp_path) as it:
         (it.directory / "results.json").write_text("{}")
         stranger = Collector(it.near, "pod", it.port, "guessed")  # type: ignore[arg-type]
@@ -215,7 +215,7 @@ async def test_a_file_that_changes_meanwhile_is_never_a_mixture(tmp_path: Path) 
         assert (tmp_path / "got").read_bytes() == new
 
 
-async def test_what_was_left_is_told_and_logs_are_handed_out(tmp_path: Path) -> None:
+async def test_remaining_files_are_listed_and_logs_served(tmp_path: Path) -> None:
     async with pod(tmp_path) as it:
         (it.directory / "events.json").write_text("[]")
         (it.directory / "logs" / "moves.log").write_text("e2e4")
@@ -256,7 +256,7 @@ async def test_limits_and_missing_files(tmp_path: Path) -> None:
         assert await it.client.size("none") is None
 
 
-async def test_a_collector_that_is_gone_is_told_apart(tmp_path: Path) -> None:
+async def test_lost_collector_is_distinguished(tmp_path: Path) -> None:
     async with pod(tmp_path) as it:
         (it.directory / "results.json").write_text("{}")
         it.near.gone = True
@@ -266,7 +266,7 @@ async def test_a_collector_that_is_gone_is_told_apart(tmp_path: Path) -> None:
         assert await it.client.size("results.json") is None
 
 
-async def test_files_are_told_once_their_writer_has_closed_them(tmp_path: Path) -> None:
+async def test_files_are_reported_when_closed(tmp_path: Path) -> None:
     async with pod(tmp_path, given={"files/config.json": b"{}"}) as it:
         told: list[str] = []
         renamed = anyio.Event()
@@ -335,7 +335,7 @@ async def test_a_unit_that_wrote_nothing_for_long_is_followed_on(monkeypatch: py
     assert served == 2
 
 
-async def test_readiness_is_told_as_it_is_seen(tmp_path: Path) -> None:
+async def test_readiness_is_streamed(tmp_path: Path) -> None:
     seen: list[str] = []
     tell, told = anyio.create_memory_object_stream[str](math.inf)
     healthy = False

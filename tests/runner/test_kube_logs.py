@@ -63,7 +63,7 @@ def test_long_lines_come_in_pieces(stamp_each_piece: bool) -> None:
     assert b"".join(got) == text + b"next\n"
 
 
-def test_what_has_no_end_of_line_is_kept_when_it_is_over() -> None:
+def test_unfinished_last_line_is_kept() -> None:
     got: list[bytes] = []
     reader = LogReader(got.append)
     reader.feed(stamped([(stamp(1), b"a line\n"), (stamp(2), b"prompt> ")]))
@@ -83,7 +83,7 @@ LINES = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(lines=LINES, cuts=st.lists(st.integers(0, 400), max_size=4), step=st.integers(1, 50))
-def test_whatever_breaks_nothing_is_lost_or_told_twice(
+def test_log_survives_breaks_without_loss_or_repeats(
     lines: list[tuple[int, str, bytes]], cuts: list[int], step: int
 ) -> None:
     # two streams of one container may be a little out of order within a second, never across more
@@ -134,7 +134,7 @@ async def followed(*streams: bytes) -> tuple[bool, bytes]:
     return whole, b"".join(got)
 
 
-async def test_what_a_node_says_in_place_of_a_log_is_not_of_it() -> None:
+async def test_node_error_message_is_not_part_of_the_log() -> None:
     """A container is said to run a moment before there is a file that its log could be read from."""
     said = stamped([(stamp(1, ".5"), b"failed to try resolving symlinks in path\n")])
     assert await followed(NOT_YET, NOT_YET, said) == (True, b"failed to try resolving symlinks in path\n")

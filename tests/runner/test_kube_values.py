@@ -48,7 +48,7 @@ def settings_of(body: dict[str, Any]) -> dict[str, str]:
 # --- what is told -------------------------------------------------------------------------------------------------
 
 
-def test_what_nobody_else_may_see_is_in_the_secret_alone() -> None:
+def test_secrets_are_only_in_the_kubernetes_secret() -> None:
     secret = "s3cret-t0ken"
     environment = {"COWORLD_PLAYER_WS_URL": f"ws://game/player?token={secret}", "ODD.NAME": secret}
     given = kube.Given({"files/config.json": secret.encode()})
@@ -67,7 +67,7 @@ def test_what_nobody_else_may_see_is_in_the_secret_alone() -> None:
     assert [mount["name"] for mount in main.get("volumeMounts", [])] == [], "it has no directory, and sees none"
 
 
-def test_a_player_may_do_little() -> None:
+def test_player_pod_is_restricted() -> None:
     body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"]
     assert body["automountServiceAccountToken"] is False
     assert body["enableServiceLinks"] is False
@@ -82,7 +82,7 @@ def test_a_player_may_do_little() -> None:
     assert main["resources"]["requests"] == {"cpu": "100m", "memory": "128Mi"}
 
 
-def test_in_a_restricted_namespace_nobody_is_root() -> None:
+def test_restricted_namespace_runs_units_as_non_root() -> None:
     options = kube.PodOptions(collector_image="python:3", run_as_user=10001)
     unit = spec(component="game")
     body = kube.pod_body(unit, "call", OWNER, options=options, environment={}, given=kube.Given())["spec"]
@@ -104,7 +104,7 @@ def test_limits_hold_and_requests_never_exceed_them() -> None:
     assert settings_of(body)["DISK"] == str(1 << 30)
 
 
-def test_a_command_reaches_the_program_as_it_is() -> None:
+def test_command_is_passed_unchanged() -> None:
     unit = spec(argv=("sh", "-c", "echo $(HOME) $HOME $$"))
     main = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"][
         "containers"
@@ -218,7 +218,9 @@ def disrupted(reason: str) -> list[dict[str, Any]]:
         (pod(containerStatuses=[container(it, "terminated", exitCode=255) for it in BOTH]), "lost", None, None),
     ],
 )  # fmt: skip
-def test_an_end_has_its_reason(seen: dict[str, Any], reason: str, code: int | None, signal: int | None) -> None:
+def test_exit_reason_is_read_from_the_pod(
+    seen: dict[str, Any], reason: str, code: int | None, signal: int | None
+) -> None:
     ended = state.exit_of(seen)
     assert ended is not None
     assert (ended.reason, ended.code, ended.signal) == (reason, code, signal), ended
@@ -226,13 +228,13 @@ def test_an_end_has_its_reason(seen: dict[str, Any], reason: str, code: int | No
         assert ended.detail
 
 
-def test_what_runs_has_no_end() -> None:
+def test_running_pod_has_no_exit() -> None:
     assert state.exit_of(pod(phase="Running", containerStatuses=[container("main", "running")])) is None
     assert state.exit_of(pod(phase="Pending")) is None
     assert state.exit_of({}) is None
 
 
-def test_a_pod_deleted_by_hand_is_the_platforms_doing() -> None:
+def test_deleted_pod_is_blamed_on_the_platform() -> None:
     seen = main_ended(143, phase="Running")
     seen["metadata"]["deletionTimestamp"] = "2026-11-21T16:00:00Z"
     ended = state.exit_of(seen)
@@ -332,7 +334,7 @@ def test_labels_name_a_queue_and_replace_none_of_ours() -> None:
         ("False", "Succeeded", True, False),
     ],
 )
-def test_a_node_of_which_nothing_is_heard(ready: str, phase: str, container_ready: bool, silent: bool) -> None:
+def test_unresponsive_node_is_reported(ready: str, phase: str, container_ready: bool, silent: bool) -> None:
     """A kubelet says of a container that it is unready; the control plane only of the pod."""
     running = {**container("main", "running"), "ready": container_ready}
     seen = pod(phase=phase, conditions=[{"type": "Ready", "status": ready}], containerStatuses=[running])

@@ -68,7 +68,7 @@ def _port(stack: ExitStack) -> None:
         (_port, "reserved port"),
     ],
 )
-def test_what_outlives_the_block_is_named(leak: Callable[[ExitStack], None], what: str) -> None:
+def test_leak_is_named(leak: Callable[[ExitStack], None], what: str) -> None:
     with (
         ExitStack() as stack,
         pytest.raises(AssertionError, match="left behind") as caught,
@@ -78,7 +78,7 @@ def test_what_outlives_the_block_is_named(leak: Callable[[ExitStack], None], wha
     assert what in str(caught.value)
 
 
-def test_what_was_there_before_and_what_is_gone_again_does_not_count() -> None:
+def test_earlier_and_finished_resources_are_no_leaks() -> None:
     with ExitStack() as outer:
         _child(outer)
         with leak_check(), ExitStack() as inner:

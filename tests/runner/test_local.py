@@ -62,7 +62,7 @@ async def until(seat: ClientConnection, **wanted: Any) -> dict[str, Any]:
                 return message
 
 
-async def test_who_looks_sees_what_a_seat_is_told_and_says_nothing() -> None:
+async def test_watcher_of_a_seat_receives_but_cannot_act() -> None:
     async with led() as game, sit(game.table, 1), game.at(WATCH, 0) as early, game.at(SIT, 0) as player:
         await until(player, your_turn=True)
         assert (await hear(early))["type"] == "hello"
@@ -76,7 +76,7 @@ async def test_who_looks_sees_what_a_seat_is_told_and_says_nothing() -> None:
                 assert (await until(seat, tick=1))["observation"] == {"left": 5}
 
 
-async def test_who_looks_sees_the_picture_of_a_seat_that_a_program_plays() -> None:
+async def test_watcher_sees_the_picture_of_a_programs_seat() -> None:
     async with led(Cards) as game, sit(game.table, 1), game.at(WATCH, 0) as looker, game.at(SIT, 0) as player:
         assert "picture" not in await until(player, your_turn=True)
         assert (await hear(looker))["type"] == "hello"
@@ -111,7 +111,7 @@ async def test_a_seat_is_muted_late_and_cut_off() -> None:
             assert (await until(again, type="observe"))["tick"] == 1
 
 
-async def test_nobody_gets_in_without_the_secrets() -> None:
+async def test_connections_without_the_secret_are_refused() -> None:
     async with led() as game:
         for path in (SIT, WATCH):
             with pytest.raises(InvalidStatus, match="404"):
@@ -144,7 +144,7 @@ def test_a_seat_is_found_by_its_socket_or_its_page(address: str, found: str | No
         assert socket_address(address) == found
 
 
-async def test_what_was_saved_is_seen_once(tmp_path: Path) -> None:
+async def test_saved_file_is_noticed_once(tmp_path: Path) -> None:
     inside, outside = tmp_path / "game" / "rules.py", tmp_path / "bot.py"
     inside.parent.mkdir()
     for path in (inside, outside):
@@ -175,7 +175,7 @@ async def test_what_was_saved_is_seen_once(tmp_path: Path) -> None:
     assert found == [{inside}, {inside}, {outside}]
 
 
-async def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
+async def test_invalid_package_cannot_be_served(tmp_path: Path) -> None:
     new_game("small-game", directory=tmp_path / "game")
     with pytest.raises(UsageError, match="target"):
         async with open_served(str(tmp_path / "game" / "small_game.py"), config={"target": 0}):
@@ -207,7 +207,7 @@ class Page:
         await self._connection.send(json.dumps(command))
 
 
-async def test_a_player_that_is_saved_starts_again_in_the_same_game(tmp_path: Path) -> None:
+async def test_saved_player_restarts_in_the_same_game(tmp_path: Path) -> None:
     new_game("small-game", directory=tmp_path / "game")
     bot = tmp_path / "bot.py"
     bot.write_text("def act(observation, legal, rng):\n    raise ValueError('no idea')\n")

@@ -77,7 +77,7 @@ async def test_each_plan_has_its_row(tmp_path: Path) -> None:
     assert [row.workspace for row in found.values()].count("bob-ada") == 1
 
 
-async def test_what_fails_them_all_is_told_once(tmp_path: Path) -> None:
+async def test_error_common_to_all_episodes_is_raised_once(tmp_path: Path) -> None:
     async with world() as small:
         nobody = plan_episode(small.package, variant="default", players=["counting-nobody:1"])
         with pytest.raises(ImageError) as raised:
@@ -86,7 +86,7 @@ async def test_what_fails_them_all_is_told_once(tmp_path: Path) -> None:
     assert getattr(raised.value, "__notes__", []) == []
 
 
-async def test_what_has_its_row_is_not_played_again(tmp_path: Path) -> None:
+async def test_episode_with_a_row_is_not_repeated(tmp_path: Path) -> None:
     keys = [f"k{index}" for index in range(6)]
     async with world() as small:
 
@@ -162,7 +162,7 @@ async def test_a_key_is_one_episode_for_good(tmp_path: Path) -> None:
     assert list(rows(tmp_path / "many")) == ["a"]
 
 
-async def test_a_crash_of_one_is_that_ones_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crash_of_an_episode_is_recorded_in_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as small:
         ensure = small.backend.ensure_image
         monkeypatch.setattr(small.backend, "ensure_image", crashing := Crashing(ensure, times=1))
@@ -191,7 +191,7 @@ class Crashing:
         return await self.call(*args, **more)
 
 
-async def test_none_at_a_time_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+async def test_width_below_one_is_refused(tmp_path: Path) -> None:
     async with world() as small:
         with pytest.raises(UsageError):
             await run_many([("a", plan(small))], backend=small.backend, workspace=tmp_path / "many", parallel=0)

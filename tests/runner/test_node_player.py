@@ -37,7 +37,7 @@ async def play(bot: Path, url: str) -> tuple[int, str]:
     return done.returncode, done.stdout.decode()
 
 
-async def test_it_plays_a_game(bot: Path) -> None:
+async def test_javascript_player_plays_a_game(bot: Path) -> None:
     async with serving(sticks=8) as table, anyio.create_task_group() as tasks:
 
         async def seated(slot: int) -> None:
@@ -48,7 +48,7 @@ async def test_it_plays_a_game(bot: Path) -> None:
         await table.over.wait()
 
 
-async def test_what_it_cannot_play(bot: Path) -> None:
+async def test_javascript_player_reports_failures(bot: Path) -> None:
     async with serving(sticks=8) as table, sit(table, 1):
         with_act(bot, "throw new Error('no idea')")
         status, said = await play(bot, table.url(0))

@@ -81,7 +81,7 @@ async def test_every_way_to_write_a_path(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("argument", ["C:\\games\\duel", "c:/games/duel", "D:duel"])
-async def test_a_drive_is_no_scheme(argument: str) -> None:
+async def test_windows_drive_is_not_a_url_scheme(argument: str) -> None:
     with pytest.raises(UsageError) as caught:
         await resolve_package(argument)
     assert caught.value.code == "path_missing"
@@ -95,7 +95,7 @@ def test_an_argument_that_is_an_id(argument: str, named: str | None) -> None:
     assert coworld_id(argument) == named
 
 
-def test_results_about_what_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_results_directory_without_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.json").touch()
     assert default_results_dir("broken.json") == default_results_dir(".") == tmp_path / "results"
@@ -138,7 +138,7 @@ async def test_a_newer_template_goes_before_what_was_built(tmp_path: Path) -> No
     assert (await resolve_package(tmp_path, prefer="template")).path == template
 
 
-async def test_a_template_that_will_not_do(tmp_path: Path) -> None:
+async def test_unusable_template_is_refused(tmp_path: Path) -> None:
     write(tmp_path / TEMPLATE_NAME, duel())
     for options in ({"template": False}, {"prefer": "manifest"}):
         with pytest.raises(UsageError) as caught:
@@ -205,7 +205,7 @@ async def test_a_path_through_a_file_and_a_pipe(tmp_path: Path) -> None:
         "a\0",
     ],
 )
-async def test_an_argument_that_cannot_be_meant(argument: str) -> None:
+async def test_invalid_package_argument_is_refused(argument: str) -> None:
     with pytest.raises(UsageError):
         await resolve_package(argument)
 
@@ -226,7 +226,7 @@ async def test_a_bad_manifest_lists_all_issues_with_lines(tmp_path: Path) -> Non
     assert len(caught.value.report.errors) == 2
 
 
-async def test_the_reason_for_a_template_is_said_with_its_errors(tmp_path: Path) -> None:
+async def test_template_errors_include_the_reason_for_using_it(tmp_path: Path) -> None:
     write(tmp_path / MANIFEST_NAME, manifest(), age=100)
     document = duel()
     del document["game"]["owner"]
@@ -417,7 +417,7 @@ async def test_an_oversize_answer_is_not_read_to_its_end(site: Site, announced: 
     assert sent < 4 * MANIFEST_LIMIT
 
 
-async def test_an_answer_that_dribbles_meets_the_deadline(site: Site) -> None:
+async def test_slow_response_meets_the_deadline(site: Site) -> None:
     async def dribble() -> AsyncIterator[bytes]:
         while True:
             await anyio.sleep(0.02)
@@ -460,7 +460,7 @@ async def test_a_refusal_names_host_and_status(site: Site, status: int, tries: i
     assert len(site.asked) == tries
 
 
-async def test_what_passes_is_tried_again(site: Site) -> None:
+async def test_transient_server_error_is_retried(site: Site) -> None:
     answers = iter([Say(503, headers={"Retry-After": "0"}), json_say(manifest())])
     site.on("GET", "/m", lambda _: next(answers))
     await resolve_package(f"{site.url}/m")
@@ -477,7 +477,7 @@ async def test_a_server_that_asks_for_too_much_time_is_not_asked_again(
     assert len(site.asked) == 1
 
 
-async def test_nobody_there_names_the_host() -> None:
+async def test_unreachable_host_is_named() -> None:
     with nobody_there() as url:
         error = await failing(f"{url}/m")
     assert isinstance(error, RemoteError)
@@ -491,7 +491,7 @@ async def test_nobody_there_names_the_host() -> None:
 @pytest.mark.parametrize(
     "body", [b"<html>hello</html>", b"", b"[1]", b"null", b'"text"', b"\xff\xfe", b"{", b"[" * 100_000]
 )
-async def test_an_answer_that_is_no_json_object(site: Site, body: bytes) -> None:
+async def test_response_that_is_not_an_object_is_refused(site: Site, body: bytes) -> None:
     site.on("GET", "/m", body)
     error = await failing(f"{site.url}/m")
     assert isinstance(error, RemoteError)
@@ -524,7 +524,7 @@ async def test_a_template_from_elsewhere_is_refused(site: Site) -> None:
     assert isinstance(await failing(f"{site.url}/m"), ManifestError)
 
 
-async def test_an_encoding_nobody_asked_for(site: Site) -> None:
+async def test_unrequested_content_encoding_is_refused(site: Site) -> None:
     site.on("GET", "/m", Say(200, b"\x1f\x8b", {"Content-Encoding": "gzip"}))
     assert (await failing(f"{site.url}/m")).code == "remote_encoding"
     assert site.asked[0].headers["accept-encoding"] == "identity"

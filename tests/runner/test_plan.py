@@ -52,13 +52,13 @@ async def test_players_are_ids_or_images(tmp_path: Path) -> None:
     assert second.runnable.image == "mine:2"
 
 
-async def test_one_player_sits_in_every_seat(tmp_path: Path) -> None:
+async def test_single_player_fills_every_seat(tmp_path: Path) -> None:
     plan = plan_episode(await package(tmp_path), players=["mine:2"], run=["python", "me.py"])
     assert [seat.runnable.image for seat in plan.seats if seat.runnable] == ["mine:2", "mine:2"]
     assert all(seat.runnable.run == ("python", "me.py") for seat in plan.seats if seat.runnable)
 
 
-async def test_variables_that_are_set_besides_reach_the_game_and_whoever_plays_it(tmp_path: Path) -> None:
+async def test_additional_variables_reach_game_and_players(tmp_path: Path) -> None:
     (tmp_path / "bot.py").write_text("print()\n")
     found = (await package(tmp_path)).with_environment({"DEBUG": "1"}).with_environment({"LEVEL": "a=b"})
     plan = plan_episode(found, players=["sweep-painter", str(tmp_path / "bot.py")])
@@ -93,7 +93,7 @@ async def test_seats_are_left_to_people_without_secrets(tmp_path: Path) -> None:
         ({"humans": [2]}, "unknown_seat"),
     ],
 )
-async def test_what_cannot_be_meant_is_refused(tmp_path: Path, asked: dict[str, Any], code: str) -> None:
+async def test_invalid_plan_arguments_are_refused(tmp_path: Path, asked: dict[str, Any], code: str) -> None:
     with pytest.raises(UsageError) as refused:
         plan_episode(await package(tmp_path), **asked)
     assert refused.value.code == code
@@ -106,7 +106,7 @@ async def test_an_unknown_variant_names_the_known_ones(tmp_path: Path) -> None:
     assert "quick" in f"{refused.value} {refused.value.hint}"
 
 
-async def test_a_request_says_it_all(tmp_path: Path) -> None:
+async def test_episode_request_defines_the_whole_plan(tmp_path: Path) -> None:
     found = await package(tmp_path)
     base = plan_episode(found)
     body = {
@@ -153,13 +153,13 @@ async def test_a_seed_for_a_game_without_one_says_what_would_work(tmp_path: Path
     assert "'random_seed'" in str(refused.value.hint)
 
 
-async def test_seeds_grow_by_the_index(tmp_path: Path) -> None:
+async def test_seed_increases_with_the_index(tmp_path: Path) -> None:
     plan = plan_episode(await package(tmp_path, seeded="seed"), seed=7)
     assert [plan.for_episode(index).seed for index in range(3)] == [7, 8, 9]
     assert plan_episode(await package(tmp_path)).for_episode(2).seed is None
 
 
-async def test_people_are_waited_for(tmp_path: Path) -> None:
+async def test_connect_timeout_is_extended_for_people(tmp_path: Path) -> None:
     plan = plan_episode(await package(tmp_path, player_connect_timeout_seconds=3))
     patient = plan_for_people(plan)
     assert patient.game_config["player_connect_timeout_seconds"] > 60
@@ -214,19 +214,19 @@ async def nameless(tmp_path: Path, rule: dict[str, Any] | None = None) -> Packag
         ([f"mine@{DIGEST}"], ["mine@0123456789ab", "mine@0123456789ab (2)"]),
     ],
 )
-async def test_a_seat_is_called_after_who_sits_in_it(tmp_path: Path, players: list[str], expected: list[str]) -> None:
+async def test_seat_is_named_after_its_player(tmp_path: Path, players: list[str], expected: list[str]) -> None:
     authored = [{"name": "Red"}, {"name": "Blue"}]
     assert names(plan_episode(await package(tmp_path, players=authored), players=players)) == expected
 
 
-async def test_players_that_nobody_named_keep_the_authors_names(tmp_path: Path) -> None:
+async def test_bundled_players_keep_the_authors_names(tmp_path: Path) -> None:
     authored = [{"name": "Red"}, {"name": "Red"}]
     found = await package(tmp_path, players=authored)
     assert names(plan_episode(found)) == ["Red", "Red"]
     assert names(plan_episode(found, players=["sweep-painter"])) == ["Sweep Painter", "Sweep Painter (2)"]
 
 
-async def test_what_a_request_calls_players_stays(tmp_path: Path) -> None:
+async def test_player_names_of_a_request_are_kept(tmp_path: Path) -> None:
     found = await package(tmp_path, players=[{"name": "Red"}, {"name": "Blue"}])
     body = {
         "manifest": json.loads((tmp_path / "coworld_manifest.json").read_text()),
@@ -244,7 +244,7 @@ async def test_an_older_request_names_players_beside_the_config(tmp_path: Path) 
     assert [seat.name for seat in plan.seats] == ["Ada", "Bob"]
 
 
-async def test_bundled_players_with_one_command_are_told_apart_by_their_names(tmp_path: Path) -> None:
+async def test_bundled_players_with_the_same_command_are_distinguished_by_name(tmp_path: Path) -> None:
     found = await package(tmp_path)
     first, second = found.manifest.player
     twin = second.model_copy(update={"run": first.run, "env": first.env})
@@ -272,7 +272,7 @@ async def test_bundled_players_with_one_command_are_told_apart_by_their_names(tm
         {"enum": ["Red", "Blue"]},
     ],
 )
-async def test_a_name_that_the_game_would_refuse_is_not_given(tmp_path: Path, rule: dict[str, Any]) -> None:
+async def test_name_refused_by_the_schema_is_not_used(tmp_path: Path, rule: dict[str, Any]) -> None:
     found = under(await package(tmp_path, players=[{"name": "Red"}, {"name": "Blue"}]), rule)
     plan = plan_episode(found, players=["frontier-painter", "sweep-painter"])
     assert names(plan) == ["Red", "Blue"]
@@ -282,13 +282,13 @@ async def test_a_name_that_the_game_would_refuse_is_not_given(tmp_path: Path, ru
     ]
 
 
-async def test_a_game_that_knows_no_names_is_told_none(tmp_path: Path) -> None:
+async def test_config_without_names_stays_without_names(tmp_path: Path) -> None:
     plan = plan_episode(await nameless(tmp_path), players=["sweep-painter"])
     assert "players" not in plan.game_config
     assert [seat.name for seat in plan.seats] == ["Sweep Painter", "Sweep Painter (2)"]
 
 
-async def test_people_do_not_go_by_the_names_of_bots(tmp_path: Path) -> None:
+async def test_people_do_not_get_bundled_names(tmp_path: Path) -> None:
     found = await package(tmp_path)
     plan = plan_episode(found, humans=[1])
     assert names(plan) == ["Sweep Painter", "Person"]
@@ -302,7 +302,7 @@ async def test_people_do_not_go_by_the_names_of_bots(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", [None, {"type": "string", "enum": ["Red", "Blue"]}])
-async def test_people_are_people_where_the_game_is_told_no_names(tmp_path: Path, rule: dict[str, Any] | None) -> None:
+async def test_people_are_labelled_where_the_game_has_no_names(tmp_path: Path, rule: dict[str, Any] | None) -> None:
     plan = plan_for_people(plan_episode(await nameless(tmp_path, rule), humans=[0]))
     assert "players" not in plan.game_config
     assert [seat.name for seat in plan.seats] == ["Person", "Frontier Painter"]

@@ -62,7 +62,7 @@ def names(plan: EpisodePlan) -> list[str]:
 # --- what a word means -------------------------------------------------------------------------------------------
 
 
-def test_a_word_is_an_id_a_path_an_image_or_a_person(nim: Package, here: Path) -> None:
+def test_player_word_is_classified(nim: Package, here: Path) -> None:
     made(here / "bot.py", ACT)
     made(here / "plain", "#!/bin/sh\n", 0o755)
     # an id goes before a file of that name
@@ -85,7 +85,7 @@ def test_at_n_repeats_a_player(nim: Package, here: Path) -> None:
         read_players(["./bot.py@0"], nim)
 
 
-def test_random_is_a_program_that_goes_anywhere(nim: Package, here: Path) -> None:
+def test_random_player_needs_a_game_of_the_kit(nim: Package, here: Path) -> None:
     made(here / "random", "#!/bin/sh\n", 0o755)
     plan = plan_episode(nim, players=["random@2"])
     own = plan.seats[0].own
@@ -114,7 +114,7 @@ def test_a_bare_word_is_never_taken_for_an_image(nim: Package, here: Path, word:
     assert str(refused.value.hint).startswith(hint)
 
 
-def test_who_is_one_s_own_is_called_by_the_file(nim: Package, here: Path) -> None:
+def test_own_player_is_named_after_its_file(nim: Package, here: Path) -> None:
     for name in ("greedy.py", "a/bot.py", "b/bot.py"):
         made(here / name, ACT + f"# {name}\n")
     plan = plan_episode(nim, players=["greedy.py", "counter"])
@@ -127,7 +127,7 @@ def test_who_is_one_s_own_is_called_by_the_file(nim: Package, here: Path) -> Non
     assert [seat.runnable for seat in plan_episode(nim, players=["human"]).seats] == [None, None]
 
 
-def test_python_is_called_what_the_package_s_own_player_calls_it(nim: Package, here: Path) -> None:
+def test_python_command_follows_the_bundled_player(nim: Package, here: Path) -> None:
     made(here / "bot.py", ACT)
     first = nim.manifest.player[0].model_copy(update={"run": ("/opt/venv/bin/python3", "-m", "x")})
     other = dataclasses.replace(nim, manifest=nim.manifest.model_copy(update={"player": (first,)}), contexts={})
@@ -141,7 +141,7 @@ def test_python_is_called_what_the_package_s_own_player_calls_it(nim: Package, h
     assert own.argv("/in", in_image=False) == (*SEAT, "/in/bot.py")
 
 
-def test_run_is_for_images(nim: Package, here: Path) -> None:
+def test_run_option_is_for_images_only(nim: Package, here: Path) -> None:
     made(here / "bot.py", ACT)
     with pytest.raises(UsageError, match=r"but \./bot\.py is not an image") as refused:
         plan_episode(nim, players=["./bot.py"], run=["python"])
@@ -244,7 +244,7 @@ def test_a_directory_is_run_as_it_says(here: Path) -> None:
         ("dir/pyproject.toml", "[project]\nname = 'x'\n", 0o644, "player_not_runnable", "[project.scripts]"),
     ],
 )
-def test_what_cannot_be_run_says_what_to_do(
+def test_unrunnable_player_is_refused_with_a_hint(
     here: Path, name: str, content: str | bytes, mode: int, code: str, said: str
 ) -> None:
     made(here / name, content, mode)
@@ -255,7 +255,7 @@ def test_what_cannot_be_run_says_what_to_do(
 
 
 @pytest.mark.parametrize("broken", ["mine/bot.py", "mine/bot/__init__.py", "src/mine/__init__.py", "src/mine/bot.py"])
-def test_a_project_whose_script_is_no_python_is_told_the_line(here: Path, broken: str) -> None:
+def test_syntax_error_in_a_project_script_names_the_line(here: Path, broken: str) -> None:
     made(here / "dir/pyproject.toml", '[project]\nname = "x"\n[project.scripts]\nplay = "mine.bot:main"\n')
     made(here / "dir/mine/tests/sample.py", "no python, and not what the script begins with")
     read_own_player("dir")
@@ -265,7 +265,7 @@ def test_a_project_whose_script_is_no_python_is_told_the_line(here: Path, broken
     assert (refused.value.code, refused.value.context["line"]) == ("player_syntax", 3)
 
 
-def test_a_file_that_is_not_there_may_be_misspelt(here: Path) -> None:
+def test_missing_player_file_suggests_similar_names(here: Path) -> None:
     made(here / "greedy.py", ACT)
     made(here / "bots.md", "What bots there are.")
     with pytest.raises(UsageError) as refused:
@@ -289,7 +289,7 @@ class Remote(DockerBackend):
         return dataclasses.replace(super().capabilities, remote=True, builds=False)
 
 
-def test_what_a_backend_cannot_run_is_refused_by_name(here: Path) -> None:
+def test_player_unsupported_by_the_backend_is_refused(here: Path) -> None:
     made(here / "made/Dockerfile", "FROM a\n")
     made(here / "program", elf(62), 0o755)
     directory, program = read_own_player("made"), read_own_player("program")
@@ -316,7 +316,7 @@ def test_a_program_for_another_processor_is_not_started_here(here: Path) -> None
     assert refused.value.code == "player_other_platform"
 
 
-def test_without_the_client_it_says_what_to_install(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_client_package_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     player = read_own_player(str(made(here / "bot.py", ACT)))
     require_own_player(player, ProcessBackend(), platform=None)
     find = importlib.util.find_spec
@@ -326,7 +326,7 @@ def test_without_the_client_it_says_what_to_install(here: Path, monkeypatch: pyt
     assert 'pip install "coworld-client[seat]"' in str(refused.value.hint)
 
 
-def test_what_it_runs_in_is_said_where_there_are_images(nim: Package, here: Path) -> None:
+def test_player_image_is_reported_on_image_backends(nim: Package, here: Path) -> None:
     made(here / "bot.py", ACT)
     made(here / "made/Dockerfile", "FROM a\n")
     players = [read_own_player("bot.py"), read_own_player("made"), None]
@@ -336,7 +336,7 @@ def test_what_it_runs_in_is_said_where_there_are_images(nim: Package, here: Path
     assert second.startswith("made is built into an image of its own, coworld-player/made:")
 
 
-def test_the_digest_is_of_what_it_holds(here: Path) -> None:
+def test_digest_covers_the_contents(here: Path) -> None:
     first = read_own_player(str(made(here / "a.py", ACT)))
     same = read_own_player(str(made(here / "b.py", ACT)))
     other = read_own_player(str(made(here / "a.py", ACT + "\n")))

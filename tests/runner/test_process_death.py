@@ -114,7 +114,7 @@ async def test_a_runner_whose_whole_session_is_killed_takes_everything_along() -
     await clean(run_id)
 
 
-async def test_whenever_a_runner_is_killed_nothing_stays() -> None:
+async def test_runner_killed_at_any_moment_leaves_nothing() -> None:
     moments = random.Random(20261121)
     for _ in range(15):
         run_id = new_run_id()

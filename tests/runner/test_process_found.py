@@ -60,7 +60,7 @@ async def test_a_process_of_a_dead_run_is_found_and_killed() -> None:
         assert await find(run_id) == ()
 
 
-async def test_a_process_without_the_label_is_nobodys_business() -> None:
+async def test_process_without_a_label_is_ignored() -> None:
     with stray(COWORLD_UNIT="player-3", COWORLD_RUN_ID="") as process:
         assert str(process.pid) not in {item.id for item in await find()}
 
@@ -79,7 +79,7 @@ async def test_a_run_under_another_directory_for_temporary_files_is_alive(tmp_pa
             assert [item.removed for item in await reap(found, force=True)] == [True]
 
 
-async def test_a_number_that_was_given_to_another_process_is_left_alone() -> None:
+async def test_reused_process_id_is_left_alone() -> None:
     run_id = new_run_id()
     with stray(COWORLD_RUN_ID=run_id) as process:
         stale = Found(kind="process", id=str(process.pid), name="unit", run_id=new_run_id(), alive=False)

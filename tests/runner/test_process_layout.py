@@ -100,7 +100,7 @@ def test_a_command_that_names_a_place_in_the_image(tmp_path: Path) -> None:
     assert image.env == {"ASSETS": str(image.root / "app/assets")}
 
 
-def test_what_cannot_be_understood_is_said_with_its_line(tmp_path: Path) -> None:
+def test_unreadable_dockerfile_line_is_reported(tmp_path: Path) -> None:
     root = package(tmp_path, "FROM python:3.12\nCOPPY . .\n")
     layout, trouble = layout_of(Build(context=root))
     assert layout is None
@@ -108,7 +108,7 @@ def test_what_cannot_be_understood_is_said_with_its_line(tmp_path: Path) -> None
     assert layout_of(Build(context=tmp_path)) == (None, "")
 
 
-async def test_it_is_said_before_anything_runs(tmp_path: Path) -> None:
+async def test_dockerfile_problem_is_reported_by_check(tmp_path: Path) -> None:
     root = package(tmp_path, "FROM python:3.12\nCOPPY . .\n")
     issues = await ProcessBackend(contexts={"image": root}).check()
     assert [issue.code for issue in issues if issue.severity == "warning"] == ["dockerfile_invalid"]
@@ -133,7 +133,7 @@ def test_nothing_above_the_context_is_copied(tmp_path: Path) -> None:
         ("COPY d /d/\nFROM b\nCOPY --from=0 / /", ((("d",), "/d/"),)),
     ],
 )
-def test_what_a_dockerfile_copies(lines: str, copies: object) -> None:
+def test_copy_instructions_are_read(lines: str, copies: object) -> None:
     assert read_dockerfile(f"FROM a\n{lines}\n").copies == copies
 
 
@@ -274,7 +274,7 @@ def of_another_machine(program: Path) -> None:
         (of_another_machine, "command_failed", "Exec format error", "another architecture"),
     ],
 )
-async def test_a_program_that_cannot_run_here_is_its_own_fault(
+async def test_unrunnable_program_is_its_own_fault(
     spoil: Callable[[Path], None], code: str, words: str, hint: str, tmp_path: Path
 ) -> None:
     native_package(tmp_path)

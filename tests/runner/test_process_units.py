@@ -113,7 +113,7 @@ print(tempfile.mkdtemp())
     assert sorted(path.name for path in stage.scratch.path.iterdir()) == ["owner.lock", "unit.log"]
 
 
-async def test_it_runs_in_the_context_of_its_image_with_our_interpreter(stage: Stage) -> None:
+async def test_unit_runs_in_its_build_context_with_this_interpreter(stage: Stage) -> None:
     code = "import os, sys; print(os.getcwd()); print(sys.executable); print(repr(sys.stdin.read()))"
     for name in ("python", "python3"):
         lines = (await stage.output(stage.spec(name, "-c", code))).splitlines()
@@ -317,7 +317,7 @@ async def test_a_taken_port_names_who_has_it(stage: Stage) -> None:
             assert f"{psutil.Process().name()} (pid {os.getpid()})" in caught.value.message
 
 
-async def test_a_forbidden_port_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forbidden_port_is_reported(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_number: int) -> OSError:
         return PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -345,7 +345,7 @@ async def test_a_listener_on_all_addresses_counts(stage: Stage) -> None:
             assert await unit.wait_ready(HttpProbe()) > 0
 
 
-async def test_a_unit_that_ends_just_after_its_time_is_told_of_as_ended(
+async def test_unit_ending_just_after_the_deadline_is_reported_as_ended(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage.units(stage.spec("sleep", "1000", ports=(Port(name="http"),))) as (unit,):
@@ -364,7 +364,7 @@ async def test_a_unit_that_ends_just_after_its_time_is_told_of_as_ended(
 
 
 @pytest.mark.slow
-async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
+async def test_last_probe_result_is_reported(stage: Stage) -> None:
     wanted = {
         "import signal; signal.pause()": "connection refused",
         SERVER.replace("200 OK", "503 Busy"): "status 503",
@@ -452,7 +452,7 @@ for number in range(2000):
 
 
 @pytest.mark.parametrize("how", HIDES)
-async def test_what_is_hidden_from_the_disk_limit_is_found(stage: Stage, how: str) -> None:
+async def test_hidden_files_count_against_the_disk_limit(stage: Stage, how: str) -> None:
     directory = stage.scratch.directory("unit")
     code = f"import os, signal\nplace, kept = {str(directory)!r}, []\n{HIDES[how]}\nsignal.pause()"
     limits = Limits(disk_bytes=1 << 21, disk_entries=1000) if how == "unlinked" else Limits(disk_entries=1000)
@@ -544,7 +544,7 @@ os.read(read, 1)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans go to the first process elsewhere")
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGSTOP"])
-async def test_who_drops_its_labels_and_gets_rid_of_its_shim_is_found_all_the_same(stage: Stage, number: str) -> None:
+async def test_process_without_label_and_shim_is_found(stage: Stage, number: str) -> None:
     code = f"{_LEAVES_ALL_BEHIND}\nos.kill(shim, signal.{number})\nsignal.pause()"
     async with stage.units(stage.python(code)) as (unit,):
         await until(lambda: "daemon" in stage.log())
@@ -555,7 +555,7 @@ async def test_who_drops_its_labels_and_gets_rid_of_its_shim_is_found_all_the_sa
         assert not psutil.pid_exists(daemon)
 
 
-async def test_when_the_shim_is_asked_to_end_it_takes_the_tree_along(stage: Stage) -> None:
+async def test_terminated_shim_ends_its_process_tree(stage: Stage) -> None:
     code = "import os, signal\nsignal.signal(15, signal.SIG_IGN)\nos.fork(); print('up'); signal.pause()"
     async with stage.units(stage.python(code)) as (unit,):
         await until(lambda: stage.log().count("up") == 2)
@@ -601,7 +601,7 @@ async def test_a_unit_that_kills_its_own_group_does_not_take_the_shim_along(stag
     assert (exit.reason, exit.signal) == ("signal", 9)
 
 
-async def test_what_cannot_be_removed_is_published_and_does_not_hide_the_bodys_error(
+async def test_removal_failure_is_reported_without_hiding_the_bodys_error(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_process_units, "remove_tree", lambda path, **_: f"{path} is in use")  # pyright: ignore
@@ -614,9 +614,7 @@ async def test_what_cannot_be_removed_is_published_and_does_not_hide_the_bodys_e
     assert "is in use" in leaks[0].reason
 
 
-async def test_what_does_not_die_is_published_and_held_against_nobody(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unkillable_process_is_reported_without_blame(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     from coworld_runner.backends.process import _units as _process_units
 
     monkeypatch.setattr(_process_units.ProcessUnit, "kill_seconds", 0.3)
@@ -636,7 +634,7 @@ async def test_what_does_not_die_is_published_and_held_against_nobody(
 # --- logs -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_log_on_a_full_disk_is_told_and_ends_nobody(stage: Stage) -> None:
+async def test_log_on_a_full_disk_is_a_warning(stage: Stage) -> None:
     exit = await stage.run(stage.python("print('x' * 1000000)", stdout=Path("/dev/full")))
     assert exit.ok
     notices = [event.message for event in stage.events if isinstance(event, Notice)]
@@ -665,9 +663,7 @@ async def test_many_runs_of_units_leave_no_descriptor_and_no_thread(stage: Stage
     assert (process.num_fds(), threading.active_count()) == before
 
 
-async def test_polling_for_files_does_as_well_where_the_kernel_tells_nothing(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_files_are_found_by_polling_without_inotify(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_directory: Path) -> None:
         return None
 

@@ -164,7 +164,7 @@ ROWS: list[tuple[str, Code, dict[str, Any], tuple[str, str | None, str]]] = [
 
 
 @pytest.mark.parametrize(("code", "options", "wanted"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-async def test_every_way_it_may_go(
+async def test_every_outcome_of_a_program(
     tmp_path: Path, code: Code, options: dict[str, Any], wanted: tuple[str, str | None, str]
 ) -> None:
     seen: list[BaseEvent] = []
@@ -178,7 +178,7 @@ async def test_every_way_it_may_go(
     assert (outcome.unit.image.image, outcome.unit.run) == ("grader", ("grade",))
 
 
-async def test_what_it_says_is_kept_and_a_fault_points_at_it(tmp_path: Path) -> None:
+async def test_program_log_is_kept_and_named_by_the_fault(tmp_path: Path) -> None:
     outcome = await run(_says_and_fails, tmp_path)
     assert outcome.fault is not None
     assert (outcome.fault.phase, outcome.fault.log) == ("run", "logs/grader.stderr.log")
@@ -232,13 +232,13 @@ class _Changed(FakeBackend):
         return "the engine does not answer"
 
 
-async def test_what_takes_all_the_time_before_it_runs_is_not_its_doing(tmp_path: Path) -> None:
+async def test_time_spent_before_the_program_runs_is_not_its_fault(tmp_path: Path) -> None:
     outcome = await run(grade, tmp_path, grader(image="slow"), backend=_Changed(), options=ProgramOptions(timeout=0.1))
     assert outcome.fault is not None
     assert (outcome.outcome, outcome.fault.fault, outcome.fault.phase) == ("program_timeout", "platform", "prepare")
 
 
-async def test_what_cannot_be_seen_at_the_deadline_is_not_its_doing(tmp_path: Path) -> None:
+async def test_unobservable_program_is_not_blamed_at_the_deadline(tmp_path: Path) -> None:
     outcome = await run(grade, tmp_path, backend=_Changed({"grader": _hangs}), options=ProgramOptions(timeout=0.1))
     assert outcome.fault is not None
     assert (outcome.outcome, outcome.fault.fault) == ("platform_error", "platform")
@@ -260,7 +260,7 @@ async def test_what_cannot_be_seen_at_the_deadline_is_not_its_doing(tmp_path: Pa
         ({"inputs": {"device": Path("/dev/null")}}, UsageError),
     ],
 )
-async def test_what_is_nothing_of_the_programs_is_raised(
+async def test_errors_outside_the_program_are_raised(
     tmp_path: Path, more: dict[str, Any], error: type[Exception]
 ) -> None:
     backend = _Changed({"grader": grade, "refused": grade})
@@ -395,7 +395,7 @@ async def test_outputs_have_their_size_and_digest_and_others_are_kept_too(tmp_pa
     assert (outcome.run_id, outcome.warnings) == ("00ff00ff00ff00ff", ())
 
 
-async def test_what_may_not_be_kept_is_told_and_takes_nothing_from_what_must_be_there(tmp_path: Path) -> None:
+async def test_optional_outputs_over_the_limit_are_reported_without_losing_required_ones(tmp_path: Path) -> None:
     async def write(context: FakeContext) -> int:
         for name in ("a", "b", "c"):
             own(context, name).write_bytes(bytes(400))
@@ -428,7 +428,7 @@ async def test_files_without_end_are_not_kept(tmp_path: Path) -> None:
 # --- one that serves ----------------------------------------------------------------------------------------------
 
 
-async def test_one_that_serves_lives_as_long_as_it_is_wanted(tmp_path: Path) -> None:
+async def test_serving_program_runs_while_its_context_is_open(tmp_path: Path) -> None:
     program = Program(
         name="reporter",
         component="reporter",

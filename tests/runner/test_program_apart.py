@@ -62,7 +62,7 @@ def subject(*steps: str, **more: Any) -> Program:
     return Program(**{**wanted, **more})
 
 
-async def test_it_reads_what_it_was_given_and_leaves_what_it_wrote(backend: Backend, tmp_path: Path) -> None:
+async def test_program_reads_inputs_and_writes_outputs(backend: Backend, tmp_path: Path) -> None:
     # one that is brought to a pod by itself, and one that comes with it
     (tmp_path / "bundle").write_bytes(b"a bundle" + os.urandom(2_000_000))
     (tmp_path / "episodes" / "one").mkdir(parents=True)
@@ -107,7 +107,7 @@ async def test_it_reads_what_it_was_given_and_leaves_what_it_wrote(backend: Back
         ((), {"argv": ("/nonsense",)}, ("program_never_started", "program")),
     ],
 )
-async def test_what_it_does_wrong_is_told(
+async def test_program_fault_is_reported(
     backend: Backend, tmp_path: Path, steps: tuple[str, ...], more: dict[str, Any], wanted: tuple[str, str]
 ) -> None:
     async with backend as opened:
@@ -129,7 +129,7 @@ async def test_at_the_deadline_it_is_ended_and_what_it_wrote_is_kept(backend: Ba
     assert outcome.log_tail == "waiting\n"
 
 
-async def test_without_a_network_it_reaches_nobody_and_leaves_what_it_wrote(backend: Backend, tmp_path: Path) -> None:
+async def test_program_without_a_network_reaches_nothing(backend: Backend, tmp_path: Path) -> None:
     server = subject("serve:200", "hang", name="server", outputs=(), ports=(Port(name="http"),))
     async with (
         backend as opened,

@@ -68,7 +68,7 @@ def recorded(page: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("closes", [True, False])
-async def test_what_a_socket_says_is_in_the_page(closes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_socket_messages_are_recorded_in_the_page(closes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alone, "_QUIET_SECONDS", 0.2)
     async with shown(PAGE, '{"a": "</script><b>"}', b"\0\xff", closes=closes) as session:
         page = await record_page(session, options=OPTIONS)
@@ -91,26 +91,26 @@ async def test_what_a_socket_says_is_in_the_page(closes: bool, monkeypatch: pyte
         ('<img src="data:,"><img src="https://example.org/a.png">', "https://example.org/a.png"),
     ],
 )
-async def test_a_page_that_loads_more_than_itself(page: str, named: str) -> None:
+async def test_page_loading_external_files_is_refused(page: str, named: str) -> None:
     async with shown(page, "x") as session:
         with pytest.raises(EpisodeError, match=f"loads {re.escape(named)}") as raised:
             await record_page(session, options=OPTIONS)
     assert raised.value.code == "replay_page_not_alone"
 
 
-async def test_a_page_that_is_not_there() -> None:
+async def test_missing_replay_page_is_reported() -> None:
     async with shown("", "x", status=404) as session:
         with pytest.raises(EpisodeError, match="HTTP 404"):
             await record_page(session, options=OPTIONS)
 
 
-async def test_a_socket_that_says_nothing() -> None:
+async def test_silent_replay_socket_is_reported() -> None:
     async with shown(PAGE) as session:
         with pytest.raises(EpisodeError, match="says nothing"):
             await record_page(session, options=OPTIONS)
 
 
-async def test_a_socket_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_replay_socket_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alone, "_LIMIT", 1000)
     async with shown(PAGE, *["more"] * 300, closes=False) as session:
         with pytest.raises(EpisodeError) as raised:

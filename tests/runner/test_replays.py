@@ -73,7 +73,7 @@ def site() -> Generator[Site]:
         (b"{}", "a.z", "none"),
     ],
 )
-def test_first_bytes_tell(head: bytes, name: str, expected: str) -> None:
+def test_compression_is_recognised_by_first_bytes(head: bytes, name: str, expected: str) -> None:
     assert sniff_compression(head, name=name) == expected
 
 
@@ -160,7 +160,7 @@ async def test_a_damaged_stream_is_refused(tmp_path: Path, packing: str) -> None
     assert caught.value.code == "replay_damaged"
 
 
-async def test_what_follows_a_stream_is_damage(tmp_path: Path) -> None:
+async def test_trailing_data_after_a_stream_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "replay"
     for packed in (zlib.compress(CONTENT) + b"more", gzip.compress(CONTENT) + b"more"):
         path.write_bytes(packed)
@@ -186,7 +186,7 @@ async def test_a_bomb_is_stopped_at_the_limit(tmp_path: Path, packing: str) -> N
     assert list(copies.iterdir()) == []
 
 
-async def test_a_replay_that_is_merely_large_is_called_that(tmp_path: Path) -> None:
+async def test_large_replay_is_not_called_a_bomb(tmp_path: Path) -> None:
     path = tmp_path / "replay"
     path.write_bytes(zlib.compress(NOISE))
     with pytest.raises(ReplayError) as caught:
@@ -255,7 +255,7 @@ async def test_a_full_disk_is_the_machines_fault(tmp_path: Path, small_disk: Pat
     assert not (small_disk / "replay").exists()
 
 
-async def test_a_copy_that_cannot_be_made(tmp_path: Path) -> None:
+async def test_failed_copy_of_a_replay_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "replay"
     path.write_bytes(zlib.compress(CONTENT))
     copies = tmp_path / "copies"
@@ -269,7 +269,7 @@ async def test_a_copy_that_cannot_be_made(tmp_path: Path) -> None:
 # --- paths
 
 
-async def test_a_workspace_stands_for_its_replay(tmp_path: Path) -> None:
+async def test_workspace_resolves_to_its_replay(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no file `replay`"):
         async with resolve_replay(tmp_path):
             pass
@@ -287,7 +287,7 @@ async def test_a_missing_replay_is_the_callers_mistake(tmp_path: Path) -> None:
     assert caught.value.hint == f"Did you mean {tmp_path / 'replay.json'}?"
 
 
-async def test_a_pipe_is_no_replay(tmp_path: Path) -> None:
+async def test_pipe_is_refused_as_a_replay(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="not a regular file"):
         async with resolve_replay(tmp_path / "pipe"):
@@ -305,7 +305,7 @@ async def test_file_addresses_and_home(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "argument", ["", "  ", "ftp://host/replay", "file://elsewhere/replay", "file://", "a\0b", "file:///a%00b"]
 )
-async def test_an_argument_that_names_nothing(argument: str) -> None:
+async def test_missing_replay_argument_is_refused(argument: str) -> None:
     with pytest.raises(UsageError):
         async with resolve_replay(argument):
             pass

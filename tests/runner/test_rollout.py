@@ -51,7 +51,7 @@ def test_a_game_is_the_same_for_the_same_seed_and_its_replay_plays_again() -> No
     assert play_again(Gather, replay).results() == one.results
 
 
-def test_what_is_handed_out_is_the_policys_own() -> None:
+def test_policies_receive_their_own_copies() -> None:
     def vandal(observation: Any, legal: Any, rng: random.Random) -> Any:
         observation["left"] = 0
         legal[0]["take"] = 99
@@ -180,7 +180,7 @@ def test_a_script_finds_its_own_command_line_in_every_process(tmp_path: Path) ->
     assert subprocess.check_output(command, text=True) == "[3, 3]\n"
 
 
-def test_what_fails_in_another_process_is_told_here() -> None:
+def test_failure_in_a_worker_process_is_reported() -> None:
     with pytest.raises(EnvironmentFault, match="ended with status 7, at the episode with seed"):
         list(rollouts(Sticks, dies, episodes=4, processes=2))
     played: list[Rollout] = []
@@ -189,7 +189,7 @@ def test_what_fails_in_another_process_is_told_here() -> None:
     assert failed.value.lines
 
 
-def test_what_has_no_name_is_for_this_process_alone() -> None:
+def test_unpicklable_policy_needs_a_single_process() -> None:
     with pytest.raises(UsageError, match="cannot be sent to another process") as refused:
         list(rollouts(Sticks, lambda o, legal, rng: legal[0], episodes=2, processes=2))
     assert refused.value.code == "not_portable"
@@ -272,7 +272,7 @@ def test_random_plays_where_a_game_lists_nothing() -> None:
     assert sum(done.scores) > 0
 
 
-def test_a_class_is_made_anew_for_each_seat_and_episode() -> None:
+def test_player_class_is_instantiated_per_seat_and_episode() -> None:
     made: list[list[Any]] = []
 
     class Recalls:

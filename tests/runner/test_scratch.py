@@ -32,7 +32,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return scratch_root()
 
 
-def test_it_is_there_and_alive_inside_and_gone_outside() -> None:
+def test_scratch_exists_only_inside_its_block() -> None:
     run_id = new_run_id()
     with make_scratch(run_id) as scratch:
         directory = scratch.directory("game", shared=True)
@@ -50,14 +50,14 @@ def test_it_is_there_and_alive_inside_and_gone_outside() -> None:
     assert find_scratch(run_id) == ()
 
 
-def test_it_is_gone_after_an_error_too() -> None:
+def test_scratch_is_removed_after_an_error() -> None:
     run_id = new_run_id()
     with pytest.raises(ZeroDivisionError), make_scratch(run_id):
         _ = 1 / 0
     assert find_scratch(run_id) == ()
 
 
-def test_what_took_its_own_rights_away_is_removed_all_the_same() -> None:
+def test_unreadable_directories_are_removed() -> None:
     run_id = new_run_id()
     with make_scratch(run_id) as scratch:
         closed = scratch.directory("game") / "closed"
@@ -145,7 +145,7 @@ def test_a_stranger_who_takes_the_name_does_not_keep_a_user_from_playing(
         assert [(item.id, item.alive) for item in swept.found] == [(str(scratch.path), True)]
 
 
-async def test_others_go_on_while_it_is_removed() -> None:
+async def test_removal_does_not_block_the_event_loop() -> None:
     turns = 0
 
     async def count() -> None:
@@ -165,7 +165,7 @@ async def test_others_go_on_while_it_is_removed() -> None:
         group.cancel_scope.cancel()
 
 
-async def test_what_takes_too_long_is_left_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_removal_is_left_for_the_reaper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coworld_runner.runs.scratch.REMOVE_SECONDS", 0.0)
     told: list[str] = []
     run_id = new_run_id()

@@ -120,7 +120,7 @@ async def test_a_message_that_is_too_long_is_an_error() -> None:
         assert failed.value.code == "message_too_long"
 
 
-def test_what_cannot_be_meant(opponent: str) -> None:
+def test_invalid_seat_env_arguments_are_refused(opponent: str) -> None:
     with pytest.raises(UsageError, match="belong together"):
         SeatEnv(EXAMPLES / "nim", encode=lambda message: message)
     wrong: list[tuple[dict[str, Any], str]] = [
@@ -138,7 +138,7 @@ def test_what_cannot_be_meant(opponent: str) -> None:
         env.reset()
 
 
-def test_an_opponent_that_fails_is_told(tmp_path: Path) -> None:
+def test_failing_opponent_is_reported(tmp_path: Path) -> None:
     (tmp_path / "clumsy.py").write_text("def act(observation, legal, rng):\n    raise RuntimeError('clumsy')\n")
     with SeatEnv(EXAMPLES / "nim", 0, [str(tmp_path / "clumsy.py")], backend="process") as env:
         env.reset()
@@ -147,7 +147,7 @@ def test_an_opponent_that_fails_is_told(tmp_path: Path) -> None:
     assert failed.value.__notes__ == ["No files of the episode are kept: give workspace= to keep its logs."]
 
 
-def test_the_end_of_the_program_is_the_end_of_all(opponent: str) -> None:
+def test_seat_env_leaves_nothing_at_interpreter_exit(opponent: str) -> None:
     script = (
         "import psutil\nfrom coworld_runner.rollout import SeatEnv\n"
         f"env = SeatEnv({str(EXAMPLES / 'nim')!r}, 0, [{opponent!r}], backend='process')\n"

@@ -53,7 +53,7 @@ def test_files(tmp_path: Path) -> None:
         ("A=x\0y", "bad_secret_value"),
     ],
 )
-def test_what_cannot_be_meant(item: str, code: str) -> None:
+def test_invalid_secret_arguments_are_refused(item: str, code: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_secret_env([item], environment=ENVIRONMENT)
     assert caught.value.code == code

@@ -36,7 +36,7 @@ def built(root: Path, *, image: str = "counting:coworld-0123456789ab", run: bool
     return root
 
 
-async def test_what_has_changed_since_the_build_is_run_as_it_is_now(tmp_path: Path) -> None:
+async def test_changed_sources_run_as_processes(tmp_path: Path) -> None:
     built(tmp_path)
     (tmp_path / "game.py").write_text("print(2)\n")
     package = await resolve_package(tmp_path)
@@ -48,7 +48,7 @@ async def test_what_has_changed_since_the_build_is_run_as_it_is_now(tmp_path: Pa
     assert (await choose_backend("process", package)).reason == "as asked"
 
 
-async def test_what_cannot_run_otherwise_says_what_has_changed(tmp_path: Path) -> None:
+async def test_stale_image_is_reported_when_images_are_required(tmp_path: Path) -> None:
     built(tmp_path, run=False)
     (tmp_path / "game.py").write_text("print(2)\n")
     choice = await choose_backend("auto", await resolve_package(tmp_path))
@@ -56,7 +56,7 @@ async def test_what_cannot_run_otherwise_says_what_has_changed(tmp_path: Path) -
     assert "game.py has changed" in choice.reason
 
 
-async def test_what_was_fetched_is_not_built_again(tmp_path: Path) -> None:
+async def test_downloaded_package_is_not_rebuilt(tmp_path: Path) -> None:
     built(tmp_path)
     package = dataclasses.replace(await resolve_package(tmp_path), fetched=True)
     with pytest.raises(UsageError) as refused:
@@ -65,7 +65,7 @@ async def test_what_was_fetched_is_not_built_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["notes", "results/1/replay", "build/viewer/index.html", "__pycache__/game.pyc"])
-async def test_what_no_image_comes_from_makes_none_stale(tmp_path: Path, name: str) -> None:
+async def test_files_outside_image_sources_do_not_make_images_stale(tmp_path: Path, name: str) -> None:
     built(tmp_path)
     document = json.loads((tmp_path / "coworld_manifest.json").read_text())
     document["game"]["replay_viewer"] = {"bundle": "build/viewer"}
@@ -76,7 +76,7 @@ async def test_what_no_image_comes_from_makes_none_stale(tmp_path: Path, name: s
     assert (await choose_backend("docker", await resolve_package(tmp_path))).reason == "as asked"
 
 
-async def test_an_image_that_was_not_built_here_says_nothing(tmp_path: Path) -> None:
+async def test_foreign_image_is_never_stale(tmp_path: Path) -> None:
     built(tmp_path, image="counting:1")
     (tmp_path / "game.py").write_text("print(2)\n")
     assert (await choose_backend("docker", await resolve_package(tmp_path))).reason == "as asked"

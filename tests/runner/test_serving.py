@@ -158,7 +158,7 @@ def act(tick: Any, action: Any) -> str:
         ('{"type": "act", "tick": 0, "action": {"take": NaN}}', "not a JSON value"),
     ],
 )
-async def test_what_is_no_legal_act_is_refused_and_changes_nothing(message: str | bytes, says: str) -> None:
+async def test_illegal_act_is_refused_and_changes_nothing(message: str | bytes, says: str) -> None:
     async with serving() as table, sit(table, 0) as seat, sit(table, 1):
         await turn(seat)
         await seat.send(message)
@@ -192,7 +192,7 @@ async def test_an_act_counts_once_for_its_seat_and_its_tick() -> None:
     ["", "slot=0", f"token={TOKENS[0]}", f"slot=1&token={TOKENS[0]}", "slot=0&token=", f"slot=2&token={TOKENS[0]}"]
     + [f"slot={slot}&token={TOKENS[0]}" for slot in ("-1", "00000", "0x0", "٠", "%00", "")],
 )
-async def test_a_seat_is_for_whoever_has_its_token(query: str) -> None:
+async def test_seat_requires_its_token(query: str) -> None:
     async with serving() as table:
         with pytest.raises(InvalidStatus) as refused:
             await connect(f"ws://127.0.0.1:{table.port}/player?{query}", proxy=None)
@@ -278,7 +278,7 @@ async def test_what_each_seat_did_is_among_the_events(tmp_path: Path) -> None:
     assert sum(count for _, count in acted.seconds) == 1
 
 
-async def test_who_lets_time_pass_does_the_default_and_the_game_goes_on() -> None:
+async def test_idle_player_gets_the_default_action() -> None:
     async with serving(Hasty) as table, sit(table, 0) as silent, sit(table, 1):
         while (message := await hear(silent))["type"] != "over":
             pass
@@ -297,7 +297,7 @@ async def test_an_act_that_comes_after_its_tick_is_refused() -> None:
         assert message["reason"] == "too late: tick 0 is over"
 
 
-async def test_nobody_is_waited_for_who_never_came() -> None:
+async def test_absent_player_is_not_awaited() -> None:
     async with serving(player_connect_timeout_seconds=0.05) as table, sit(table, 1) as alone:
         assert (await until_over(alone))["results"]["ticks"] == 6
         assert any("starting without seat 0" in line for line in table.said)
@@ -340,7 +340,7 @@ async def test_ticks_go_on_by_themselves_with_the_last_action() -> None:
 # --- people ---------------------------------------------------------------------------------------------------------
 
 
-async def test_the_last_seconds_before_the_start_are_told_to_everyone() -> None:
+async def test_countdown_is_sent_to_everyone() -> None:
     async with serving(countdown=0.3) as table, sit(table, 0) as early:
         assert "starts_in" not in await hear(early)
         async with connect(f"ws://127.0.0.1:{table.port}/global", proxy=None) as viewer, sit(table, 1):
@@ -365,7 +365,7 @@ async def test_spectators_learn_whose_move_the_game_waits_for(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "61", "nan"])
-def test_a_countdown_that_makes_no_sense_is_refused(text: str, tmp_path: Path) -> None:
+def test_invalid_countdown_is_refused(text: str, tmp_path: Path) -> None:
     with program(tmp_path, COWORLD_COUNTDOWN_SECONDS=text) as game:
         assert game.process.wait(30) != 0
         assert f"COWORLD_COUNTDOWN_SECONDS is '{text}'" in game.said()
@@ -514,7 +514,7 @@ async def test_a_drawing_of_a_seat_that_fails_fails_the_game() -> None:
 # --- who pays -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_player_that_reads_nothing_stops_nobody() -> None:
+async def test_player_that_reads_nothing_does_not_block_the_game() -> None:
     """A tick has 100 kB; what is not read takes no room and no time of others."""
     async with serving(Walk, sticks=100) as table, sit(table, 0) as reader, sit(table, 1) as deaf:
         deaf.transport.pause_reading()  # type: ignore[attr-defined]
@@ -531,7 +531,7 @@ async def _observed(seat: ClientConnection) -> Any:
 
 
 @pytest.mark.slow
-async def test_a_player_that_floods_pays_for_it_alone() -> None:
+async def test_flooding_player_affects_only_itself() -> None:
     async with serving(sticks=3) as table, sit(table, 0) as good, sit(table, 1) as flood:
         async with anyio.create_task_group() as tasks:
 
@@ -635,7 +635,7 @@ class Endless(Sticks):
 
 
 @pytest.mark.slow
-async def test_a_long_game_takes_no_more_memory_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_does_not_grow_with_the_length_of_a_game(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that read nothing are there as well; of what stays, events are limited and the replay is packed."""
     monkeypatch.setattr("coworld_runner.serving.match.MAX_EVENTS", 200)
     config = read_config(Endless, {"tokens": list(TOKENS), "sticks": 2500})
@@ -732,7 +732,7 @@ class Unreadable(Sticks):
     Action = iter
 
 
-async def test_a_type_of_actions_that_is_none_is_told_before_anybody_comes() -> None:
+async def test_invalid_action_type_is_refused_at_start() -> None:
     with pytest.raises(RulesError, match="Action, tick 0: Pydantic"):
         async with serving(Unreadable):
             pass

@@ -253,7 +253,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize("line", TABLE, ids=[line.behaviour for line in TABLE])
-async def test_a_misbehaviour_costs_nobody_else_anything(line: Line) -> None:
+async def test_misbehaving_client_affects_only_itself(line: Line) -> None:
     async with serving(sticks=4) as table, sit(table, 0) as seat, sit(table, 1):
         while not (await hear(seat)).get("your_turn"):
             pass

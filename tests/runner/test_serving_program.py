@@ -70,7 +70,7 @@ def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Pa
 @pytest.mark.parametrize(
     ("rules", "env", "code", "says"),
     [
-        (":Sticks", {}, 2, "names no rules"),
+        (":Sticks", {}, 2, "does not name a Rules class"),
         ("support.served_game:Sticks", {"COGAME_RESULTS_URI": ""}, 2, "COGAME_RESULTS_URI is not set"),
         ("support.served_game:Sticks", {"COGAME_CONFIG_URI": "file:///nowhere/x"}, 2, "cannot be read"),
         ("support.served_game:Sticks", {"COGAME_PORT": "x"}, 2, "COGAME_PORT must be"),
@@ -79,7 +79,7 @@ def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Pa
         ("support.served_game:Broken", {}, 1, 'raise RuntimeError("no sticks")'),
     ],
 )
-def test_what_cannot_be_played_is_said(tmp_path: Path, rules: str, env: dict[str, str], code: int, says: str) -> None:
+def test_unplayable_rules_are_reported(tmp_path: Path, rules: str, env: dict[str, str], code: int, says: str) -> None:
     with program(tmp_path, rules, **env) as game:
         assert game.process.wait(20) == code
         assert says in game.said()
@@ -112,14 +112,14 @@ def test_the_older_way_names_a_replay_by_request(played: Program, tmp_path: Path
             connect(f"ws://{base}/replay?uri=/nowhere", proxy=None)
 
 
-def test_a_game_loads_no_more_than_it_needs() -> None:
+def test_served_game_imports_only_what_it_needs() -> None:
     code = "import coworld_runner.serving.hosting, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"docker", "h11", "httpx2", "jinja2", "kubernetes_asyncio", "psutil", "yaml", "jsonschema", "rich"}
     assert not heavy & set(done.stdout.split())
 
 
-def test_rules_see_only_their_file_in_the_command_line(tmp_path: Path) -> None:
+def test_rules_find_only_their_file_in_sys_argv(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("import argparse\nargparse.ArgumentParser().parse_args()\n")
     (tmp_path / "game.py").write_text(
         "import helper, sys\nfrom coworld_core.rules import Rules\nassert sys.argv == [__file__]\n"

@@ -44,7 +44,7 @@ async def test_an_episode_of_a_directory(small: World, directory: Path) -> None:
     assert read_record(directory / "results" / "latest") == record
 
 
-async def test_what_a_game_leaves_besides_is_kept(directory: Path) -> None:
+async def test_additional_files_of_a_game_are_kept(directory: Path) -> None:
     async with world(game_vices=("writes_more",)) as made:
         record = await run_episode(str(directory), backend=made.backend)
     assert record.ok, record
@@ -62,7 +62,7 @@ async def test_what_a_game_leaves_besides_is_kept(directory: Path) -> None:
     assert told["COWORLD_SOURCE_REVISION"] == record.game.image.image if record.game is not None else ""
 
 
-async def test_what_a_game_should_not_have_left_costs_it_nothing(directory: Path) -> None:
+async def test_uncollectable_files_are_warnings(directory: Path) -> None:
     async with world(game_vices=("writes_elsewhere",)) as made:
         record = await run_episode(str(directory), backend=made.backend)
     assert record.ok, record
@@ -91,7 +91,7 @@ async def test_a_certification_of_a_directory(small: World, directory: Path) -> 
     assert read_certification(latest) == refused
 
 
-async def test_a_plan_says_all_of_it(small: World, tmp_path: Path) -> None:
+async def test_plan_excludes_further_arguments(small: World, tmp_path: Path) -> None:
     plan = plan_episode(small.package)
     with pytest.raises(UsageError) as twice:
         await run_episode(plan, seed=3, backend=small.backend, workspace=tmp_path / "w")

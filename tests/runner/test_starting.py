@@ -44,7 +44,7 @@ def test_a_new_game_keeps_its_promises_under_its_own_name(tmp_path: Path) -> Non
     assert manifest["game"]["runnable"]["run"][-1] == "my_new_game:MyNewGame"
     everything = "".join((made.directory / path).read_text() for path in made.paths)
     assert "newgame" not in everything.lower().replace("mynewgame", "").replace("my_new_game", "")
-    with pytest.raises(UsageError, match="something at"):
+    with pytest.raises(UsageError, match="already exists"):
         new_game("my-new-game", directory=made.directory)
 
 

@@ -48,7 +48,7 @@ def test_a_games_tick(config: dict[str, Any], schema: dict[str, Any], seconds: f
     assert tick_seconds(config, schema) == seconds
 
 
-def test_waiting_counts_by_what_there_was_to_spare() -> None:
+def test_waiting_is_relative_to_spare_time() -> None:
     assert spare_share(0.1, 0.02, 0.04) == pytest.approx(0.5)
     # it ran and waited all through the tick
     assert spare_share(0.1, 0.02, 0.08) == pytest.approx(1.0)
@@ -86,7 +86,7 @@ def test_a_window_holds_one_tick() -> None:
         ([], 0, 0),
     ],
 )
-def test_what_happens_at_one_time_counts_once(stretches: list[Stretch], ran: float, waited: float) -> None:
+def test_simultaneous_waiting_counts_once(stretches: list[Stretch], ran: float, waited: float) -> None:
     assert together(stretches) == pytest.approx((ran, waited))
 
 
@@ -249,7 +249,7 @@ def test_a_player_that_ended_before_it_could_be_seen_is_missing(tmp_path: Path) 
             assert [connected for _, connected in meter.connected()] == [False if missing else None, None]
 
 
-def test_who_ran_on_more_than_one_processor_took_those_of_the_others(tmp_path: Path) -> None:
+def test_multi_core_player_is_named_as_the_cause(tmp_path: Path) -> None:
     players = [_Track(cast("Any", _Stub(f"player-{slot}", (), "", tmp_path, slot=slot)), 0.1) for slot in (0, 1, 2)]
     for player, ran in zip(players, (SECOND // 1000, SECOND // 100, SECOND // 50), strict=True):
         for look in range(20):

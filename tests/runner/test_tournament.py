@@ -49,7 +49,7 @@ def edit(place: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-async def test_it_goes_on_and_its_standings_follow_from_the_log(tmp_path: Path) -> None:
+async def test_resumed_tournament_has_the_standings_of_its_log(tmp_path: Path) -> None:
     async with contest(2.0) as small:
         whole = await held(small, tmp_path / "whole", *THREE)
         report = await played_on(small, whole)
@@ -78,7 +78,7 @@ async def test_it_goes_on_and_its_standings_follow_from_the_log(tmp_path: Path) 
     assert kinds(place) == played
 
 
-async def test_who_enters_and_leaves_meanwhile(tmp_path: Path) -> None:
+async def test_players_enter_and_withdraw_during_a_tournament(tmp_path: Path) -> None:
     async with contest(2.0) as small:
         place = await held(small, tmp_path / "league", "first", "second")
         await played_on(small, place)
@@ -99,7 +99,7 @@ async def test_who_enters_and_leaves_meanwhile(tmp_path: Path) -> None:
     assert 'Newcomer = "third"' in settings
 
 
-async def test_what_does_not_go_with_what_was_played_is_refused(tmp_path: Path) -> None:
+async def test_changed_rules_of_a_begun_tournament_are_refused(tmp_path: Path) -> None:
     async with contest() as small:
         place = await held(small, tmp_path / "league", "first", "second")
         log, settings = (place / "events.ndjson").read_bytes(), (place / "tournament.toml").read_text()
@@ -214,7 +214,7 @@ async def test_a_full_disk_loses_nothing_that_was_played(tmp_path: Path, monkeyp
         assert (await played_on(small, place)).blocks == 1
 
 
-async def test_a_site_of_it(tmp_path: Path) -> None:
+async def test_tournament_site_is_exported(tmp_path: Path) -> None:
     async with contest(2.0) as small:
         place = await held(small, tmp_path / "league", *THREE)
         await played_on(small, place)
@@ -263,7 +263,7 @@ async def test_a_folder_has_one_tournament(tmp_path: Path) -> None:
     assert refused.value.code == "tournament_exists"
 
 
-async def test_a_page_that_changes_as_it_goes_on(tmp_path: Path) -> None:
+async def test_live_page_updates(tmp_path: Path) -> None:
     async def get(path: str, host: str = "") -> tuple[int, str]:
         async with exchange(lambda: anyio.connect_tcp("127.0.0.1", port), "GET", path, host=host or at) as answer:
             return answer.status, (await answer.read()).decode()
@@ -274,7 +274,7 @@ async def test_a_page_that_changes_as_it_goes_on(tmp_path: Path) -> None:
             at = link.removeprefix("http://").rstrip("/")
             port = int(at.rpartition(":")[2])
             assert "after 1 round" not in (await get("/"))[1]
-            with pytest.raises(UsageError, match="cannot be listened on"):
+            with pytest.raises(UsageError, match="Cannot listen on port"):
                 async with open_site(place, port=port):
                     pass
             changes = f"ws://{at}/changes"

@@ -29,7 +29,7 @@ def test_depth_and_length_do_not_matter(tree: Path) -> None:
     assert not tree.exists()
 
 
-def test_links_are_removed_and_what_they_lead_to_is_not(tree: Path, tmp_path: Path) -> None:
+def test_links_are_removed_but_not_followed(tree: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "inner").mkdir(parents=True)
     (tree / "below").mkdir()
@@ -43,7 +43,7 @@ def test_links_are_removed_and_what_they_lead_to_is_not(tree: Path, tmp_path: Pa
     assert (outside / "inner").is_dir()
 
 
-def test_the_last_is_kept_as_long_as_anything_is_left(tree: Path) -> None:
+def test_last_entry_is_removed_only_when_all_else_is_gone(tree: Path) -> None:
     (tree / "full" / "fuller").mkdir(parents=True)
     (tree / "lock").touch()
     said = remove_tree(tree, last="lock", within=0)
@@ -54,7 +54,7 @@ def test_the_last_is_kept_as_long_as_anything_is_left(tree: Path) -> None:
     assert remove_tree(tree) == ""
 
 
-def test_one_that_stays_keeps_no_other() -> None:
+def test_unremovable_entry_does_not_keep_others() -> None:
     """As somebody who may not do everything: what took its own rights away goes, what is another's does not."""
     if os.getuid() != 0:
         pytest.skip("needs root, to become somebody else")

@@ -26,7 +26,7 @@ def test_files_links_and_directories(tmp_path: Path) -> None:
     assert disk_usage([str(tmp_path / "none")]) == (0, 0)
 
 
-def test_no_depth_hides_anything(tmp_path: Path) -> None:
+def test_deep_directories_are_counted(tmp_path: Path) -> None:
     """Deeper than a program may call itself, and longer than a path may be."""
     here = tmp_path / "here"
     here.mkdir()
@@ -48,7 +48,7 @@ def test_no_depth_hides_anything(tmp_path: Path) -> None:
     assert remove_tree(here) == "", "nobody else can"
 
 
-def test_what_is_reserved_and_what_has_no_name_any_more(tmp_path: Path) -> None:
+def test_preallocated_and_unlinked_files_are_counted(tmp_path: Path) -> None:
     # the test runner has such files open too
     before = disk_usage([str(tmp_path)], processes=[os.getpid()])
     with (tmp_path / "reserved").open("wb") as file:
@@ -60,7 +60,7 @@ def test_what_is_reserved_and_what_has_no_name_any_more(tmp_path: Path) -> None:
         assert entries - before[1] == 1
 
 
-def test_a_look_ends_with_what_is_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measuring_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(50):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "file").touch()
@@ -75,7 +75,7 @@ def test_a_look_ends_with_what_is_too_much(tmp_path: Path, monkeypatch: pytest.M
     assert too_much((7, 1), 6, None) == "7 bytes on disk, 6 allowed"
 
 
-def test_room_that_is_gone_at_once_is_seen(tmp_path: Path) -> None:
+def test_sudden_disk_use_is_detected(tmp_path: Path) -> None:
     # a disk that nobody else fills, or empties, just now
     places = [str(tmp_path / "none"), "/dev/shm"]
     limited, unlimited = FreeRoom(places, 4 << 20, None), FreeRoom(places, None, None)

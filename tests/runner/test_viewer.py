@@ -115,9 +115,7 @@ async def test_a_hook_that_leaves_no_viewer_leaves_the_older_one(
         ({"bundle": "Dockerfile"}, "viewer_place"),
     ],
 )
-def test_what_cannot_be_made_is_said_before_anything_is_built(
-    tmp_path: Path, change: dict[str, object], code: str
-) -> None:
+def test_impossible_viewer_is_refused_before_the_build(tmp_path: Path, change: dict[str, object], code: str) -> None:
     project(tmp_path, **change)  # type: ignore[arg-type]
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(CoworldError) as caught:
@@ -172,7 +170,7 @@ def large(directory: Path) -> None:
         (shutil.rmtree, "viewer_missing"),
     ],
 )
-def test_what_is_no_viewer(
+def test_malformed_viewer_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object], code: str
 ) -> None:
     assert viewer.MOST_FILES == 4096, "as platforms have it; fewer are enough to show what becomes of more"
@@ -261,7 +259,7 @@ async def test_a_viewer_is_looked_at_in_a_browser(tmp_path: Path, script: str, b
     assert answer.status == ("fail" if broken else "pass")
 
 
-async def test_a_viewer_that_is_none_fails_without_a_browser(tmp_path: Path) -> None:
+async def test_malformed_viewer_fails_without_a_browser(tmp_path: Path) -> None:
     (tmp_path / "replay").write_text("moves")
     answer = await check_viewer(tmp_path / "viewer", tmp_path / "replay", packed=False, seconds=1)
     assert (answer.status, [item.code for item in answer.evidence]) == ("fail", ["viewer_missing"])

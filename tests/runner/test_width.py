@@ -58,7 +58,7 @@ async def test_a_number_stays_as_it_is(idle: list[float]) -> None:
     assert await end(Width("auto", remote=True), *[row()] * 20, row(starved=True)) == 8
 
 
-async def test_who_is_too_many_waits() -> None:
+async def test_episodes_over_the_width_wait() -> None:
     width = Width(1, remote=False)
     await width.take(1)
     with anyio.move_on_after(0) as scope:

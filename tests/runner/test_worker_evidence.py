@@ -168,7 +168,7 @@ async def test_results_are_withheld_when_something_is_lost(server: PutServer, la
     assert "/timings" not in kept
 
 
-async def test_there_is_time_left_to_say_so(server: PutServer, layout: EpisodeLayout) -> None:
+async def test_upload_deadline_leaves_time_for_the_error_report(server: PutServer, layout: EpisodeLayout) -> None:
     server.faults["/debug"] = [503] * 100_000
     verdict = await hand_over(server, layout, seconds=2)
     assert not verdict.counts
@@ -181,7 +181,7 @@ async def test_lost_timings_change_nothing(server: PutServer, layout: EpisodeLay
     assert "/error" not in server.kept()
 
 
-async def test_of_a_failed_episode_everything_goes_its_own_way(server: PutServer, layout: EpisodeLayout) -> None:
+async def test_failed_episode_uploads_independently(server: PutServer, layout: EpisodeLayout) -> None:
     verdict = Verdict(counts=False, error_type="player_error", message="m", slot=1)
     server.faults["/debug"] = [403]
     assert await hand_over(server, layout, verdict) == verdict

@@ -74,7 +74,7 @@ async def test_the_config_may_go_to_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["JOB_SPEC_URI", "COGAME_CONFIG_URI"])
-async def test_what_is_missing_is_named(tmp_path: Path, missing: str) -> None:
+async def test_missing_variables_are_named(tmp_path: Path, missing: str) -> None:
     environ = environment(tmp_path)
     del environ[missing]
     with pytest.raises(UsageError, match=missing):
@@ -91,14 +91,14 @@ async def test_a_config_that_breaks_the_schema(tmp_path: Path) -> None:
     "text",
     ["", "{", "[]", "{}", '{"tokens": "ab"}', '{"tokens": ["a"]}', '{"tokens": ["a", ""]}', '{"tokens": [1, 2]}'],
 )
-def test_a_state_that_is_none(tmp_path: Path, text: str) -> None:
+def test_malformed_state_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "state.json").write_text(text)
     with pytest.raises(UsageError) as caught:
         read_tokens(tmp_path / "state.json", 2)
     assert caught.value.code == "state_invalid"
 
 
-def test_no_state(tmp_path: Path) -> None:
+def test_missing_state_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_tokens(tmp_path / "state.json", 2)
     assert caught.value.code == "state_missing"
@@ -154,7 +154,7 @@ def test_the_program_says_what_went_wrong_where_it_was_told_to(tmp_path: Path) -
     assert "Traceback" not in done.stderr
 
 
-def test_run_says_so_too(tmp_path: Path) -> None:
+def test_run_reports_errors_as_init_config_does(tmp_path: Path) -> None:
     error = tmp_path / "error.json"
     done = worker("run", environ={"ERROR_INFO_URI": error.as_uri(), "JOB_ID": "x"})
     assert done.returncode == 1

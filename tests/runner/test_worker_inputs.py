@@ -33,7 +33,7 @@ def test_defaults_are_the_published_ones() -> None:
     assert read_outputs(NEEDED).results is None
 
 
-def test_everything_that_can_be_said() -> None:
+def test_all_variables_are_read() -> None:
     environ = {
         **NEEDED,
         "JOB_NAME": "coworld-1",
@@ -88,7 +88,7 @@ def test_everything_that_can_be_said() -> None:
     assert "store" not in repr(outputs)
 
 
-def test_all_that_is_missing_is_named_at_once() -> None:
+def test_all_missing_variables_are_named_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         read_settings({"JOB_ID": "x", "POD_NAME": "y"})
     assert caught.value.code == "environment_incomplete"
@@ -120,7 +120,7 @@ def test_all_that_is_missing_is_named_at_once() -> None:
         ("BEDROCK_REQUEST_METADATA", '"x"'),
     ],
 )
-def test_a_variable_that_cannot_be_meant(name: str, value: str) -> None:
+def test_invalid_variable_is_refused(name: str, value: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_settings({**NEEDED, name: value})
     assert caught.value.code == "environment_invalid"
@@ -128,7 +128,7 @@ def test_a_variable_that_cannot_be_meant(name: str, value: str) -> None:
     assert caught.value.message.startswith(name)
 
 
-def test_where_an_error_goes_is_known_whatever_else_is_wrong() -> None:
+def test_error_destination_is_read_despite_other_errors() -> None:
     assert read_outputs({"POLICY_LOG_URLS": "nonsense", "ERROR_INFO_URI": "/tmp/e"}).error_info == "/tmp/e"
 
 
@@ -153,7 +153,7 @@ def test_secrets() -> None:
         b'{"policies": {"0": "hunter2"}}',
     ],
 )
-def test_secrets_that_are_none_are_refused_and_never_shown(document: bytes) -> None:
+def test_malformed_secrets_are_refused_and_never_shown(document: bytes) -> None:
     with pytest.raises(UsageError) as caught:
         read_secrets(document, 2)
     assert caught.value.code == "secrets_invalid"

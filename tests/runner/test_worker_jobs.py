@@ -61,7 +61,7 @@ def expanded(text: str, known: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("text", ["plain", "$(HOME)", "$$", "$$(HOME)", "$", "a$b$(c", "$((HOME))", "$HOME $$$ $"])
-def test_no_text_is_changed_on_its_way(text: str) -> None:
+def test_text_survives_variable_expansion(text: str) -> None:
     assert expanded(literal(text), {"HOME": "/root"}) == text
 
 
@@ -76,7 +76,7 @@ GIVEN = {
 }
 
 
-def test_which_variable_wins() -> None:
+def test_job_variable_precedence() -> None:
     chosen = settings(
         artifact_urls={0: "https://store/a0?signature"},
         players=PlayerPods(bedrock_region="eu-west-1", bedrock_metadata={"team": "red"}),
@@ -272,7 +272,7 @@ def test_outputs() -> None:
         ({"outputs": {"results": "s3://x/y"}}, "bad_scheme"),
     ],
 )
-def test_what_cannot_be_a_job(options: dict[str, Any], code: str) -> None:
+def test_invalid_job_arguments_are_refused(options: dict[str, Any], code: str) -> None:
     with pytest.raises(UsageError) as caught:
         worker_job(request(), JobOptions(**options))
     assert caught.value.code == code
@@ -309,7 +309,7 @@ def test_the_command_prints_a_job(spec: Path) -> None:
 
 
 @pytest.mark.kubernetes
-def test_a_cluster_takes_it(spec: Path, tmp_path: Path) -> None:
+def test_job_is_accepted_by_a_cluster(spec: Path, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(coworld("kubernetes", "job", spec, "--output-claim", "episodes").stdout)
     done = subprocess.run(
         ["kubectl", "create", "--dry-run=server", "-o", "name", "-f", str(tmp_path / "job.yaml")],
@@ -322,7 +322,7 @@ def test_a_cluster_takes_it(spec: Path, tmp_path: Path) -> None:
     assert done.stdout.startswith("job.batch/coworld-")
 
 
-def test_the_command_refuses(spec: Path, tmp_path: Path) -> None:
+def test_job_command_refuses_invalid_options(spec: Path, tmp_path: Path) -> None:
     done = coworld("kubernetes", "job", tmp_path / "nothing.json")
     assert done.status == 2
     done = coworld("kubernetes", "job", spec, "--variant", "x")

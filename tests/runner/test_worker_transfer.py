@@ -80,7 +80,7 @@ async def test_a_large_file_takes_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", [408, 425, 429, 500, 502, 503, 504, "503/0", "429/1", "reset"])
-async def test_what_may_pass_is_tried_again(server: PutServer, fault: int | str, tmp_path: Path) -> None:
+async def test_transient_upload_error_is_retried(server: PutServer, fault: int | str, tmp_path: Path) -> None:
     file = tmp_path / "note"
     file.write_bytes(b"whole")
     server.faults["/note"] = [fault, fault]
@@ -136,13 +136,13 @@ async def test_a_refusal_is_final(server: PutServer, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [409, 412])
-async def test_what_is_there_already_is_there(server: PutServer, status: int) -> None:
+async def test_existing_upload_counts_as_done(server: PutServer, status: int) -> None:
     server.faults["/note"] = [status]
     await put(f"{server.url}/note")
     assert [entry.status for entry in server.puts] == [status]
 
 
-async def test_time_is_up(server: PutServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_upload_ends_at_its_deadline(server: PutServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "_BACKOFF", Backoff())
     monkeypatch.setattr(transfer, "Tries", partial(Tries, clock=anyio.current_time))
     server.faults["/note"] = [503] * 10_000
@@ -161,14 +161,14 @@ async def test_a_server_that_asks_for_more_time_than_there_is(server: PutServer)
     assert len(server.puts) == 1
 
 
-async def test_a_name_that_nobody_knows() -> None:
+async def test_unknown_host_is_reported() -> None:
     with pytest.raises(TransferError) as caught:
         await put("http://nowhere.invalid/note?signature=s3cret", seconds=0.3)
     assert caught.value.code == "upload_failed"
     assert "s3cret" not in repr(caught.value.to_dict())
 
 
-async def test_no_time_at_all(server: PutServer) -> None:
+async def test_upload_without_time_left_fails(server: PutServer) -> None:
     with pytest.raises(TransferError, match="no time left"):
         await put(f"{server.url}/note", seconds=0)
     assert server.puts == []
@@ -237,7 +237,7 @@ async def test_documents(server: PutServer, tmp_path: Path, caplog: pytest.LogCa
     assert await read_document("data:,by%20data", what="spec", limit=100) == b"by data"
 
 
-async def test_documents_that_are_not_there(server: PutServer, tmp_path: Path) -> None:
+async def test_missing_documents_are_reported(server: PutServer, tmp_path: Path) -> None:
     with pytest.raises(RemoteError):
         await read_document(f"{server.url}/nothing", what="spec", limit=100, patience=5)
     with pytest.raises(UsageError):

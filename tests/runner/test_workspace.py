@@ -192,7 +192,7 @@ def test_overwrite_spares_a_source_tree_with_logs(tmp_path: Path) -> None:
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     error = refused(tmp_path)
     assert error.code == "workspace_foreign"
-    assert "holds what no run has written: thesis.py, .git/ and logs/monday.log. Nothing in it is removed." in str(
+    assert "contains files that no run has written: thesis.py, .git/ and logs/monday.log. Nothing was removed." in str(
         error
     )
     assert error.context["count"] == 3
@@ -325,14 +325,14 @@ def test_a_run_in_another_process_keeps_its_workspace_until_it_dies(tmp_path: Pa
 
 
 @pytest.mark.parametrize("where", ["file", "file/below"])
-def test_a_file_is_no_directory(tmp_path: Path, where: str) -> None:
+def test_file_is_refused_as_a_workspace(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WorkspaceError) as refused:
         prepare_workspace(tmp_path / where)
     assert refused.value.code == "workspace_not_a_directory"
 
 
-def test_a_place_without_permission_is_said_to_be_so(tmp_path: Path) -> None:
+def test_unwritable_workspace_is_reported(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
     code = (

@@ -331,7 +331,7 @@ async def fared(platform: Inside, scene: Scene, route: str) -> Fares:
 READS = [route for route in sorted(TABLE) if route.startswith("GET ")]
 
 
-async def test_who_may_read(set_up: tuple[Path, Scene], tmp_path: Path) -> None:
+async def test_read_access_matches_the_table(set_up: tuple[Path, Scene], tmp_path: Path) -> None:
     """All of them from one platform, since reading changes nothing."""
     directory, scene = set_up
     shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
@@ -341,7 +341,7 @@ async def test_who_may_read(set_up: tuple[Path, Scene], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("route", sorted(TABLE.keys() - set(READS)))
-async def test_who_may_change(route: str, set_up: tuple[Path, Scene], tmp_path: Path) -> None:
+async def test_write_access_matches_the_table(route: str, set_up: tuple[Path, Scene], tmp_path: Path) -> None:
     """Each on a copy of its own, where nobody else has changed anything."""
     directory, scene = set_up
     shutil.copytree(directory, tmp_path, dirs_exist_ok=True)

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 GAME = (QUICK.directory / "game.py").read_text()
 
 
-async def test_what_shows_a_replay_has_no_way_out(tmp_path: Path) -> None:
+async def test_replay_viewer_container_has_no_network(tmp_path: Path) -> None:
     replay = tmp_path / "replay"
     replay.write_text("a replay\n")
     document = json.loads((QUICK.directory / "coworld_manifest_template.json").read_text())

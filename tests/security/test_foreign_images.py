@@ -41,7 +41,7 @@ async def who(platform: Inside, token: str) -> str:
 
 
 @pytest.mark.parametrize("image", ELSEWHERE)
-async def test_what_was_not_uploaded_is_no_image(image: str, tmp_path: Path) -> None:
+async def test_image_that_was_not_uploaded_is_refused(image: str, tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         admin = await platform.add_user("admin", team=True)
         # the team's word is no image either
@@ -56,7 +56,7 @@ async def test_what_was_not_uploaded_is_no_image(image: str, tmp_path: Path) -> 
         assert error.value.code == "foreign_image"
 
 
-async def test_images_are_their_owners_unless_a_public_coworld_has_them(tmp_path: Path) -> None:
+async def test_images_are_private_unless_a_public_coworld_uses_them(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, eve = await platform.add_user("ann"), await platform.add_user("eve")
         her, his = await who(platform, ann), await who(platform, eve)
@@ -88,7 +88,7 @@ async def test_images_are_their_owners_unless_a_public_coworld_has_them(tmp_path
         assert await admitted(platform, her, image["id"]) == reference
 
 
-async def test_layers_that_lie_elsewhere_are_not_taken(tmp_path: Path) -> None:
+async def test_foreign_layers_are_refused(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         eve = await platform.add_user("eve")
         layer, config, manifest = image_parts()

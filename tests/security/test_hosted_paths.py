@@ -36,7 +36,7 @@ CLOSED = (
 WATCHES = ("/client/global", "//client//global", "/client/./global", "/client/Global", "/global")
 
 
-async def test_closed_paths_are_closed_in_every_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_blocked_paths_are_blocked_in_every_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosted_sessions, "START_SECONDS", 300)
     async with open_platform(tmp_path) as platform:
         ann = await platform.account("ann")

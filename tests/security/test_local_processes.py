@@ -29,9 +29,9 @@ from support.observatory_kit import (
 from coworld_core.errors import CoworldError
 from observatory.cli import main
 from observatory.hosted import sessions as hosted_sessions
-from observatory.runtime import PROCESS_NOTICE
 from observatory.store.models import Coworld
 from observatory.work.admission import OwnPackages
+from observatory.work.executor import PROCESS_NOTICE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -72,7 +72,7 @@ async def upload_policy(platform: Platform, owner: Account, image: str, **body: 
         return str(made.json()["id"])
 
 
-async def test_a_policy_runs_what_a_package_here_declares_and_nothing_else(tmp_path: Path) -> None:
+async def test_local_policy_runs_only_declared_commands(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     async with open_platform(tmp_path) as platform:
         ann, eve = await platform.account("ann"), await platform.account("eve")
@@ -101,7 +101,7 @@ async def test_a_policy_runs_what_a_package_here_declares_and_nothing_else(tmp_p
             for name, request in asked.items():
                 (episode,) = (await until_over(client, request))["episodes"]
                 assert episode["status"] == "failed", name
-                assert "is declared by none of the packages of this machine" in episode["error"], name
+                assert "is not declared by any package on this machine" in episode["error"], name
                 assert "--backend docker" in episode["error"], name
                 # nothing was even started
                 assert (await platform.episode(episode["id"])).record is None, name
@@ -134,7 +134,7 @@ def attempts_of(marker: Path, modules: Path) -> dict[str, Callable[[Document], o
     }
 
 
-async def test_the_check_of_an_uploaded_coworld_runs_no_command_of_its_own(tmp_path: Path) -> None:
+async def test_certification_of_an_upload_runs_only_declared_commands(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     async with open_platform(tmp_path) as platform:
         ann, eve = await platform.account("ann"), await platform.account("eve")
@@ -157,7 +157,7 @@ async def test_the_check_of_an_uploaded_coworld_runs_no_command_of_its_own(tmp_p
     assert not marker.exists()
 
 
-async def test_hosted_games_run_no_command_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hosted_games_run_only_declared_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosted_sessions, "START_SECONDS", 300)
     marker = tmp_path / "marker"
     async with open_platform(tmp_path) as platform:
@@ -170,11 +170,11 @@ async def test_hosted_games_run_no_command_of_their_own(tmp_path: Path, monkeypa
             coworld = (await client.post("/v2/coworlds/upload", json=body)).json()["id"]
             answer = await client.post("/v2/coworlds/play/session", json={"coworld_id": coworld})
             assert answer.status_code == 502
-            assert "is declared by none of the packages" in answer.json()["detail"]
+            assert "is not declared by any package" in answer.json()["detail"]
     assert not marker.exists()
 
 
-async def test_a_game_gets_configs_that_its_own_package_allows(tmp_path: Path) -> None:
+async def test_config_must_satisfy_the_local_packages_schema(tmp_path: Path) -> None:
     """Whoever uploads a game anew may say that it takes anything; the game on this machine does not."""
     async with open_platform(tmp_path) as platform:
         eve = await platform.account("eve")
@@ -194,7 +194,7 @@ async def test_a_game_gets_configs_that_its_own_package_allows(tmp_path: Path) -
             assert (await platform.episode(episode["id"])).record is None
 
 
-def test_two_packages_do_not_stand_in_for_each_other(tmp_path: Path) -> None:
+def test_packages_cannot_impersonate_each_other(tmp_path: Path) -> None:
     own = OwnPackages((QUICK.directory, QUICK.directory, MISFITS.directory))
     assert set(own) == {"coworld-quick", "coworld-misfits"}
     assert {program.runnable.type for program in own.programs("coworld-quick")} == {"game", "player", "commissioner"}
@@ -203,7 +203,7 @@ def test_two_packages_do_not_stand_in_for_each_other(tmp_path: Path) -> None:
     assert error.value.code == "package_conflict"
 
 
-async def test_who_serves_local_processes_is_told_and_so_are_visitors(tmp_path: Path) -> None:
+async def test_local_processes_are_announced_to_operator_and_visitors(tmp_path: Path) -> None:
     where = ["--data", str(tmp_path / "o"), "--json", "--backend", "process", "--package", str(QUICK.directory)]
     log = tmp_path / "log"
     async with run_server(["serve", "--port", "0", *where], log=log) as (_, said):

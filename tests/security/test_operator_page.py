@@ -27,7 +27,7 @@ async def cookie_of(platform: Inside, token: str) -> str:
     return f"{SESSION_COOKIE}={answer.cookies[SESSION_COOKIE]}"
 
 
-async def test_who_gets_in(tmp_path: Path) -> None:
+async def test_operator_page_is_for_team_members_only(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, eve = await platform.add_user("ann"), await platform.add_user("eve")
         boss = await platform.add_user("boss", team=True)
@@ -92,7 +92,7 @@ async def test_who_gets_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", '"><img src=x>'])
-async def test_what_it_shows_is_text(tmp_path: Path, name: str) -> None:
+async def test_operator_page_escapes_names(tmp_path: Path, name: str) -> None:
     async with inside(tmp_path) as platform:
         boss = await platform.add_user("boss", team=True)
         await platform.add_user(name)

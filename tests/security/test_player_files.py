@@ -44,7 +44,7 @@ async def played(platform: Platform, world: str, owner: Account, player: dict[st
         return dict(episode)
 
 
-async def test_a_file_is_no_local_process_unless_the_operator_says_so(tmp_path: Path) -> None:
+async def test_uploaded_file_runs_locally_only_if_trusted(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     player = bot(tmp_path, marker)
     async with open_platform(tmp_path) as platform:
@@ -76,7 +76,7 @@ async def test_a_file_runs_where_uploads_are_trusted(tmp_path: Path) -> None:
             body = {"coworld_id": world.id, "roster": roster("shell", "shell")}
             asked = await client.post("/v2/experience-requests", json=body)
             (refused,) = (await until_over(client, asked.json()["id"]))["episodes"]
-        assert "declared by none of the packages" in refused["error"]
+        assert "not declared by any package" in refused["error"]
     assert marker.exists()
 
 
@@ -115,7 +115,7 @@ WRONG: tuple[dict[str, Any], ...] = (
 )
 
 
-async def test_no_name_leads_out_of_a_directory(tmp_path: Path) -> None:
+async def test_file_names_cannot_escape_the_directory(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         for wrong in WRONG:
@@ -125,7 +125,7 @@ async def test_no_name_leads_out_of_a_directory(tmp_path: Path) -> None:
             assert await session.scalar(sa.select(sa.func.count()).select_from(Image)) == 0
 
 
-async def test_files_are_their_owners_and_are_kept_once(tmp_path: Path) -> None:
+async def test_player_files_are_private_and_deduplicated(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, eve = await platform.add_user("ann"), await platform.add_user("eve")
         for name, number in (("one", 1), ("one", 2), ("two", 1)):
@@ -143,7 +143,7 @@ async def test_files_are_their_owners_and_are_kept_once(tmp_path: Path) -> None:
             assert answer.status_code in (401, 403), answer.text
 
 
-async def test_what_was_pushed_as_a_player_and_is_none_runs_nowhere(tmp_path: Path) -> None:
+async def test_malformed_player_manifest_is_never_run(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         await platform.post("/stats/policies/files", ann, {"name": "one", "player": GOOD})
@@ -155,11 +155,11 @@ async def test_what_was_pushed_as_a_player_and_is_none_runs_nowhere(tmp_path: Pa
                 RegistryManifest(repository=image.repository, digest=image.digest, media_type=PLAYER_MEDIA, size=1)
             )
             await session.flush()
-            with pytest.raises(ImageError, match="is not a player"):
+            with pytest.raises(ImageError, match="does not contain a player's files"):
                 await read_player(blobs, session, image)
 
 
-async def test_nobody_reads_a_private_games_image_by_playing_beside_it(tmp_path: Path) -> None:
+async def test_player_beside_a_private_game_cannot_read_its_image(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         await platform.add_user("eve")

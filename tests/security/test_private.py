@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}
 
 
-async def test_the_members_of_a_private_league_see_its_episodes(tmp_path: Path) -> None:
+async def test_private_league_episodes_are_visible_to_members(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann, bob, cat, eve = [await platform.account(name) for name in ("ann", "bob", "cat", "eve")]
         world = await seed(platform.services, ann.id)
@@ -90,7 +90,7 @@ async def test_games_of_private_coworlds_are_not_listed(tmp_path: Path) -> None:
         assert await games(eve) == ["open-game", "secret-game"]
 
 
-async def test_policy_versions_are_ones_own(tmp_path: Path) -> None:
+async def test_policy_versions_are_listed_to_their_owner_only(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, eve = await platform.add_user("ann"), await platform.add_user("eve")
         admin = await platform.add_user("admin", team=True)
@@ -107,7 +107,7 @@ async def test_policy_versions_are_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x1b[2Jb", "\u202eevil", "a\u200bb", "x" * 65, "\t"])
-async def test_a_players_name_is_a_line_of_text(name: str, tmp_path: Path) -> None:
+async def test_player_name_must_be_printable(name: str, tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")
         await platform.ask("POST", "/players", ann, json={"name": name}, expect=422)

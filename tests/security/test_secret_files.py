@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("command", [("user", "add", "bob"), ("user", "token", "ann"), ("pull-secret",)])
-def test_a_file_with_a_secret_is_its_owners(
+def test_secret_file_is_readable_by_its_owner_only(
     command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(*words: str) -> tuple[int | str | None, str]:

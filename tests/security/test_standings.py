@@ -28,7 +28,7 @@ async def board(platform: Platform, world: World) -> dict[str, float]:
     return {line["player_name"]: line["score"] for line in lines}
 
 
-async def test_what_somebody_asks_for_never_touches_a_leagues_table(tmp_path: Path) -> None:
+async def test_requested_episodes_do_not_affect_standings(tmp_path: Path) -> None:
     async with open_platform(tmp_path) as platform:
         ann, eve = await platform.account("ann"), await platform.account("eve")
         world = await seed(platform.services, ann.id)
@@ -69,7 +69,7 @@ def back_to_the_first(connection: sa.Connection) -> None:
     command.downgrade(config, "0001")
 
 
-async def test_scores_that_were_asked_for_leave_the_tables_of_before(tmp_path: Path) -> None:
+async def test_migration_removes_requested_scores_from_standings(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann: Account = await platform.account("ann")
         world = await seed(platform.services, ann.id)

@@ -20,10 +20,11 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from observatory.app import create_app
+from observatory.data_directory import prepare_directory
 from observatory.identity.accounts import add_user
 from observatory.quotas import Quotas
 from observatory.services import Services, open_services
-from observatory.settings import Settings, database_url, prepare_directory
+from observatory.settings import Settings, database_url
 from observatory.store.database import open_database
 
 from .cli_kit import launcher_of

@@ -17,9 +17,9 @@ import anyio
 import httpx2
 import sqlalchemy as sa
 
-from observatory import serving
+from observatory import server
 from observatory.identity.accounts import add_user
-from observatory.naming import name_key
+from observatory.name_keys import name_key
 from observatory.quotas import Quotas
 from observatory.services import Services
 from observatory.settings import Settings
@@ -233,10 +233,10 @@ async def open_platform(
         quotas=quotas or Quotas(),
         trust_uploads=trust_uploads,
     )
-    listener = serving.bind("127.0.0.1", 0)
-    settings = serving.with_url(settings, listener, None)
+    listener = server.bind("127.0.0.1", 0)
+    settings = server.with_url(settings, listener, None)
     await lay_tables(settings)
-    async with serving.serve(settings, listener) as services:
+    async with server.serve(settings, listener) as services:
         yield Platform(services, settings)
 
 

@@ -87,7 +87,7 @@ def test_every_game_that_is_listed_can_be_played() -> None:
     assert failed == {}
 
 
-def test_what_is_hidden_is_not_shown() -> None:
+def test_hidden_information_is_not_shown() -> None:
     rules = rules_of("leduc_poker")
     play = Play(rules, seed=4)
     sights = [play.observation(seat) for seat in (0, 1)]
@@ -138,7 +138,7 @@ def test_chess_is_drawn_as_a_diagram() -> None:
         board().Config(game="tic_tac_toe")
 
 
-def test_its_thinker_wins() -> None:
+def test_searching_player_wins() -> None:
     thinker, mover = (load_player(str(BOARD / "players" / f"{name}.py")) for name in ("thinker", "random_mover"))
     assert sum(rollout(board(), [mover, thinker], seed=seed).scores[1] for seed in range(8)) >= 6
 
@@ -159,7 +159,7 @@ def test_a_package_is_whole(tmp_path: Path) -> None:
     assert [player["id"] for player in manifest["player"]] == ["random-player", "searcher"]
     done = coworld("certify", "noughts", "--backend", "process", "-o", "certified", cwd=tmp_path)
     assert done.status == 0, done.stdout + done.stderr
-    with pytest.raises(UsageError, match="something at"):
+    with pytest.raises(UsageError, match="already exists"):
         wrap_game("openspiel:chess", directory=tmp_path / "noughts")
 
 

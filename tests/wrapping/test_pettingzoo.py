@@ -61,7 +61,7 @@ def test_all_act_at_once_where_there_is_a_parallel_form() -> None:
         ("tictactoe", "no such game"),
     ],
 )
-def test_what_cannot_be_wrapped_is_refused_with_the_reason(game: str, why: str) -> None:
+def test_unsupported_game_is_refused_with_the_reason(game: str, why: str) -> None:
     with pytest.raises(UsageError, match=why) as refused:
         find_game(f"pettingzoo:{game}")
     if game == "tictactoe":

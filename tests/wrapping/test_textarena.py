@@ -35,7 +35,7 @@ def test_chance_is_that_of_the_rules(game: str, seats: int) -> None:
 
 
 @pytest.mark.parametrize(("game", "why"), [("Wordle-v0", "word lists"), ("Debate-v0", "language model")])
-def test_what_needs_a_network_is_refused(game: str, why: str) -> None:
+def test_game_that_needs_a_network_is_refused(game: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         find_game(f"textarena:{game}")
     assert any(why in str(one.refused) for one in list_wrappable("textarena") if one.source == f"textarena:{game}")

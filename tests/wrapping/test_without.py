@@ -35,13 +35,13 @@ def test_a_missing_library_is_named_with_what_to_install(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("source", ["", "hanabi", "chessbase:chess"])
-def test_a_source_that_is_none_is_answered_with_the_libraries(source: str) -> None:
+def test_unknown_library_lists_the_supported_ones(source: str) -> None:
     with pytest.raises(UsageError, match="not a library") as refused:
         wrap_game(source)
     assert "openspiel" in str(refused.value.hint)
 
 
-def test_who_has_practised_wins() -> None:
+def test_practised_player_wins() -> None:
     nim = next(rules for rules in kit_examples() if rules.__name__ == "Nim")
     player = Practised(nim, moves=10_000, seconds=60)
     won = sum(done.scores[0] for done in rollouts(nim, [player.act, "random"], episodes=100))
@@ -86,7 +86,7 @@ class Short(Rules):
         return [1.0]
 
 
-def test_actions_that_nobody_looks_at_are_not_made() -> None:
+def test_legal_actions_are_made_lazily() -> None:
     Short.looked.clear()
     rollout(Short, "random")
     assert [one.looks for one in Short.looked] == [1, 1, 1]

@@ -156,7 +156,7 @@ def target_file(given: Path | None, default: str, *, overwrite: bool) -> Path:
         raise WorkspaceError(f"{shown_path(path)} is a directory.", code="path_is_directory", hint="Name a file.")
     if path.exists() and not overwrite:
         raise WorkspaceError(
-            f"{shown_path(path)} is there already.",
+            f"{shown_path(path)} already exists.",
             code="path_exists",
             hint="Name another file, or add --overwrite.",
             context={"path": str(path)},

@@ -133,7 +133,7 @@ class AsyncPager(Generic[_T]):
         given = 0
         while not reader.ended:
             if reader.pages >= self._max_pages:
-                raise ApiShapeError(f"A list has no end: {reader.pages} pages were read.", code="endless_pages")
+                raise ApiShapeError(f"A list does not end: {reader.pages} pages were read.", code="endless_pages")
             left = None if self._limit is None else self._limit - given
             ask = self._page_size if keep is not None or left is None else min(self._page_size, left)
             start = reader.offset
@@ -199,7 +199,7 @@ class _Reader(Generic[_T]):
         if cursor is not None:
             self._by_cursor = True
             if cursor in self._cursors:
-                raise ApiShapeError(f"{reply.what} gives a cursor for the second time.", code="repeated_cursor")
+                raise ApiShapeError(f"{reply.what} returned the same cursor twice.", code="repeated_cursor")
             self._cursors.add(cursor)
         elif self._by_cursor or self._whole or not entries:
             self.ended = True
@@ -216,7 +216,7 @@ class _Reader(Generic[_T]):
                 self.ended = True
                 odd = (*odd, _cut(reply.what, len(entries)))
             if self._stale > _MAX_STALE:
-                raise ApiShapeError(f"{reply.what} gives the same rows again and again.", code="endless_pages")
+                raise ApiShapeError(f"{reply.what} keeps returning the same rows.", code="endless_pages")
         return fresh, odd
 
     def _unseen(self, rows: Iterable[_T]) -> list[_T]:

@@ -216,7 +216,9 @@ class _Feed:
             self._restarts = 0
         repeated = page.next_cursor == self._cursor
         if repeated and page.has_more:
-            raise ApiShapeError("The change feed says there is more, and stays where it is.", code="repeated_cursor")
+            raise ApiShapeError(
+                "The change feed says that there is more, but does not advance.", code="repeated_cursor"
+            )
         self._cursor = page.next_cursor or self._cursor
         over = bool(page.batches) and all(batch.status.is_terminal for batch in page.batches)
         self.done = self._until_done and over and not page.has_more

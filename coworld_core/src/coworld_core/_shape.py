@@ -52,7 +52,7 @@ def parse_shape(
         return model.model_validate(document, context=context, by_alias=True, by_name=False), []
     except ValidationError as error:
         if error.error_count() > _MAX_READ:
-            message = f"{error.error_count()} values are not what they should be: this does not look like {top}."
+            message = f"{error.error_count()} values are invalid: this does not look like {top}."
             return None, [Finding(code="too_many_mistakes", path=(), message=_capital(message))]
         # pydantic also reports a list with an invalid element as too short; only the element is worth reporting.
         raw_errors: list[Any] = error.errors(include_url=False)

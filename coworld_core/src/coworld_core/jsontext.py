@@ -212,7 +212,7 @@ def _syntax(text: str, error: json.JSONDecodeError) -> tuple[str, str | None]:
     if error.msg.startswith("Invalid control character"):
         return "A text contains a line break or another control character.", r"Write \n for a line break."
     if error.msg.startswith("Invalid \\"):
-        return "A backslash begins something JSON does not know.", r"Write \\ for a backslash itself."
+        return "A backslash begins an escape sequence that JSON does not have.", r"Write \\ for a backslash itself."
     if start in ("}", "]") and before.endswith(","):
         return f"There is a comma before the closing {start}.", "JSON allows no comma after the last element."
     if error.msg.startswith("Illegal trailing comma"):
@@ -380,7 +380,7 @@ def _scanned(source: str, text: str, value: Any, max_depth: int, *, usable: bool
             findings.add(
                 "duplicate_key",
                 path,
-                f"The key {quoted(path[-1])} is there twice in one object.",
+                f"The key {quoted(path[-1])} occurs twice in one object.",
                 "Readers disagree about which one counts; remove one.",
                 offset=element.key_offset,
             )

@@ -475,7 +475,7 @@ def _proportions(bots: Sequence[str]) -> dict[str, float]:
             proportion = float(text) if given else 1.0
         except ValueError:
             raise click.UsageError(
-                f"--player {bot!r}: {text!r} is no proportion. Write it as in {name},proportion=3.",
+                f"--player {bot!r}: {text!r} is not a proportion. Write it as in {name},proportion=3.",
                 click.get_current_context(),
             ) from None
         if (name or text) in players:

@@ -43,7 +43,7 @@ def route_of_slot(episode: EpisodeRequest, position: int, what: str) -> str:
         slots = ", ".join(str(seat.position) for seat in episode.participants) or "none"
         raise NotFound(f"The episode {episode.id} has no slot {position}.", status=404, hint=f"Its slots: {slots}.")
     if not seat.policy_version_id:
-        raise NotFound(f"In slot {position} of {episode.id} no policy plays.", status=404)
+        raise NotFound(f"No policy plays in slot {position} of {episode.id}.", status=404)
     return path(f"/v2/episode-requests/{{}}/{{}}/{what}/{{}}", episode.id, seat.policy_version_id, str(position))
 
 
@@ -101,7 +101,7 @@ async def results_of_bundle(connection: Connection, episode_id: str, timeout: fl
     except KeyError:
         return None
     except BROKEN_ZIP as error:
-        raise ApiShapeError(f"The answer to {reply.what} is no zip: {error}.", code="not_a_zip") from None
+        raise ApiShapeError(f"The answer to {reply.what} is not a zip file: {error}.", code="not_a_zip") from None
     if len(content) > MAX_BODY:
         raise ApiShapeError(f"The results of {episode_id} are larger than {MAX_BODY:,} bytes.", code="too_large")
     return content

@@ -227,7 +227,7 @@ def _check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str]
         )
     if run and (not run[0].strip() or any(character.isspace() for character in run[0])):
         raise UsageError(
-            f"The command begins with {run[0][:80]!r}, which is no program.",
+            f"The command begins with {run[0][:80]!r}, which is not a program.",
             code="bad_run",
             hint="Give each word by itself: python, -m, player.",
         )

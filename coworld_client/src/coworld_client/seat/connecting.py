@@ -52,7 +52,7 @@ async def connected(url: str) -> ClientConnection:
                 ) from None
             problem = f"HTTP {status}"
         except InvalidURI:
-            raise UsageError(f"{place} is no websocket address.", code="no_seat") from None
+            raise UsageError(f"{place} is not a websocket address.", code="no_seat") from None
         except (OSError, InvalidHandshake, EOFError) as error:
             problem = str(error) or type(error).__name__
         if time.monotonic() + pause > deadline:

@@ -22,7 +22,7 @@ def load_controller(path: str) -> Any:
         said: dict[str, Any] = json.loads(Path(path).read_bytes())
         kind = said.pop("controller")
     except (OSError, ValueError, KeyError, AttributeError):
-        raise UsageError(f"{path} describes no player.", code="no_player") from None
+        raise UsageError(f"{path} does not describe a player.", code="no_player") from None
     if kind == "recording":
         from .recording import RecordedPlayer
 

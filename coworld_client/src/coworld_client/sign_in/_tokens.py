@@ -35,7 +35,7 @@ class Token:
         value = value.strip()
         if not value or len(value) > 16_384 or not re.fullmatch(r"[\x21-\x7e]+", value):
             raise UsageError(
-                "The token is empty." if not value else "What was given as a token cannot be one.",
+                "The token is empty." if not value else "This cannot be a token.",
                 code="bad_token",
                 hint="A token is one word of letters, digits and signs, without spaces or line ends.",
             )

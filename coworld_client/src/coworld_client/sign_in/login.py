@@ -120,7 +120,7 @@ async def exchange_code(
     except (LookupError, TypeError, UsageError, ApiShapeError):
         # omit the cause: what came in place of a token may still be a secret
         raise ApiShapeError(
-            f"{host} answered the code with something that holds no token.",
+            f"{host} answered the code with something that contains no token.",
             code="sign_in_shape",
             hint="Check the server: it is the API's address, not that of its web pages.",
         ) from None
@@ -245,12 +245,12 @@ class Callback:
         hosts = [value.decode("latin-1") for name, value in headers if name.lower() == b"host"]
         # DNS rebinding: another site could reach this port under a host name of its own and read the answer
         if hosts != [self.host]:
-            return 403, "This address is not for you."
+            return 403, "This request is not allowed."
         path, _, query = target.partition("?")
         if path != "/callback":
-            return 404, "There is nothing here."
+            return 404, "Not found."
         if method != "GET":
-            return 405, "This is not how a browser comes back."
+            return 405, "This is not a browser returning from signing in."
         # some servers add their parameters after a second question mark
         fields = parse_qsl(query.replace("?", "&"), max_num_fields=20)
         states = {value for name, value in fields if name == "state"}
@@ -260,7 +260,7 @@ class Callback:
         if len(codes) != 1:
             return 400, "There is no sign-in code in this address. Start again from your terminal."
         if self._arrived.is_set():
-            return 409, "A code has been taken already."
+            return 409, "A sign-in code was already received."
         self._given = codes.pop()
         self._arrived.set()
         return 200, "The code has arrived. Go back to your terminal; you may close this page."

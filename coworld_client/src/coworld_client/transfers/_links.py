@@ -66,7 +66,7 @@ def _expired(error: ApiStatusError, what: str, then: str) -> ApiStatusError:
     if error.status not in _RUN_OUT:
         return error
     return LinkExpired(
-        f"The link to the {what} has run out: storage answered {_words(error)}, {then}.",
+        f"The link to the {what} has expired: storage answered {_words(error)}, {then}.",
         status=error.status,
         detail=error.detail,
         request_id=error.request_id,

@@ -216,7 +216,7 @@ def _name(token: str, key: str) -> str | None:
 
 def _extract(path: Path, directory: Path, limit: int) -> Bundle:
     if directory.exists():
-        raise UsageError(f"{directory} is there already.", code="path_exists", hint="Name another directory.")
+        raise UsageError(f"{directory} already exists.", code="path_exists", hint="Name another directory.")
     with storage(directory):
         directory.parent.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix=f".{directory.name[:100]}.part-", dir=directory.parent))

@@ -108,7 +108,7 @@ def check_images(document: dict[str, Any], *, kept: frozenset[str] | tuple[()]) 
         reference = ImageRef.parse(image)
         if reference.kind == "registry":
             raise UsageError(
-                f"The image {image} is a tag in a registry, which may come to mean something else.",
+                f"The image {image} is a tag in a registry, which can be moved to another image.",
                 code="mutable_image",
                 hint="Pin it by its digest, or let `coworld build` make a tag of its content.",
                 context={"image": image},

@@ -295,7 +295,7 @@ class BlockLedger:
             return JudgedBlock(fate="unplayed", reason=reason, unplayed=unplayed, **common)
         low = self._lowest if self._forfeit is None else self._forfeit
         if common["forfeits"] and not (math.isfinite(low) and math.isfinite(self._highest)):
-            reason = "There is no score yet from which to derive that of a forfeit."
+            reason = "There is no score yet from which to derive the score of a forfeit."
             return JudgedBlock(fate="void", reason=reason, **common)
         sums: dict[str, list[float]] = {label: [] for label in shape.labels}
         tables: list[tuple[float, ...]] = []

@@ -234,7 +234,7 @@ def _reference_findings(schema: dict[str, Any], written: list[tuple[Path, dict[s
                 yield Finding(
                     code="unresolved_reference",
                     path=(*path, keyword),
-                    message=f"The reference {quoted(ref)} leads to a place that is not a schema.",
+                    message=f"The reference {quoted(ref)} points to a place that is not a schema.",
                     hint="Write it like #/$defs/name, and define that name.",
                 )
         in_place[id(part)] = [id(entry) for entry in below if id(entry) in places]
@@ -286,13 +286,13 @@ def _bad_reference(path: Path, ref: str) -> Finding:
         return Finding(
             code="unresolved_reference",
             path=path,
-            message=f"The reference {quoted(ref)} leads nowhere in this schema.",
+            message=f"The reference {quoted(ref)} does not exist in this schema.",
             hint="Write it like #/$defs/name, and define that name.",
         )
     return Finding(
         code="remote_reference",
         path=path,
-        message=f"The reference {quoted(ref)} leads out of the manifest; nothing is fetched.",
+        message=f"The reference {quoted(ref)} points outside the manifest; nothing is fetched.",
         hint="Copy what it names into $defs of this schema and refer to #/$defs/name.",
     )
 

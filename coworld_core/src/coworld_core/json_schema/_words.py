@@ -90,7 +90,7 @@ def _worded_choice(error: Any, path: Path, code: str, secret: Callable[[Path], b
     for below in error.context or ():
         branches.setdefault(below.relative_schema_path[0], []).append(below)
     if not branches:
-        message = f"{where} fits more than one of the shapes allowed here."
+        message = f"{where} matches more than one of the forms allowed here."
         return [Cause(finding=Finding(code=code, path=path, message=message))]
 
     def refuses_type(below: Any) -> bool:

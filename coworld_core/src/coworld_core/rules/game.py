@@ -206,7 +206,9 @@ def load_rules(name: str, *, directory: Path | None = None, alone: bool = False)
     """
     place, _, class_name = name.partition(":")
     if not place:
-        raise UsageError(f"{name!r} names no rules.", code="rules_unknown", hint="Write MODULE:CLASS, such as nim:Nim.")
+        raise UsageError(
+            f"{name!r} does not name a Rules class.", code="rules_unknown", hint="Write MODULE:CLASS, such as nim:Nim."
+        )
     module = _module_of(place, name, directory, alone=alone)
     known = {key: value for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Rules)}
     known.pop("Rules", None)

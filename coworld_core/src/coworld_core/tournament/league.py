@@ -64,7 +64,7 @@ class RoundReport(Record):
         words += [f"{key}: {value}" for key, value in (self.display or {}).items()]
         words += self.moves
         if self.state_refused:
-            words.append(f"Its state of {self.state_refused} bytes was too large, so the former one stays.")
+            words.append(f"Its state of {self.state_refused} bytes is too large, so the previous state is kept.")
         return [line for line in words if line]
 
 

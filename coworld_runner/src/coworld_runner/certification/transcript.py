@@ -59,7 +59,7 @@ TRANSCRIPT = Transcript(
     steps=(
         _step(
             "matriculate",
-            checks="The manifest is right in every field, in the form that is written today.",
+            checks="The manifest is valid in every field, in its current form.",
             criterion="The strict check has no errors.",
             how="Every rule of the manifest is applied and every issue listed, with its place in the file.",
         ),

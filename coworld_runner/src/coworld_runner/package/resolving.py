@@ -335,7 +335,7 @@ def _local(source: Source, rules: _Rules, prefer: Preference, template: bool) ->
         elif not path.exists():
             raise missing(path, what="manifest")
         elif not path.is_file():
-            raise UsageError(f"{path} is not a regular file, so it is no manifest.", code="bad_path")
+            raise UsageError(f"{path} is not a regular file, so it is not a manifest.", code="bad_path")
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}.",

@@ -171,7 +171,7 @@ def _look(path: Path) -> tuple[Path, bytes, int]:
                 )
             path = path / "replay"
         if not stat.S_ISREG(path.stat().st_mode):
-            raise UsageError(f"{path} is not a regular file, so it is no replay.", code="bad_path")
+            raise UsageError(f"{path} is not a regular file, so it is not a replay.", code="bad_path")
         with path.open("rb") as file:
             return path, file.read(4), os.fstat(file.fileno()).st_size
     except FileNotFoundError:

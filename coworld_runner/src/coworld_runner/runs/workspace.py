@@ -164,7 +164,7 @@ def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents
             [*found.foreign[:_SHOWN], *([f"{more} more"] if (more := len(found.foreign) - _SHOWN) > 0 else [])]
         )
         raise WorkspaceError(
-            f"{workspace} holds what no run has written: {shown}. Nothing in it is removed.",
+            f"{workspace} contains files that no run has written: {shown}. Nothing was removed.",
             code="workspace_foreign",
             hint="Name another directory with -o, or move that elsewhere first. What the published runner left has no "
             "record: remove it yourself.",
@@ -215,7 +215,7 @@ def _empty(layout: EpisodeLayout, earlier: Contents, held: int) -> None:
 
 def _not_empty(path: Path) -> WorkspaceError:
     return WorkspaceError(
-        f"{path} is not empty, and results of another run must not pass for this one's.",
+        f"{path} is not empty, and results of another run could be mistaken for this one's.",
         code="workspace_not_empty",
         hint="Name a new directory with -o, leave -o out for a fresh one, or add --overwrite to remove what a run has "
         "left in it.",

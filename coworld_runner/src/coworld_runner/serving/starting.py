@@ -102,7 +102,7 @@ def new_player(path: Path) -> NewFiles:
         hint = f"Write {path.with_suffix('.py')} for Python, or {path.with_suffix('.mjs')} for JavaScript."
         raise UsageError(f"{path} is not a Python or JavaScript file.", code="bad_name", hint=hint)
     if path.exists():
-        raise UsageError(f"There is something at {path} already.", code="path_taken", hint="Name a new file.")
+        raise UsageError(f"{path} already exists.", code="path_taken", hint="Name a new file.")
     made = write_files(_TEMPLATES / "player", path.parent, {f"bot{path.suffix}": path.name}, only=path.suffix)
     if path.suffix == ".mjs":
         path.chmod(path.stat().st_mode | 0o111)
@@ -111,7 +111,7 @@ def new_player(path: Path) -> NewFiles:
 
 def _require_room(place: Path) -> None:
     if place.is_file() or (place.is_dir() and any(place.iterdir())):
-        raise UsageError(f"There is something at {place} already.", code="path_taken", hint="Name a new directory.")
+        raise UsageError(f"{place} already exists.", code="path_taken", hint="Name a new directory.")
 
 
 def write_files(

@@ -149,7 +149,7 @@ def _listener(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise UsageError(
-            f"Port {port} cannot be listened on: {error.strerror or error}.",
+            f"Cannot listen on port {port}: {error.strerror or error}.",
             code="port_taken",
             hint="Name another with --port, or none for any.",
         ) from error

@@ -166,7 +166,7 @@ class JobBackend(BaseBackend):
                     return
                 if labels.get(JOB) != self._settings.job_id:
                     raise StartError(
-                        f"The service {name} is there already, and it is not this job's.",
+                        f"The service {name} already exists, and is not this job's.",
                         code="service_taken",
                         hint="Give COWORLD_SERVICE_NAME a name of this job's own.",
                         context={"service": name},

@@ -212,7 +212,7 @@ def read_secrets(data: bytes, slots: int) -> dict[int, dict[str, str]]:
                 )
             if not isinstance(value, str) or "\0" in value:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise UsageError(
-                    f"The secret {name} of slot {slot} is no text that a variable can hold.", code="secrets_invalid"
+                    f"The secret {name} of slot {slot} cannot be the value of a variable.", code="secrets_invalid"
                 )
     return found
 

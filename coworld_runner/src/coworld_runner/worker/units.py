@@ -199,7 +199,7 @@ class PlayerUnit(BaseUnit):
                 break
             if labels.get(JOB) != place.settings.job_id:
                 raise StartError(
-                    f"There is a pod {self.pod.name} already, and it is not this job's.",
+                    f"There is a pod {self.pod.name} already, which is not this job's.",
                     code="pod_taken",
                     hint="Give COWORLD_SERVICE_NAME a name of this job's own.",
                     context={"unit": self.name, "pod": self.pod.name},

@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 
 from coworld_core.api import Problem
 
-from .api.calls import PREFIX
+from .api.routing import PREFIX
 from .errors import Refusal
 from .services import Services
 from .store.columns import JsonObject
@@ -43,23 +43,23 @@ PARTS = (
     "api.memberships",
     "api.standings",
     "api.rounds",
-    "api.happenings",
+    "api.events",
     "api.episodes",
     "api.experience",
     "api.artifacts",
     "api.annotations",
     "api.feed",
     "api.replays",
-    "web.games",
+    "web.game_proxy",
     "api.hosted",
     "api.lobbies",
     "api.not_offered",
     "registry.protocol",
     "web.cli_sign_in",
     "work.housekeeping",
-    "operating.retention",
+    "operations.retention",
     "work.rounds",
-    "work.commissioned",
+    "work.commissioner_service",
     "web",
 )
 """Modules of this package that take part in the application.
@@ -188,11 +188,14 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _http_refused(request: Request, error: Exception) -> Response:
     """Report refusals of the framework in this API's form."""
     assert isinstance(error, HTTPException)
-    kinds = {404: ("not_found", "There is nothing at this path."), 405: ("method_not_allowed", "Not by this method.")}
+    kinds = {
+        404: ("not_found", "There is no such path."),
+        405: ("method_not_allowed", "This path does not support this method."),
+    }
     kind, detail = kinds.get(error.status_code, ("refused", error.detail))
     if error.status_code == 404 and _wants_page(request):
         async with open_visit(request) as visit:
-            return trouble(request, visit.caller, 404, "Nothing here", "There is no page at this address.")
+            return trouble(request, visit.caller, 404, "Page not found", "There is no page at this address.")
     headers = dict(error.headers or {})
     if error.status_code == 405:
         # The route that raised this knows only its own method.
@@ -216,7 +219,7 @@ def _is_routed(request: Request, method: str) -> bool:
 async def _failed(request: Request, error: Exception) -> Response:
     """Log an internal error, and refer to the log in the response."""
     request.state.failed = True
-    detail = f"The server failed. Its log says more under {request.state.request_id}."
+    detail = f"Internal server error. The details are in the server's log under {request.state.request_id}."
     return JSONResponse({"detail": detail, "type": "internal"}, status_code=500)
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
-from coworld_cli.program import CommandLine
+from coworld_cli.console import CommandLine
 
-from .cli_operating import add_operating, add_user_operating, shown_quotas
+from .cli_operator import add_operating, add_user_operating, shown_quotas
 from .cli_options import (
     Out,
     artifacts_option,
@@ -39,8 +39,8 @@ from .settings import Retention, Settings
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-    from .runtime import Place
     from .services import Services
+    from .work.executor import Executor
 
 __all__ = ["cli", "main"]
 
@@ -109,15 +109,15 @@ def serve_command(
     """
     from dataclasses import replace
 
-    from . import serving
+    from . import server
 
     limits = Quotas(**read_quotas(quotas))
     settings = replace(
         settings, artifacts=artifacts, quotas=limits, retention=retention, trust_uploads=trust_uploads, **work
     )
-    serving.require_place(settings, host, allow_remote=allow_remote)
+    server.require_safe_address(settings, host, allow_remote=allow_remote)
     _log_to_stderr(verbose)
-    run(_serve, settings, out, serving.bind(host, port), url)
+    run(_serve, settings, out, server.bind(host, port), url)
 
 
 @cli.command("demo")
@@ -133,26 +133,26 @@ def demo_command(settings: Settings, out: Out, port: int, verbose: bool) -> None
     """
     from dataclasses import replace
 
-    from . import serving
+    from . import server
     from .demo import prepare_world
 
     settings = replace(settings, backend="process", packages=(prepare_world(settings.data),), trust_uploads=True)
     _log_to_stderr(verbose)
-    run(_demo, settings, out, serving.bind("127.0.0.1", port))
+    run(_demo, settings, out, server.bind("127.0.0.1", port))
 
 
 async def _demo(settings: Settings, out: Out, listener: Any) -> None:
-    from . import serving
+    from . import server
     from .demo import open_league
 
-    settings = serving.with_url(settings, listener, None)
-    with serving.stop_signals(out.note) as stopped:
-        async with serving.serve(settings, listener) as services:
+    settings = server.with_url(settings, listener, None)
+    with server.stop_signals(out.note) as stopped:
+        async with server.serve(settings, listener) as services:
             demo = await open_league(services)
             out.answer({"url": settings.url, "pid": os.getpid(), **demo.to_dict()})
             out.say(f"Observatory at {settings.url}, with the running league {demo.league!r}: {demo.page}")
-            _tell_notice(out, services.runtime.place)
-            out.say("\nTake part, in another terminal:")
+            _tell_notice(out, services.runtime.executor)
+            out.say("\nTo take part, in another terminal:")
             for command in demo.commands:
                 out.say(f"  {command}")
             out.say("\nCtrl-C stops it; the same command resumes it.")
@@ -162,17 +162,17 @@ async def _demo(settings: Settings, out: Out, listener: Any) -> None:
 async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -> None:
     import sqlalchemy as sa
 
-    from . import serving
+    from . import server
     from .store.models import User
 
-    settings = serving.with_url(settings, listener, url)
-    with serving.stop_signals(out.note) as stopped:
-        async with serving.serve(settings, listener) as services:
+    settings = server.with_url(settings, listener, url)
+    with server.stop_signals(out.note) as stopped:
+        async with server.serve(settings, listener) as services:
             async with services.database.reading() as session:
                 users = await session.scalar(sa.select(sa.func.count()).select_from(User))
             out.answer({"url": settings.url, "data": str(settings.data.absolute()), "users": users, "pid": os.getpid()})
             out.say(f"Observatory at {settings.url}  (data in {settings.data.absolute()})")
-            _tell_notice(out, services.runtime.place)
+            _tell_notice(out, services.runtime.executor)
             if not users:
                 out.note(f"There are no accounts yet. Create one:  observatory user add NAME --data {settings.data}")
             else:
@@ -186,7 +186,7 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -
 @artifacts_option
 @runs
 def worker_command(settings: Settings, out: Out, url: str | None, artifacts: str | None, work: dict[str, Any]) -> None:
-    """Play episodes until it is stopped, in addition to a server's own worker or in its place.
+    """Play episodes until it is stopped, in addition to a server's own worker or in its executor.
 
     It needs the server's database, artifacts, data directory and key.
     """
@@ -204,30 +204,31 @@ async def _work(settings: Settings, out: Out) -> None:
 
     from coworld_core.errors import UsageError
 
-    from . import serving
-    from .runtime import open_place, open_worker, worker_name
+    from . import server
+    from .runtime import open_worker
     from .services import open_services
+    from .work.executor import open_executor, worker_name
 
     async with AsyncExitStack() as stack:
-        stopped = stack.enter_context(serving.stop_signals(out.note))
+        stopped = stack.enter_context(server.stop_signals(out.note))
         services = await stack.enter_async_context(open_services(settings))
-        place = await stack.enter_async_context(open_place(services))
-        if place is None or settings.parallel < 1:
+        executor = await stack.enter_async_context(open_executor(services))
+        if executor is None or settings.parallel < 1:
             raise UsageError(
-                "No backend can play episodes here.",
+                "No backend on this machine can play episodes.",
                 code="no_backend",
                 hint="Start Docker, or trust a package with --package DIRECTORY.",
             )
-        async with open_worker(services, place, owner=worker_name()):
-            out.answer({"backend": place.backend.name, "parallel": settings.parallel, "pid": os.getpid()})
-            out.say(f"Playing episodes with {place.backend.name}, {settings.parallel} at a time.")
-            _tell_notice(out, place)
+        async with open_worker(services, executor, owner=worker_name()):
+            out.answer({"backend": executor.backend.name, "parallel": settings.parallel, "pid": os.getpid()})
+            out.say(f"Playing episodes with {executor.backend.name}, {settings.parallel} at a time.")
+            _tell_notice(out, executor)
             await stopped()
 
 
-def _tell_notice(out: Out, place: Place | None) -> None:
-    if place is not None and place.notice is not None:
-        out.note(place.notice)
+def _tell_notice(out: Out, executor: Executor | None) -> None:
+    if executor is not None and executor.notice is not None:
+        out.note(executor.notice)
 
 
 @cli.command("pull-secret")
@@ -249,7 +250,7 @@ def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str
         settings = replace(settings, url=url.rstrip("/"))
 
     async def make(services: Services) -> dict[str, object]:
-        return pull_secret(name, services.settings.registry, await worker_login(services))
+        return pull_secret(name, services.settings.registry, await worker_login(services.vault))
 
     made = with_services(settings, make)
     keep_secret(out, to, jsonlib.dumps(made, indent=2), made)
@@ -436,7 +437,7 @@ def league_add(
 @where
 def league_set(settings: Settings, out: Out, name: str, every: float | None, **terms: object) -> None:
     """Change how a league plays, from its next round on. Other settings stay as they are."""
-    from .api.leagues import set_terms
+    from .api.leagues import change_league_settings
 
     # The values that mean None for these settings.
     none = {"rounds": 0, "faults": 0, "commissioner_runnable_id": ""}
@@ -444,10 +445,10 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
         key: None if key in none and value == none[key] else value for key, value in terms.items() if value is not None
     }
     if every is None and not named:
-        raise click.UsageError("Name at least one setting to change, such as --rounds 10.")
+        raise click.UsageError("Give at least one setting to change, such as --rounds 10.")
 
     async def change(session: AsyncSession) -> dict[str, object]:
-        league = await set_terms(session, name, every=every, terms=named)
+        league = await change_league_settings(session, name, every=every, terms=named)
         return {"id": league.id, "name": league.name, "terms": league.commissioner_config or {}}
 
     result = changing(settings, change)
@@ -463,7 +464,7 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
 @where
 def league_list(settings: Settings, out: Out) -> None:
     """List the leagues, with their settings and progress."""
-    from .operating.overview import leagues
+    from .operations.overview import leagues
 
     found = looking(settings, leagues)
     out.answer({"items": found})

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_cli.output import Output
-from coworld_cli.render.text import table
+from coworld_cli.console import Output, table
 from coworld_core import durations
 from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
 
-from .settings import DEFAULT_PORT, Retention, Settings, write_secret
+from .data_directory import write_secret
+from .settings import DEFAULT_PORT, Retention, Settings
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -176,7 +176,7 @@ def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, obj
     except OSError as error:
         raise UsageError(f"{to} cannot be written: {error.strerror or error}.", code="bad_file") from error
     out.answer({"file": str(to)})
-    out.note(f"Written to {to}, for your eyes only.")
+    out.note(f"Written to {to}, readable only by you.")
 
 
 def retains(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -226,7 +226,7 @@ verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every r
 
 
 def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a league with a commissioner to a command: fields of ``LeagueTerms``."""
+    """Add the options of a league with a commissioner to a command: fields of ``LeagueSettings``."""
     for option in (
         click.option(
             "--lifetime",

@@ -17,8 +17,8 @@ from coworld_core.manifest.models import Manifest
 from coworld_runner.images.compose import find_compose, load_compose
 from coworld_runner.serving.starting import new_sample
 
+from .data_directory import prepare_directory, write_secret
 from .services import Services
-from .settings import prepare_directory, write_secret
 from .store.models import Division, Image, League, Membership, Player, Policy, PolicyVersion
 
 __all__ = ["Demo", "open_league", "prepare_world"]

@@ -45,7 +45,7 @@ def read_quotas(words: Iterable[str]) -> dict[str, int | None]:
         match = _NUMBER.fullmatch(value)
         if name not in names or match is None or (match["unit"] and name != "stored"):
             raise UsageError(
-                f"{word!r} is no quota.",
+                f"{word!r} is not a quota.",
                 code="bad_quota",
                 hint=f"Write NAME=NUMBER or NAME=none, with one of: {', '.join(names)}.",
             )

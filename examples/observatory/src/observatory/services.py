@@ -6,16 +6,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from .data_directory import prepare_directory
 from .identity.auth import Authenticator
 from .identity.limits import RequestLimit
 from .runtime import Runtime
-from .settings import Settings, prepare_directory
+from .settings import Settings
 from .store.artifacts import ArtifactStore, artifact_store
 from .store.audit import RefusalLog
 from .store.blobs import BlobStore
 from .store.database import Database, open_database
 from .store.models import EpisodeRequest
-from .store.remembered import Remembered
+from .store.row_cache import RowCache
 from .store.vault import Vault
 
 __all__ = ["Services", "open_services"]
@@ -33,8 +34,8 @@ class Services:
     tokens: Authenticator = field(default_factory=Authenticator)
     requests: RequestLimit = field(default_factory=RequestLimit)
     refused: RefusalLog = field(default_factory=RefusalLog)
-    episodes: Remembered[EpisodeRequest] = field(
-        default_factory=lambda: Remembered(EpisodeRequest.id, (EpisodeRequest.revision, EpisodeRequest.pruned_at))
+    episodes: RowCache[EpisodeRequest] = field(
+        default_factory=lambda: RowCache(EpisodeRequest.id, (EpisodeRequest.revision, EpisodeRequest.pruned_at))
     )
     """Episodes shown last."""
     runtime: Runtime = field(default_factory=Runtime)

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from coworld_core import durations
 from coworld_core.errors import UsageError
-from coworld_core.writing import write_whole
 
 from .quotas import Quotas
 
@@ -19,9 +18,6 @@ __all__ = [
     "Retention",
     "Settings",
     "database_url",
-    "prepare_directory",
-    "write_private",
-    "write_secret",
 ]
 
 DEFAULT_PORT = 8787
@@ -141,42 +137,8 @@ def database_url(given: str | None, data: Path) -> str:
     }
     if not separator or scheme not in drivers:
         raise UsageError(
-            f"{scheme or given!r} is no database this program knows.",
+            f"{scheme or given!r} is not a supported kind of database.",
             code="bad_database",
             hint="Give postgresql://USER:PASSWORD@HOST/NAME or sqlite:////path/to/file.",
         )
     return f"{drivers[scheme]}://{rest}"
-
-
-def prepare_directory(path: Path) -> Path:
-    """Create a directory that only its owner can read, and return it.
-
-    Raises:
-        UsageError: It cannot be created or made private, or is not a directory (code ``bad_directory``).
-    """
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.stat().st_mode & 0o077:
-            path.chmod(0o700)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be used as a private directory: {error.strerror or error}.",
-            code="bad_directory",
-            hint="Name a directory of your own with --data.",
-        ) from error
-    return path
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, creating its directory likewise."""
-    prepare_directory(path.parent)
-    write_secret(path, content)
-
-
-def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, atomically, and flushed to the disk before it is renamed.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    write_whole(path, content, mode=0o600, sync=True)

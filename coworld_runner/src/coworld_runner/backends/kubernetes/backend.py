@@ -198,7 +198,7 @@ class KubernetesBackend(BaseBackend):
             _refuse_old(cluster)
             return await check_cluster(cluster, self._pods, policies=self._policies)
         except CoworldError as error:
-            return (Issue(code=error.code, message=error.message, hint=error.hint or "Look at the cluster itself."),)
+            return (Issue(code=error.code, message=error.message, hint=error.hint or "Check the cluster itself."),)
         finally:
             with anyio.CancelScope(shield=True):
                 await cluster.close()

@@ -10,12 +10,12 @@ import json
 
 from starlette.responses import Response
 
+from ..episodes.access import find_episode, own_slots
 from ..errors import Refusal, conflict, forbidden
-from ..evidence.access import find_episode, own_slots
 from ..store.artifacts import MemberTooLarge, NoMember
 from ..store.models import Artifact
-from .calls import ApiRouter, Call, Known, binary, refusals
 from .episodes import refuse_unfinished
+from .routing import ApiRouter, Call, SignedIn, binary, refusals
 
 __all__ = ["router"]
 
@@ -31,21 +31,21 @@ LIMIT = 8 * 1024 * 1024
     response_class=binary("application/x-ndjson"),
     responses=refusals(409),
 )
-async def get_annotations(call: Known, ereq: str, version_id: str) -> Response:
+async def get_annotations(call: SignedIn, ereq: str, version_id: str) -> Response:
     """Notes of your own policy: `annotations.jsonl` of its players' artifacts, seat by seat."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     seats = [seat.position for seat in row.participants if seat.policy_version_id == version_id]
     if not seats:
-        raise Refusal(404, f"The policy version {version_id!r} does not sit in this episode.", code="not_found")
+        raise Refusal(404, f"The policy version {version_id!r} has no slot in this episode.", code="not_found")
     slots = own_slots(call.caller, row)
     if slots is not None and not slots.issuperset(seats):
-        raise forbidden("Only the owner of a policy may see what it noted.", code="not_yours")
+        raise forbidden("Only the owner of a policy may see its annotations.", code="not_yours")
     refuse_unfinished(row)
     kept = {item.position: item for item in row.artifacts if item.kind == "player_artifact"}
     found = [await _notes(call, kept[position]) for position in seats if position in kept]
     lines = [line for notes in found if notes is not None for line in notes]
     if all(notes is None for notes in found):
-        raise Refusal(404, f"The policy has left no {FILE} in its artifact.", code="not_found")
+        raise Refusal(404, f"The policy's artifact has no {FILE}.", code="not_found")
     return Response(b"".join(line + b"\n" for line in lines), media_type="application/x-ndjson")
 
 

@@ -12,18 +12,17 @@ from starlette.responses import Response, StreamingResponse
 
 from coworld_core import api
 
+from ..episodes.access import find_episode, own_slots, visible
+from ..episodes.downloads import filename_of, plain_chunks, send, send_plain
 from ..errors import Refusal, forbidden, invalid, not_found
-from ..evidence.access import find_episode, own_slots, visible
-from ..evidence.sending import filename_of, plain_chunks, send, send_plain
-from ..operating.retention import PRUNED
+from ..operations.retention import PRUNED
 from ..services import Services
 from ..store.bundles import BundlePlan, Kept, ZipEntry, plan_bundle, stream_zip, unknown_tokens
 from ..store.columns import JsonObject
-from ..store.models import Artifact, Coworld, EpisodeRequest
-from ..work.queue import OVER
-from .calls import Anyone, ApiRouter, Call, Json, Known, QueryModel, Team, binary, gate, refusals
+from ..store.models import FINAL_STATUSES, Artifact, Coworld, EpisodeRequest
 from .episodes import find_job, refuse_unfinished, split_ids
-from .pages import PageQuery, paginate_episodes
+from .pagination import PageQuery, paginate_episodes
+from .routing import Anyone, ApiRouter, Call, Json, QueryModel, SignedIn, Team, binary, gate, refusals
 
 __all__ = ["router"]
 
@@ -42,7 +41,7 @@ class BundleQuery(QueryModel):
     include: str | None = Field(
         default=None,
         max_length=200,
-        description="With commas between: results, replay, error_info, game_logs, player_logs, player_artifact.",
+        description="Comma-separated: results, replay, error_info, game_logs, player_logs, player_artifact.",
     )
 
 
@@ -56,9 +55,9 @@ class LinkQuery(QueryModel):
 class DownloadQuery(PageQuery):
     """The episodes and artifacts to download."""
 
-    ids: list[str] = Field(description="1 to 50 ids, all of episode requests or all of experience requests.")
+    ids: list[str] = Field(description="1 to 50 ids, either all of episode requests or all of experience requests.")
     include: list[str] | None = Field(default=None, description="Categories; all by default.")
-    agent: list[int] | None = Field(default=None, description="Seats, for what is a player's; all by default.")
+    agent: list[int] | None = Field(default=None, description="Slots, for players' files; all by default.")
 
 
 # --- single files
@@ -78,7 +77,7 @@ async def get_artifact(call: Anyone, ereq: str, kind: str) -> Response:
         return _json(await _spec(call, row))
     if kind not in _KINDS:
         known = ", ".join(("spec", "game-config", *_KINDS))
-        raise Refusal(404, f"There are no artifacts {kind!r}; there are {known}.", code="not_found")
+        raise Refusal(404, f"Unknown kind of artifact: {kind!r}. Allowed: {known}.", code="not_found")
     return send_plain(call.services.artifacts, call.request, _kept(row, _KINDS[kind]))
 
 
@@ -87,7 +86,7 @@ async def get_artifact(call: Anyone, ereq: str, kind: str) -> Response:
     response_class=binary("text/plain"),
     responses=refusals(409, 410),
 )
-async def get_policy_log(call: Known, ereq: str, version_id: str, agent: str) -> Response:
+async def get_policy_log(call: SignedIn, ereq: str, version_id: str, agent: str) -> Response:
     """The log of your own player: its last 10,000 lines."""
     return await _of_player(call, ereq, version_id, agent, "player_logs")
 
@@ -97,7 +96,7 @@ async def get_policy_log(call: Known, ereq: str, version_id: str, agent: str) ->
     response_class=binary("application/zip"),
     responses=refusals(409, 412, 416),
 )
-async def get_policy_artifact(call: Known, ereq: str, version_id: str, agent: str) -> Response:
+async def get_policy_artifact(call: SignedIn, ereq: str, version_id: str, agent: str) -> Response:
     """The artifact of your own player."""
     return await _of_player(call, ereq, version_id, agent, "player_artifact")
 
@@ -109,7 +108,7 @@ async def get_bundle(call: Anyone, ereq: str, query: Annotated[BundleQuery, Quer
     if query.include is not None:
         include = [token.strip() for token in query.include.split(",") if token.strip()]
         if unknown := unknown_tokens(include):
-            raise invalid(f"There is no part {unknown[0]!r} of a bundle.", at=("query", "include"))
+            raise invalid(f"Unknown part of a bundle: {unknown[0]!r}.", at=("query", "include"))
     row = await find_episode(call.db, call.services, call.caller, ereq)
     refuse_unfinished(row)
     by_place = {(item.kind, item.position): item for item in row.artifacts}
@@ -148,9 +147,9 @@ async def get_file(
     """An artifact in its stored form, for a link that needs no token."""
     links = call.services.runtime.links
     if not links.is_good(artifact_id, query.expires, query.signature):
-        raise forbidden("This link is not one of this server's.", code="bad_link")
+        raise forbidden("This link was not issued by this server.", code="bad_link")
     if links.expired(query.expires):
-        raise forbidden("This link has expired: ask for the episode again to get a new one.", code="link_expired")
+        raise forbidden("This link has expired. Request the episode again to get a new one.", code="link_expired")
     artifact = await call.db.get(Artifact, artifact_id)
     if artifact is None:
         raise not_found("file", filename)
@@ -163,7 +162,7 @@ async def get_download_manifest(call: Anyone, query: Annotated[DownloadQuery, Qu
     ids, kind = split_ids(query.ids)
     wanted = [part.strip() for text in query.include or CATEGORIES for part in text.split(",") if part.strip()]
     if unknown := [part for part in wanted if part not in CATEGORIES]:
-        raise invalid(f"There is no category {unknown[0]!r}.", at=("query", "include"))
+        raise invalid(f"Unknown category: {unknown[0]!r}.", at=("query", "include"))
     column = EpisodeRequest.id if kind == "ereq" else EpisodeRequest.experience_request_id
     seen = sa.select(EpisodeRequest).where(visible(call.caller, public=call.services.settings.public), column.in_(ids))
     page = await paginate_episodes(call, seen, query)
@@ -207,7 +206,11 @@ async def _download(call: Call, row: EpisodeRequest, category: str, position: in
             "artifact_id": f"{row.id}:{category}:{position}",
             "version": None,
             "filename": "",
-            "state": "pending" if row.status not in OVER else "unavailable" if row.pruned_at else "not_produced",
+            "state": "pending"
+            if row.status not in FINAL_STATUSES
+            else "unavailable"
+            if row.pruned_at
+            else "not_produced",
             "media_type": "",
             "encoding": "identity",
         }
@@ -279,16 +282,16 @@ async def _of_player(call: Call, ereq: str, version_id: str, agent: str, kind: s
     slot = _slot(agent)
     seat = next((seat for seat in row.participants if seat.position == slot), None)
     if seat is None or seat.policy_version_id != version_id:
-        raise Refusal(404, f"The policy version {version_id!r} does not sit in slot {slot}.", code="not_found")
+        raise Refusal(404, f"The policy version {version_id!r} is not in slot {slot}.", code="not_found")
     slots = own_slots(call.caller, row)
     if slots is not None and slot not in slots:
-        raise forbidden("Only the owner of a policy may see what it wrote.", code="not_yours")
+        raise forbidden("Only the owner of a policy may see its logs and artifacts.", code="not_yours")
     return send(call.services.artifacts, call.request, _kept(row, kind, slot))
 
 
 def _slot(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
-        raise Refusal(404, f"{text!r} is no slot.", code="not_found")
+        raise Refusal(404, f"{text!r} is not a slot number.", code="not_found")
     return int(text)
 
 

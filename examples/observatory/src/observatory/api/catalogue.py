@@ -23,15 +23,15 @@ from coworld_core.versions import next_version
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
 from ..identity.limits import require_stored
-from ..naming import name_key
+from ..name_keys import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Game, Image, League, LeagueSeed
 from ..work.smoke import check_state, order_check
-from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
 from .images import find_image, image_at, public_uri
 from .leagues import slug
-from .pages import PageQuery, paginate
+from .pagination import PageQuery, paginate
+from .routing import Anyone, ApiRouter, Call, Json, SignedIn, refusals
 
 __all__ = ["add_coworld", "coworld_json", "find_coworld", "router"]
 
@@ -41,9 +41,11 @@ router = ApiRouter(tags=["Coworlds"])
 class CoworldQuery(PageQuery):
     """Which Coworlds."""
 
-    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    name: api.Text | None = Field(default=None, description="Only the versions of a name.")
-    canonical: bool = Field(default=False, description="Only the versions that bare names mean.")
+    limit: int = Field(default=200, ge=1, le=1000, description="Maximum number of rows in the page.")
+    name: api.Text | None = Field(default=None, description="Only versions of the Coworld with this name.")
+    canonical: bool = Field(
+        default=False, description="Only canonical versions, those that a name without a version refers to."
+    )
 
 
 @router.get("/v2/coworlds", response_model=list[api.Coworld])
@@ -69,7 +71,7 @@ async def get_coworld(call: Anyone, coworld_id: str) -> Json:
 
 
 @router.post("/v2/coworlds/upload", response_model=api.Coworld, responses=refusals(409))
-async def upload_coworld(call: Known, body: api.CoworldUploadBody) -> Json:
+async def upload_coworld(call: SignedIn, body: api.CoworldUploadBody) -> Json:
     """Add a version of a Coworld; an identical upload is reported as existing."""
     manifest = await _checked(body.manifest)
     manifest = await _by_ids(call.db, call.services.settings.registry, manifest)
@@ -81,7 +83,7 @@ async def upload_coworld(call: Known, body: api.CoworldUploadBody) -> Json:
 
 
 @router.post("/v2/coworlds/patch-commissioner", response_model=api.Coworld, responses=refusals(409))
-async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Json:
+async def patch_commissioner(call: SignedIn, body: api.PatchCommissionerBody) -> Json:
     """Add a version of a Coworld with another image for its commissioner."""
     present = await call.db.scalar(
         sa.select(Coworld).where(Coworld.name_key == name_key(body.coworld_name), Coworld.canonical)
@@ -92,7 +94,7 @@ async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Js
     entries: list[JsonObject] = manifest.get("commissioner") or []
     chosen = [entry for entry in entries if body.runnable_id in (None, entry.get("id"))]
     if len(chosen) != 1:
-        said = "several commissioners: name one" if len(chosen) > 1 else "no such commissioner"
+        said = "several commissioners: choose one with `runnable_id`" if len(chosen) > 1 else "no such commissioner"
         raise invalid(f"{present.name} has {said}.", at=("body", "runnable_id"))
     chosen[0]["image"] = body.container_image_id
     manifest["game"]["version"] = body.version or next_version(present.version)
@@ -102,13 +104,13 @@ async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Js
 
 
 @router.post("/v2/coworlds/{name}/visibility", response_model=api.CoworldVisibility)
-async def set_visibility(call: Known, name: str, body: api.VisibilityBody) -> Json:
+async def set_visibility(call: SignedIn, name: str, body: api.VisibilityBody) -> Json:
     """Make all versions of a Coworld public, or visible only to its owner."""
     owner = await call.db.get(CoworldName, name_key(name))
     if owner is None:
         raise not_found("Coworld", name)
     if not call.caller.owns(owner.user_id):
-        raise forbidden(f"{owner.name} belongs to somebody else.")
+        raise forbidden(f"{owner.name} belongs to another account.")
     rows = (await call.db.scalars(sa.select(Coworld).where(Coworld.name_key == owner.key))).all()
     changed = any(row.visibility != body.visibility for row in rows)
     for row in rows:
@@ -144,21 +146,21 @@ async def get_certification(call: Anyone, coworld_id: str) -> Json:
 @router.post(
     "/v2/coworlds/{coworld_id}/certification/retry", response_model=api.CertificationState, responses=refusals(409)
 )
-async def retry_certification(call: Known, coworld_id: str) -> Json:
+async def retry_certification(call: SignedIn, coworld_id: str) -> Json:
     """Order the hosted check again."""
     coworld = await find_coworld(call.db, call.caller, coworld_id)
     if not call.caller.owns(coworld.user_id):
-        raise forbidden(f"{coworld.name} belongs to somebody else.")
+        raise forbidden(f"{coworld.name} belongs to another account.")
     state = await check_state(call.db, coworld)
     if state["state"] in ("queued", "certifying"):
-        raise conflict("The check is on its way already.", code="check_on_its_way")
+        raise conflict("A certification of this Coworld is already in progress.", code="check_on_its_way")
     await order_check(call.db, coworld, call.caller.require().id)
     return Json(await check_state(call.db, coworld))
 
 
 @router.get("/v2/coworlds/{name}/feed-posts/check")
-async def check_feed(call: Known, name: str) -> Json:
-    """Newer clients ask this after a submission: rounds to write about. This platform has no such feed."""
+async def check_feed(call: SignedIn, name: str) -> Json:
+    """Rounds to report on, which newer clients request after a submission: none on this platform."""
     return Json({"human_name": call.caller.require().name, "rounds": [], "sensei_due": None})
 
 
@@ -207,7 +209,7 @@ async def add_coworld(
         if there.manifest_hash == digest:
             return there
         raise conflict(
-            f"{there.name} {version} is there already with other content: choose another version.",
+            f"{there.name} {version} already exists with different content. Choose another version.",
             code="version_taken",
         )
     if owner is None:
@@ -314,13 +316,17 @@ async def _checked_images(session: AsyncSession, caller: Caller, manifest: Manif
             except Refusal as error:
                 raise invalid(f"{error.message} Upload it first.", at=place, code="image_unknown") from error
             if image.status != "ready":
-                raise invalid(f"The image {image.name} ({text}) is not complete.", at=place, code="image_pending")
+                detail = f"The upload of the image {image.name} ({text}) is not complete. Push it first."
+                raise invalid(detail, at=place, code="image_pending")
             found.append(image)
         elif reference.kind in ("digest", "content"):
-            raise invalid(f"The image {text!r} is not from here: upload it.", at=place, code="foreign_image")
+            detail = f"The image {text!r} is not on this platform. Upload it first."
+            raise invalid(detail, at=place, code="foreign_image")
         else:
             raise invalid(
-                f"The image {text!r} may come to mean something else: upload it.", at=place, code="mutable_image"
+                f"The image {text!r} is not pinned to a digest, so it could change. Upload it first.",
+                at=place,
+                code="mutable_image",
             )
     return found
 

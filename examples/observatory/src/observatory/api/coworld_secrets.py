@@ -13,11 +13,11 @@ from coworld_core import api
 from ..errors import Refusal, forbidden, not_found
 from ..identity.auth import Caller
 from ..identity.limits import require_stored
-from ..naming import name_key
+from ..name_keys import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
 from ..store.models import Coworld, CoworldName, CoworldSecret
-from .calls import ApiRouter, Call, Json, Known, gate, read_body, refusals
+from .routing import ApiRouter, Call, Json, SignedIn, gate, read_body, refusals
 
 __all__ = ["router"]
 
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
 @router.get("/v2/coworlds/secrets/{coworld}", response_model=list[api.Secret])
-async def list_secrets(call: Known, coworld: str) -> Json:
+async def list_secrets(call: SignedIn, coworld: str) -> Json:
     """Names of the secrets of your own Coworld."""
     owner = await _own_name(call.db, call.caller, coworld)
     rows = await call.db.scalars(
@@ -54,7 +54,7 @@ async def list_secrets(call: Known, coworld: str) -> Json:
 async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: str, name: str) -> Json:
     """Set a secret of your own Coworld, given as raw bytes."""
     if not _NAME.fullmatch(name):
-        raise Refusal(400, "A secret's name has up to 128 letters, digits, `_`, `.` and `-`.", code="bad_name")
+        raise Refusal(400, "The name of a secret must be 1 to 128 letters, digits, `_`, `.` or `-`.", code="bad_name")
     # The sender may be slow, so the transaction begins after the body.
     content = await read_body(call.request, MAX_SECRET)
     async with call.services.database.writing() as session:
@@ -75,7 +75,7 @@ async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: 
 
 
 @router.delete("/v2/coworlds/secrets/{coworld}/{name}", response_model=api.Secret)
-async def delete_secret(call: Known, coworld: str, name: str) -> Json:
+async def delete_secret(call: SignedIn, coworld: str, name: str) -> Json:
     """Delete a secret of your own Coworld."""
     owner = await _own_name(call.db, call.caller, coworld)
     row = await call.db.scalar(
@@ -98,7 +98,7 @@ async def _own_name(session: AsyncSession, caller: Caller, coworld: str) -> Cowo
     if owner is None:
         raise not_found("Coworld", coworld)
     if not caller.owns(owner.user_id):
-        raise forbidden(f"{owner.name} belongs to somebody else.")
+        raise forbidden(f"{owner.name} belongs to another account.")
     return owner
 
 

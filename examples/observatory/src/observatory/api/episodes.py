@@ -12,16 +12,16 @@ from pydantic import Field
 
 from coworld_core import api
 
+from ..episodes.access import find_episode, own_slots, view_of, visible
 from ..errors import Refusal, not_found
-from ..evidence.access import find_episode, own_slots, view_of, visible
 from ..runtime import open_runtime
 from ..services import Services
 from ..store.columns import JsonObject, now
 from ..store.models import Coworld, EpisodeRequest, Game, Participant
-from .calls import Anyone, ApiRouter, Call, Json, Known, Team, refusals
-from .pages import Envelope, PageQuery, paginate_episodes
+from .pagination import Envelope, PageQuery, paginate_episodes
 from .rounds import find_round
-from .views import of_player
+from .routing import Anyone, ApiRouter, Call, Json, SignedIn, Team, refusals
+from .serializers import of_player
 
 __all__ = ["lifespan", "router", "split_ids"]
 
@@ -47,15 +47,21 @@ class EpisodeQuery(PageQuery):
     coworld_id: str | None = Field(default=None, max_length=64)
     experience_request_id: str | None = Field(default=None, max_length=64)
     player_id: str | None = Field(
-        default=None, max_length=64, description="A player who takes part; an account where it plays without one."
+        default=None,
+        max_length=64,
+        description="Only episodes with this player; an account's id for its policies without a player.",
     )
-    policy_version_id: str | None = Field(default=None, max_length=64, description="A policy version that takes part.")
-    mine: bool = Field(default=False, description="Only those the caller asked for or takes part in.")
-    status: list[str] | None = Field(default=None, description="One or several states.")
+    policy_version_id: str | None = Field(
+        default=None, max_length=64, description="Only episodes with this policy version."
+    )
+    mine: bool = Field(default=False, description="Only episodes that the caller requested or takes part in.")
+    status: list[str] | None = Field(default=None, description="Only episodes with one of these states.")
     ids: list[str] | None = Field(
-        default=None, description="1 to 50 ids, all of episode requests or all of experience requests: a short form."
+        default=None, description="1 to 50 ids, either all of episode requests or all of experience requests."
     )
-    view: Literal["progress", "results"] = Field(default="progress", description="With `ids`: how much of each.")
+    view: Literal["progress", "results"] = Field(
+        default="progress", description="With `ids`: how much detail to return for each."
+    )
 
 
 class SourceQuery(PageQuery):
@@ -120,7 +126,7 @@ async def get_stats(call: Anyone, ereq: str) -> Json:
 
 
 @router.get("/v2/episode-requests/{ereq}/policy-artifacts", response_model=list[api.PlayerEvidence])
-async def list_evidence(call: Known, ereq: str) -> Json:
+async def list_evidence(call: SignedIn, ereq: str) -> Json:
     """Logs and artifacts of your own players, by slot."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     slots = own_slots(call.caller, row)
@@ -202,7 +208,7 @@ def stats_of(row: EpisodeRequest) -> JsonObject:
     if row.stats is not None:
         return row.stats
     refuse_unfinished(row)
-    raise Refusal(404, f"The episode {row.id} has no results, so there are no statistics.", code="not_found")
+    raise Refusal(404, f"The episode {row.id} has no results, so it has no statistics.", code="not_found")
 
 
 def refuse_unfinished(row: EpisodeRequest) -> None:
@@ -214,7 +220,7 @@ def refuse_unfinished(row: EpisodeRequest) -> None:
     if row.status in ("pending", "running"):
         raise Refusal(
             409,
-            f"The episode {row.id} is {row.status}; ask again when it is over.",
+            f"The episode {row.id} is {row.status}. Try again when it is over.",
             code="not_over",
             headers={"Retry-After": "2"},
         )
@@ -235,7 +241,7 @@ def split_ids(given: list[str]) -> tuple[list[str], Literal["ereq", "xreq"]]:
                 {
                     "type": "bad_ids",
                     "loc": ["query", "ids"],
-                    "msg": f"Give 1 to {MAX_IDS} ids, all of them `ereq_…` or all of them `xreq_…`.",
+                    "msg": f"Expected 1 to {MAX_IDS} ids, either all `ereq_…` or all `xreq_…`.",
                 }
             ],
             code="validation_error",

@@ -16,18 +16,18 @@ from coworld_core import api
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.manifest.loading import load_manifest
 
+from ..episodes.access import view_of
 from ..errors import Refusal, conflict, explained, not_found
-from ..evidence.access import view_of
 from ..identity.limits import require_episodes, require_stored
 from ..store.columns import JsonObject, new_id, now
 from ..store.database import next_revision
 from ..store.models import Coworld, EpisodeRequest, ExperienceRequest, User
-from ..work.ordering import Order, add_episodes
+from ..work.lineups import Candidate, draw_seats, episode_configs, plan_config
+from ..work.new_episodes import EpisodeTemplate, add_episodes
 from ..work.queue import settle_request
-from ..work.scheduling import Candidate, draw_seats, episode_configs, plan_config
-from .calls import MAX_BODY, ApiRouter, Call, Json, Known, refusals
 from .experience_roster import Arena, find_arena, read_roster
-from .pages import Envelope, PageQuery, paginate, paginate_episodes
+from .pagination import Envelope, PageQuery, paginate, paginate_episodes
+from .routing import MAX_BODY, ApiRouter, Call, Json, SignedIn, refusals
 
 __all__ = ["router"]
 
@@ -41,17 +41,17 @@ _NOT_HERE = {"episode_player_llm_spend_limit_usd", "game_config_overlay_secret",
 class ExperienceQuery(PageQuery):
     """Filters for experience requests."""
 
-    mine: bool = Field(default=False, description="Only the caller's own; the team may ask for all.")
+    mine: bool = Field(default=False, description="Only the caller's own; team members may list all.")
 
 
 @router.post("/v2/experience-requests", response_model=api.ExperienceDetail, responses=refusals(400, 404))
-async def create_request(call: Known, body: api.ExperienceBody) -> Json:
+async def create_request(call: SignedIn, body: api.ExperienceBody) -> Json:
     """Request up to 100 episodes."""
     for name in _NOT_HERE & body.model_fields_set:
         issue: dict[str, object] = {
             "type": "extra_forbidden",
             "loc": ["body", name],
-            "msg": "This platform has nothing of the kind.",
+            "msg": "This platform does not support this field.",
         }
         raise Refusal(422, [issue], code="validation_error")
     user = call.caller.require()
@@ -78,7 +78,7 @@ async def create_request(call: Known, body: api.ExperienceBody) -> Json:
 
 
 @router.post("/v2/episode-requests", response_model=api.EpisodeRequest, responses=refusals(400, 404))
-async def create_episode(call: Known, body: api.EpisodeBody) -> Json:
+async def create_episode(call: SignedIn, body: api.EpisodeBody) -> Json:
     """Request one episode."""
     arena, drawn, configs = await _prepare(call, body, 1)
     (episode_id,) = await add_episodes(call.db, _of(call, arena, "request"), drawn, configs)
@@ -87,7 +87,7 @@ async def create_episode(call: Known, body: api.EpisodeBody) -> Json:
 
 
 @router.get("/v2/experience-requests", response_model=Envelope[api.ExperienceRequest])
-async def list_requests(call: Known, query: Annotated[ExperienceQuery, Query()]) -> Json:
+async def list_requests(call: SignedIn, query: Annotated[ExperienceQuery, Query()]) -> Json:
     """Your own requests, newest first."""
     statement = sa.select(ExperienceRequest)
     if query.mine or not call.caller.elevated:
@@ -105,21 +105,21 @@ async def list_requests(call: Known, query: Annotated[ExperienceQuery, Query()])
 
 
 @router.get("/v2/experience-requests/{xreq}", response_model=api.ExperienceDetail)
-async def get_request(call: Known, xreq: str) -> Json:
+async def get_request(call: SignedIn, xreq: str) -> Json:
     """A request with its episodes."""
     row = await _find(call, xreq)
     return Json(await _detail(call, row, row.coworld, row.user))
 
 
 @router.get("/v2/experience-requests/{xreq}/episodes", response_model=list[api.EpisodeRequest])
-async def list_episodes(call: Known, xreq: str) -> Json:
+async def list_episodes(call: SignedIn, xreq: str) -> Json:
     """All episodes of a request, in order."""
     row = await _find(call, xreq)
     return Json(_written(call, await _episodes(call.db, row.id)))
 
 
 @router.get("/v2/experience-requests/{xreq}/episode-requests", response_model=Envelope[api.EpisodeRequest])
-async def page_episodes(call: Known, xreq: str, query: Annotated[PageQuery, Query()]) -> Json:
+async def page_episodes(call: SignedIn, xreq: str, query: Annotated[PageQuery, Query()]) -> Json:
     """Episodes of a request, page by page."""
     row = await _find(call, xreq)
     statement = sa.select(EpisodeRequest).where(EpisodeRequest.experience_request_id == row.id)
@@ -128,13 +128,13 @@ async def page_episodes(call: Known, xreq: str, query: Annotated[PageQuery, Quer
 
 
 @router.post("/v2/experience-requests/{xreq}/cancel", response_model=api.ExperienceDetail, responses=refusals(404, 409))
-async def cancel_request(call: Known, xreq: str) -> Json:
+async def cancel_request(call: SignedIn, xreq: str) -> Json:
     """Cancel a request's waiting episodes; running ones finish. Repeating this has no effect."""
     found = await _find(call, xreq)
     coworld, user = found.coworld, found.user
     row = await call.db.get_one(ExperienceRequest, xreq, with_for_update=True, populate_existing=True)
     if row.status in ("completed", "failed"):
-        raise conflict(f"The experience request {xreq} is {row.status} already.", code="already_finished")
+        raise conflict(f"The experience request {xreq} is already {row.status}.", code="already_finished")
     if row.status != "cancelled":
         row.status, row.cancelled_at = "cancelled", now()
         waiting = await call.db.scalars(
@@ -164,13 +164,13 @@ async def _prepare(
     # The size of future artifacts is unknown, so an account is refused only once it is full.
     await require_stored(call.db, user, quotas, more=1, status=429)
     arena = await find_arena(call.db, call.caller, body)
-    wishes = await read_roster(call.db, call.caller, arena, body.roster)
+    entries = await read_roster(call.db, call.caller, arena, body.roster)
     try:
         manifest = load_manifest(dict(arena.coworld.manifest), template=True).manifest
         arena = replace(arena, variant_id=arena.variant_id or manifest.variants[0].id)
         overrides = body.game_config_overrides or {}
-        config = plan_config(manifest, arena.variant_id, overrides, seats=len(wishes))
-        drawn = draw_seats(wishes, episodes=count, ladder=arena.ladder, pool=arena.pool, seed=new_id())
+        config = plan_config(manifest, arena.variant_id, overrides, seats=len(entries))
+        drawn = draw_seats(entries, episodes=count, ladder=arena.ladder, pool=arena.pool, seed=new_id())
         configs = episode_configs(
             manifest,
             config,
@@ -182,8 +182,8 @@ async def _prepare(
     return arena, drawn, configs
 
 
-def _of(call: Call, arena: Arena, source: str) -> Order:
-    return Order(
+def _of(call: Call, arena: Arena, source: str) -> EpisodeTemplate:
+    return EpisodeTemplate(
         source=source,
         user_id=call.caller.require().id,
         player_id=call.caller.player_id,

@@ -13,10 +13,10 @@ from coworld_core.errors import UsageError
 
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
-from ..operating.closing import require_open
-from ..store.closed import open_versions
+from ..operations.moderation import require_enabled
+from ..store.disabled import enabled_versions
 from ..store.models import Coworld, Division, Game, League, Membership, Policy, PolicyVersion, Tally
-from ..work.scheduling import Candidate, Wish
+from ..work.lineups import Candidate, ResolvedEntry
 
 __all__ = ["Arena", "find_arena", "league_champions", "league_coworld", "read_roster"]
 
@@ -66,7 +66,7 @@ async def league_coworld(session: AsyncSession, caller: Caller, league: League, 
     """
     coworld_id = chosen or league.game.coworld_id
     if coworld_id is None:
-        raise Refusal(400, f"The game of the league {league.name!r} has no Coworld.", code="no_coworld")
+        raise Refusal(400, f"The league {league.name!r} has no Coworld to play.", code="no_coworld")
     coworld = await _coworld(session, caller, coworld_id)
     if coworld.name_key != league.game.name_key:
         raise Refusal(
@@ -92,24 +92,26 @@ async def league_champions(session: AsyncSession, caller: Caller, league_id: str
     return tuple(found.values())
 
 
-async def read_roster(session: AsyncSession, caller: Caller, arena: Arena, roster: Sequence[RosterEntry]) -> list[Wish]:
+async def read_roster(
+    session: AsyncSession, caller: Caller, arena: Arena, roster: Sequence[RosterEntry]
+) -> list[ResolvedEntry]:
     """Resolve the entries of a roster.
 
     Raises:
         Refusal: 404 for a policy that is neither the caller's nor a live member; 400 for an invalid reference.
     """
     known: dict[str, Candidate] = {}
-    wishes: list[Wish] = []
+    entries: list[ResolvedEntry] = []
     for entry in roster:
         slot = None if entry.slot is None or entry.slot < 0 else entry.slot
         reference = entry.player.policy_ref
         if reference is None:
-            wishes.append(Wish(top_n=entry.player.top_n, random=bool(entry.player.random), slot=slot))
+            entries.append(ResolvedEntry(top_n=entry.player.top_n, random=bool(entry.player.random), slot=slot))
             continue
         if reference not in known:
             known[reference] = await _candidate(session, caller, arena, reference)
-        wishes.append(Wish(policy=known[reference], slot=slot))
-    return wishes
+        entries.append(ResolvedEntry(policy=known[reference], slot=slot))
+    return entries
 
 
 def _names_league(target: ExperienceTarget) -> bool:
@@ -149,7 +151,7 @@ async def _division(session: AsyncSession, caller: Caller, target: ExperienceTar
         _, value, kind = next(item for item in named if item[1] is not None)
         raise not_found(kind, str(value))
     if len({row.league_id for row in rows}) > 1:
-        raise Refusal(400, "Divisions of several leagues are called that: name the league, too.", code="ambiguous")
+        raise Refusal(400, "Several leagues have a division with this name. Also give the league.", code="ambiguous")
     return rows[0]
 
 
@@ -159,7 +161,7 @@ def _live(caller: Caller) -> sa.Select[Membership]:
         sa.select(Membership)
         .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)
         .join(Policy, Policy.id == PolicyVersion.policy_id)
-        .where(Membership.end_time.is_(None), Membership.status == "competing", open_versions())
+        .where(Membership.end_time.is_(None), Membership.status == "competing", enabled_versions())
     )
     if caller.elevated:
         return statement
@@ -215,7 +217,7 @@ async def _candidate(session: AsyncSession, caller: Caller, arena: Arena, text: 
     rows = (await session.scalars(own.order_by(PolicyVersion.version.desc()))).unique()
     mine = next((row for row in rows if caller.owns(row.user_id, row.player_id)), None)
     if mine is not None:
-        require_open(mine)
+        require_enabled(mine)
         return Candidate.of(mine)
     for member in arena.pool:
         if reference.id is not None:
@@ -225,5 +227,5 @@ async def _candidate(session: AsyncSession, caller: Caller, arena: Arena, text: 
         if meant:
             return member
     raise Refusal(
-        404, f"The policy {text!r} is neither one of yours nor a live member of this game's leagues.", code="not_found"
+        404, f"The policy {text!r} is neither yours nor an active member of a league of this game.", code="not_found"
     )

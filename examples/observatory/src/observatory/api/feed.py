@@ -20,15 +20,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
+from ..episodes.access import view_of, visible
 from ..errors import Refusal
-from ..evidence.access import view_of, visible
 from ..identity.auth import Caller
 from ..services import Services
-from ..store.bell import last_revision
+from ..store.change_notifier import last_revision
 from ..store.columns import JsonObject, now
 from ..store.models import EpisodeRequest, ExperienceRequest
-from .calls import Anyone, ApiRouter, Json, QueryModel, refusals
 from .episodes import split_ids
+from .routing import Anyone, ApiRouter, Json, QueryModel, refusals
 
 __all__ = ["lifespan", "router", "wait_for_changes"]
 
@@ -43,9 +43,9 @@ _GOOD_FOR = dt.timedelta(hours=24)
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
     """Watch for changes on behalf of all waiting calls."""
-    bell = services.runtime.bell
+    changes = services.runtime.changes
     async with anyio.create_task_group() as group:
-        group.start_soon(bell.watch, services.database)
+        group.start_soon(changes.watch, services.database)
         try:
             yield
         finally:
@@ -55,11 +55,11 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 class ChangesQuery(QueryModel):
     """The episodes to follow, and the cursor."""
 
-    ids: list[str] = Field(description="1 to 50 ids, all of episode requests or all of experience requests.")
-    view: Literal["progress", "results"] = Field(default="progress", description="How much is told of each.")
-    limit: int = Field(default=100, ge=1, le=200, description="Most entries of one answer.")
-    cursor: str | None = Field(default=None, max_length=400, description="`next_cursor` of the answer before.")
-    wait_seconds: float = Field(default=0, ge=0, le=LONGEST_WAIT, description="How long to wait for a change.")
+    ids: list[str] = Field(description="1 to 50 ids, either all of episode requests or all of experience requests.")
+    view: Literal["progress", "results"] = Field(default="progress", description="How much detail to return for each.")
+    limit: int = Field(default=100, ge=1, le=200, description="Maximum number of entries in a response.")
+    cursor: str | None = Field(default=None, max_length=400, description="`next_cursor` of the previous response.")
+    wait_seconds: float = Field(default=0, ge=0, le=LONGEST_WAIT, description="How many seconds to wait for a change.")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ async def get_changes(call: Anyone, query: Annotated[ChangesQuery, Query()]) -> 
         call.services, call.caller, ids, kind, after=cursor.seen, limit=query.limit, seconds=query.wait_seconds
     )
     if page is None:
-        raise Refusal(404, "There are no such requests.", code="not_found")
+        raise Refusal(404, "None of these requests exists, or you may not see them.", code="not_found")
     view = view_of(call.services)
     following = _Cursor(page.seen, cursor.snapshot, cursor.what, cursor.begun)
     return Json(
@@ -156,9 +156,9 @@ async def wait_for_changes(
         if changes is None or changes.rows or changes.seen > after:
             return changes
         left = deadline - anyio.current_time()
-        if left <= 0 or services.runtime.bell.closed:
+        if left <= 0 or services.runtime.changes.closed:
             return changes
-        await services.runtime.bell.beyond(newest, timeout=left)
+        await services.runtime.changes.wait_beyond(newest, timeout=left)
 
 
 async def _changes(
@@ -225,9 +225,13 @@ async def _begin(services: Services, text: str | None, what: str) -> _Cursor:
         if not all(type(number) is int and 0 <= number < 1 << 53 for number in (seen, snapshot, begun)):
             raise ValueError(text)
     except (ValueError, TypeError, binascii.Error, RecursionError) as error:
-        raise Refusal(400, "This is no cursor of this feed: begin again without one.", code="bad_cursor") from error
+        raise Refusal(400, "The cursor is invalid. Start again without a cursor.", code="bad_cursor") from error
     if digest != what:
-        raise Refusal(409, "This cursor is for other ids, or another view: begin again.", code="other_cursor")
+        raise Refusal(
+            409,
+            "The cursor belongs to different ids or a different view. Start again without a cursor.",
+            code="other_cursor",
+        )
     if seen > newest or moment - begun > _GOOD_FOR.total_seconds():
-        raise Refusal(410, "This cursor is not good any more: begin again without one.", code="cursor_expired")
+        raise Refusal(410, "The cursor has expired. Start again without a cursor.", code="cursor_expired")
     return _Cursor(seen, snapshot, what, begun)

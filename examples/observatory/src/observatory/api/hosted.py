@@ -13,8 +13,8 @@ from ..hosted.games import game_for_people
 from ..hosted.sessions import Session, open_sessions, seat_json, sessions_of, wait_ready
 from ..services import Services
 from ..store.columns import JsonObject
-from .calls import ApiRouter, Call, Json, gate, refusals
 from .catalogue import find_coworld
+from .routing import ApiRouter, Call, Json, gate, refusals
 
 __all__ = ["lifespan", "router"]
 

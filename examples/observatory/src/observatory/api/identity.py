@@ -12,7 +12,7 @@ from ..errors import conflict, not_found
 from ..identity.auth import PLAYER_SESSION, take_code
 from ..store.columns import JsonObject
 from ..store.models import Player
-from .calls import ApiRouter, Call, InPerson, Json, Known, gate, refusals
+from .routing import ApiRouter, Call, InPerson, Json, SignedIn, gate, refusals
 
 __all__ = ["player_json", "router"]
 
@@ -54,7 +54,7 @@ async def whoami(call: Annotated[Call, gate("anyone", tolerant=True)]) -> Json:
 
 
 @router.get("/flags/me")
-async def my_flags(call: Known) -> Json:
+async def my_flags(call: SignedIn) -> Json:
     """Feature flags of the caller: none on this platform."""
     return Json({"flags": {}})
 
@@ -74,7 +74,7 @@ async def create_player(call: InPerson, body: api.PlayerBody) -> Json:
     user = call.caller.require()
     mine = (await call.db.scalars(sa.select(Player.name).where(Player.user_id == user.id))).all()
     if body.name in mine:
-        raise conflict(f"There is a player {body.name!r} already.", code="name_taken")
+        raise conflict(f"You already have a player named {body.name!r}.", code="name_taken")
     player = Player(user_id=user.id, name=body.name, is_default=not mine)
     call.db.add(player)
     await call.db.flush()

@@ -21,8 +21,8 @@ from ..identity.limits import require_stored
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Image, RegistryTag, User
-from .calls import ApiRouter, Call, Json, Known, gate, refusals
-from .pages import PageQuery, paginate
+from .pagination import PageQuery, paginate
+from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 
 __all__ = ["find_image", "image_at", "image_json", "public_uri", "router"]
 
@@ -35,12 +35,12 @@ PUSH_LIFETIME = dt.timedelta(hours=12)
 class ImageQuery(PageQuery):
     """Filters for images."""
 
-    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    name: api.Text | None = Field(default=None, description="Only those of a name.")
+    limit: int = Field(default=200, ge=1, le=1000, description="Maximum number of rows in the page.")
+    name: api.Text | None = Field(default=None, description="Only images with this name.")
 
 
 @router.get("/v2/container_images", response_model=list[api.Image])
-async def list_images(call: Known, query: Annotated[ImageQuery, Query()]) -> Json:
+async def list_images(call: SignedIn, query: Annotated[ImageQuery, Query()]) -> Json:
     """Your own images, newest first."""
     statement = sa.select(Image)
     if not call.caller.elevated:
@@ -52,7 +52,7 @@ async def list_images(call: Known, query: Annotated[ImageQuery, Query()]) -> Jso
 
 
 @router.get("/v2/container_images/{image_id}", response_model=api.Image)
-async def get_image(call: Known, image_id: str) -> Json:
+async def get_image(call: SignedIn, image_id: str) -> Json:
     """One image."""
     return Json(image_json(await find_image(call.db, call.caller, image_id), call.services.settings.registry))
 
@@ -96,7 +96,7 @@ async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: 
 
 
 @router.post("/v2/container_images/upload/complete", response_model=api.Image, responses=refusals(409))
-async def complete_upload(call: Known, body: api.ImageCompleteBody) -> Json:
+async def complete_upload(call: SignedIn, body: api.ImageCompleteBody) -> Json:
     """Declare an image pushed; it can no longer change."""
     image = await call.db.get(Image, body.id)
     if image is None or not call.caller.owns(image.user_id):
@@ -106,7 +106,7 @@ async def complete_upload(call: Known, body: api.ImageCompleteBody) -> Json:
         if tag is None:
             raise Refusal(
                 409,
-                f"Nothing was pushed to {image.repository}:{image.tag} yet.",
+                f"Nothing has been pushed to {image.repository}:{image.tag} yet.",
                 code="image_not_pushed",
             )
         image.status, image.digest = "ready", tag.digest

@@ -16,29 +16,29 @@ from coworld_core import api
 from coworld_core.errors import CoworldError
 from coworld_core.manifest.loading import load_manifest
 from coworld_core.tournament.pairings import Commissioned
-from coworld_runner.commissioner.finding import declared_commissioner
-from coworld_runner.tournament.pairings import find_pairing
+from coworld_runner.commissioner import declared_commissioner
+from coworld_runner.tournament import find_pairing
 
 from ..errors import conflict, invalid, not_found
 from ..identity.auth import Caller
-from ..naming import name_key
+from ..name_keys import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round
+from ..work.league_settings import LeagueSettings, describe_division
 from ..work.seasons import COMMISSIONED, CONTINUOUS, last_report, locked_league
-from ..work.terms import LeagueTerms, describe_division
-from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
-from .views import division_json, game_json, league_json
+from .routing import Anyone, ApiRouter, Json, QueryModel, Team, refusals
+from .serializers import division_json, game_json, league_json
 
 __all__ = [
     "LeagueError",
+    "change_league_settings",
     "create_league",
     "find_division",
     "find_league",
     "league_divisions",
     "league_rows",
     "router",
-    "set_terms",
     "visible_leagues",
 ]
 
@@ -49,7 +49,7 @@ TEMPLATES = ("commissioner_driven", "default", "social_deduction", "cogs_vs_clip
 
 
 _FIXED = {"pairing": "pairing", "blocks": "blocks", "commissioner": "commissioner_runnable_id"}
-"""Settings that cannot change in a season that has rounds, with their field of ``LeagueTerms``."""
+"""Settings that cannot change in a season that has rounds, with their field of ``LeagueSettings``."""
 
 
 class LeagueError(CoworldError):
@@ -62,13 +62,13 @@ class LeagueError(CoworldError):
 class ByGame(QueryModel):
     """Filters for leagues."""
 
-    game_id: str | None = Field(default=None, pattern="^game_", description="Only those of a game.")
+    game_id: str | None = Field(default=None, pattern="^game_", description="Only leagues of this game.")
 
 
 class ByLeague(QueryModel):
     """Filters for divisions."""
 
-    league_id: str | None = Field(default=None, pattern="^league_", description="Only those of a league.")
+    league_id: str | None = Field(default=None, pattern="^league_", description="Only rows of this league.")
 
 
 @router.get("/v2/games", response_model=list[api.Game])
@@ -154,7 +154,7 @@ async def list_seeds(call: Team) -> Json:
 async def create_seed(call: Team, body: api.LeagueSeedBody) -> Json:
     """Create a league seed; if its Coworld exists, the league is created at once."""
     if body.template not in TEMPLATES:
-        raise invalid(f"{body.template!r} is no template; there are {', '.join(TEMPLATES)}.", at=("body", "template"))
+        raise invalid(f"Unknown template: {body.template!r}. Allowed: {', '.join(TEMPLATES)}.", at=("body", "template"))
     seed = LeagueSeed(**body.model_dump(), created_by=call.caller.require().id)
     if body.enabled:
         try:
@@ -192,7 +192,7 @@ async def change_seed(call: Team, seed_id: str, body: api.LeagueSeedChangeBody) 
                 sa.select(League.id).where(League.name == body.league_name, League.id != league.id)
             )
             if taken is not None:
-                raise conflict(f"There is a league {body.league_name!r} already.", code="name_taken")
+                raise conflict(f"A league named {body.league_name!r} already exists.", code="name_taken")
             league.name, league.slug = body.league_name, slug(body.league_name)
     await call.db.flush()
     return Json(_seed_json(seed))
@@ -205,7 +205,7 @@ async def set_game_of_week(call: Team, seed_id: str) -> Json:
     if seed is None:
         raise not_found("league seed", seed_id)
     if seed.league_id is None:
-        raise conflict("This standing order has no league yet.", code="no_league")
+        raise conflict("This league seed has no league yet.", code="no_league")
     await call.db.execute(sa.update(League).values(is_game_of_week=League.id == seed.league_id))
     return Json(_seed_json(seed))
 
@@ -289,7 +289,7 @@ async def create_league(
         public: Whether visitors without an account may see it.
         every: The least number of seconds between the starts of two rounds; None: no rounds, unless the terms name a
             commissioner.
-        terms: Further fields of its ``LeagueTerms``.
+        terms: Further fields of its ``LeagueSettings``.
         divisions: The number of divisions.
 
     Raises:
@@ -297,9 +297,11 @@ async def create_league(
         UsageError: There is no such pairing, or no such commissioner.
     """
     if not name.strip() or not name.isprintable() or len(name) > 200:
-        raise LeagueError(f"{name!r} is no name for a league.", code="bad_name", hint="1 to 200 printable characters.")
+        raise LeagueError(
+            f"{name!r} is not a valid name for a league.", code="bad_name", hint="1 to 200 printable characters."
+        )
     if await session.scalar(sa.select(League.id).where(League.name == name)) is not None:
-        raise LeagueError(f"There is a league {name!r} already.", code="name_taken", hint="Choose another name.")
+        raise LeagueError(f"A league named {name!r} already exists.", code="name_taken", hint="Choose another name.")
     game = await session.scalar(
         sa.select(Game).join(CoworldName, CoworldName.key == Game.name_key).where(CoworldName.key == name_key(coworld))
     )
@@ -318,7 +320,7 @@ async def create_league(
             hint=f"It has {', '.join(variants)}.",
         )
     said = dict(terms or {}) if every is None else {**(terms or {}), "every_seconds": every}
-    settled = LeagueTerms.of(said)
+    settled = LeagueSettings.of(said)
     plays = _who_decides(settled, canonical) or ("static" if every is None else CONTINUOUS)
     league = League(
         name=name,
@@ -340,7 +342,9 @@ async def create_league(
                 name="Open" if divisions == 1 else f"Division {number}",
                 level=level,
                 league_id=league.id,
-                description="Everybody who submits." if level == 1 else f"Who has risen from division {number + 1}.",
+                description="Every policy that is submitted."
+                if level == 1
+                else f"Policies promoted from division {number + 1}.",
                 commissioner_description=describe_division(settled, plays=plays != "static"),
             )
         )
@@ -348,7 +352,7 @@ async def create_league(
     return league
 
 
-async def set_terms(
+async def change_league_settings(
     session: AsyncSession, reference: str, *, every: float | None = None, terms: Mapping[str, Any]
 ) -> League:
     """Change how a league plays from its next round on; other settings stay.
@@ -357,7 +361,7 @@ async def set_terms(
         session: A writing session.
         reference: The league's name or id.
         every: The least number of seconds between the starts of two rounds; a league without rounds begins to play.
-        terms: Fields of its ``LeagueTerms``; None removes an optional one.
+        terms: Fields of its ``LeagueSettings``; None removes an optional one.
 
     Raises:
         LeagueError: Code ``season_begun``: the pairing and its blocks cannot change in a season that has rounds.
@@ -365,11 +369,11 @@ async def set_terms(
         UsageError: There is no such pairing, or no such commissioner.
     """
     league = await locked_league(session, reference)
-    before = LeagueTerms.of(league.commissioner_config)
+    before = LeagueSettings.of(league.commissioner_config)
     said = dict(terms) if every is None else {**terms, "every_seconds": every}
     if said.get("commissioner_runnable_id", ...) is None:
         said.setdefault("hooks", [])
-    settled = LeagueTerms.of({**(league.commissioner_config or {}), **said})
+    settled = LeagueSettings.of({**(league.commissioner_config or {}), **said})
     coworld = await session.get(Coworld, league.game.coworld_id)
     commissioned = _who_decides(settled, coworld)
     fixed = [word for word, name in _FIXED.items() if getattr(settled, name) != getattr(before, name)]
@@ -400,7 +404,7 @@ async def set_terms(
     return league
 
 
-def _who_decides(terms: LeagueTerms, coworld: Coworld | None) -> str | None:
+def _who_decides(terms: LeagueSettings, coworld: Coworld | None) -> str | None:
     """``COMMISSIONED`` if a commissioner decides the rounds, which the Coworld must declare; None if a pairing does.
 
     Raises:
@@ -413,7 +417,7 @@ def _who_decides(terms: LeagueTerms, coworld: Coworld | None) -> str | None:
         return COMMISSIONED
     if terms.hooks:
         raise LeagueError(
-            "Hooks are questions to a commissioner, and this league has none.",
+            "Hooks are calls to a commissioner, and this league has no commissioner.",
             code="unknown_commissioner",
             hint="Name it: --commissioner ID.",
         )

@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core import api
 from coworld_core.manifest.loading import load_manifest
 
+from ..episodes.access import view_of, visible
 from ..errors import Refusal, conflict
-from ..evidence.access import view_of, visible
 from ..hosted import lobbies
 from ..hosted.lobbies import LobbySeat, is_draft, seats_of, status_of
 from ..hosted.sessions import Session, sessions_of, until_started
@@ -20,15 +20,15 @@ from ..services import Services
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import EpisodeRequest, Lobby
-from .calls import ApiRouter, Call, Json, Known, gate, refusals
 from .experience_roster import league_champions
 from .lobby_seating import bounds_of, chosen_seat, draft, find_lobby, require_host, seated_game
+from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 
 __all__ = ["end_game", "lobby_json", "router", "start_game"]
 
 router = ApiRouter(tags=["Lobbies"])
 
-_LOST = "The server was restarted while this was played."
+_LOST = "The server was restarted during the game."
 
 
 @router.post("/v2/leagues/{league_id}/lobbies", response_model=api.Lobby, responses=refusals(400, 404))
@@ -39,13 +39,13 @@ async def create_lobby(call: Annotated[Call, gate("known", keyed=True)], league_
 
 
 @router.get("/v2/lobbies/{lobby_id}", response_model=api.Lobby)
-async def get_lobby(call: Known, lobby_id: str) -> Json:
+async def get_lobby(call: SignedIn, lobby_id: str) -> Json:
     """A lobby, with what you can do."""
     return await _answer(call, await find_lobby(call.db, call.caller, lobby_id))
 
 
 @router.put("/v2/lobbies/{lobby_id}/seats/{position}", response_model=api.Lobby, responses=refusals(409))
-async def change_seat(call: Known, lobby_id: str, position: int, body: api.LobbySeatChangeBody) -> Json:
+async def change_seat(call: SignedIn, lobby_id: str, position: int, body: api.LobbySeatChangeBody) -> Json:
     """Decide who sits in a seat of your own draft that no person has."""
     lobby = await _own(call, lobby_id)
     champions = await league_champions(call.db, call.caller, lobby.league_id)
@@ -55,7 +55,7 @@ async def change_seat(call: Known, lobby_id: str, position: int, body: api.Lobby
 
 
 @router.post("/v2/lobbies/{lobby_id}/seats/{position}/claim", response_model=api.Lobby, responses=refusals(409))
-async def claim_seat(call: Known, lobby_id: str, position: int) -> Json:
+async def claim_seat(call: SignedIn, lobby_id: str, position: int) -> Json:
     """Take an open seat of a draft, leaving the one that you may have. Repeating this has no effect."""
     lobby = await find_lobby(call.db, call.caller, lobby_id, lock=True)
     lobbies.claim(lobby, position, call.caller)
@@ -63,15 +63,15 @@ async def claim_seat(call: Known, lobby_id: str, position: int) -> Json:
 
 
 @router.delete("/v2/lobbies/{lobby_id}/seats/{position}/player", response_model=api.Lobby, responses=refusals(409))
-async def remove_player(call: Known, lobby_id: str, position: int) -> Json:
+async def remove_player(call: SignedIn, lobby_id: str, position: int) -> Json:
     """Remove a person from a seat of your own draft; it is open again."""
     lobby = await _own(call, lobby_id)
-    lobbies.put_out(call.db, lobby, position)
+    lobbies.remove_person(call.db, lobby, position)
     return await _answer(call, lobby)
 
 
 @router.post("/v2/lobbies/{lobby_id}/leave", response_model=api.Lobby, responses=refusals(409))
-async def leave_lobby(call: Known, lobby_id: str) -> Json:
+async def leave_lobby(call: SignedIn, lobby_id: str) -> Json:
     """Leave your seat of a draft; it is open again."""
     lobby = await find_lobby(call.db, call.caller, lobby_id, lock=True)
     lobbies.leave(lobby, call.caller)
@@ -79,7 +79,7 @@ async def leave_lobby(call: Known, lobby_id: str) -> Json:
 
 
 @router.post("/v2/lobbies/{lobby_id}/cancel", response_model=api.Lobby, responses=refusals(409))
-async def cancel_lobby(call: Known, lobby_id: str) -> Json:
+async def cancel_lobby(call: SignedIn, lobby_id: str) -> Json:
     """Cancel your own draft. Repeating this has no effect."""
     lobby = await _own(call, lobby_id)
     lobbies.cancel(lobby)
@@ -127,7 +127,11 @@ async def start_game(
     if lobby.start_key == key:
         # Nothing changes a lobby after its start.
         if revision != lobby.revision - 1:
-            raise Refusal(422, "This idempotency key was used for another request.", code="idempotency_key_reused")
+            raise Refusal(
+                422,
+                "This idempotency key was already used for a different request. Use a new one.",
+                code="idempotency_key_reused",
+            )
         session = sessions.get(lobby.session_id or "")
     else:
         lobbies.require_draft(lobby, revision)
@@ -148,7 +152,7 @@ async def end_game(services: Services, caller: Caller, lobby: Lobby) -> None:
     require_host(lobby, caller)
     sessions = sessions_of(services)
     if lobby.session_id is None:
-        raise conflict(f"The lobby {lobby.id} has no game to end: it has not been started.", code="not_started")
+        raise conflict(f"The lobby {lobby.id} has not been started, so there is no game to end.", code="not_started")
     session = sessions.get(lobby.session_id)
     if session is None or session.over:
         return

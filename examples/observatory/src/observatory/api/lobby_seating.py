@@ -15,12 +15,12 @@ from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import GAME_HOSTED, Manifest
 
 from ..errors import Refusal, conflict, explained, forbidden, not_found
-from ..hosted.games import HostedGame, Joined
+from ..hosted.games import HostedGame, SeatedPerson
 from ..hosted.lobbies import LIFETIME, LobbySeat, seats_of, write_seats
 from ..identity.auth import Caller
 from ..store.columns import JsonObject, new_id, now
 from ..store.models import Coworld, League, Lobby
-from ..work.scheduling import Candidate, Wish, draw_seats, episode_configs, plan_config
+from ..work.lineups import Candidate, ResolvedEntry, draw_seats, episode_configs, plan_config
 from .experience_roster import league_champions, league_coworld
 from .leagues import find_league, visible_leagues
 
@@ -73,7 +73,7 @@ def require_host(lobby: Lobby, caller: Caller) -> None:
         Refusal: 403.
     """
     if not caller.owns(lobby.user_id, lobby.player_id):
-        raise forbidden(f"Only its host, {lobby.user.name}, can do this to the lobby {lobby.id}.", code="not_host")
+        raise forbidden(f"Only the host of the lobby {lobby.id}, {lobby.user.name}, may do this.", code="not_host")
 
 
 async def draft(session: AsyncSession, caller: Caller, league_id: str, body: api.LobbyBody) -> Lobby:
@@ -94,7 +94,7 @@ async def draft(session: AsyncSession, caller: Caller, league_id: str, body: api
     if manifest.game.player_runtime == GAME_HOSTED:
         raise Refusal(
             400,
-            f"{coworld.name} runs its players itself, from files, so people cannot sit in it: there are no lobbies.",
+            f"{coworld.name} runs its players itself, from files, so people cannot play in it and it has no lobbies.",
             code="unsupported_runtime",
         )
     variant = body.variant_id or league.variant_id or manifest.variants[0].id
@@ -114,7 +114,9 @@ async def draft(session: AsyncSession, caller: Caller, league_id: str, body: api
     for choice in body.seats or ():
         if choice.position >= len(seats):
             raise Refusal(
-                400, f"There is no seat {choice.position}: {coworld.name} has {len(seats)} at most.", code="bad_slot"
+                400,
+                f"There is no seat {choice.position}: {coworld.name} has at most {len(seats)} seats.",
+                code="bad_slot",
             )
         seats[choice.position] = chosen_seat(choice.kind, choice.player_id, champions)
     moment = now()
@@ -165,17 +167,18 @@ async def seated_game(session: AsyncSession, caller: Caller, lobby: Lobby) -> Ho
     waiting = [str(at) for at, seat in seats if seat.kind == "human_open"]
     if waiting:
         raise conflict(
-            f"Seat {waiting[0]} waits for a person: let somebody claim it, or give it to a policy, or close it.",
+            f"Seat {waiting[0]} is still open. Have a person claim it, assign a policy to it, or close it.",
             code="seats_open",
         )
     if not any(seat.kind == "human" for _, seat in seats):
         raise conflict(
-            "Nobody has a seat: claim one. Episodes of policies alone are at POST /v2/experience-requests.",
+            "No person has a seat. Claim one, or request an episode of policies alone with POST "
+            "/v2/experience-requests.",
             code="nobody_seated",
         )
     policies = _drawn(dict(enumerate(seat for _, seat in seats)), await league_champions(session, caller, league.id))
     people = {
-        slot: Joined(
+        slot: SeatedPerson(
             slot=slot,
             subject_id=seat.subject_id or "",
             user_id=seat.user_id or "",
@@ -197,7 +200,7 @@ async def seated_game(session: AsyncSession, caller: Caller, lobby: Lobby) -> Ho
 
 
 def _config(
-    coworld: Coworld, lobby: Lobby, policies: Mapping[int, Candidate], people: Mapping[int, Joined]
+    coworld: Coworld, lobby: Lobby, policies: Mapping[int, Candidate], people: Mapping[int, SeatedPerson]
 ) -> JsonObject:
     manifest = load_manifest(dict(coworld.manifest), template=True).manifest
     slots = range(len(policies) + len(people))
@@ -213,23 +216,23 @@ def _config(
 def _drawn(seats: Mapping[int, LobbySeat], champions: tuple[Candidate, ...]) -> dict[int, Candidate]:
     """The policies of seats that are not for people, by slot."""
     by_player = {champion.subject_id: champion for champion in champions}
-    wishes: dict[int, Wish] = {}
+    entries: dict[int, ResolvedEntry] = {}
     for slot, seat in seats.items():
         if seat.kind == "league_player":
             if seat.player_id not in by_player:
                 raise _no_champion(seat.name or seat.player_id, status=409)
-            wishes[slot] = Wish(policy=by_player[seat.player_id])
+            entries[slot] = ResolvedEntry(policy=by_player[seat.player_id])
         elif seat.kind == "random":
-            wishes[slot] = Wish(random=True)
-    if not wishes:
+            entries[slot] = ResolvedEntry(random=True)
+    if not entries:
         return {}
     try:
-        (drawn,) = draw_seats(list(wishes.values()), episodes=1, pool=champions, seed=new_id())
+        (drawn,) = draw_seats(list(entries.values()), episodes=1, pool=champions, seed=new_id())
     except UsageError as error:
         raise conflict(
-            "The league has no champion that you may seat: give the seat to a person.", code=error.code
+            "The league has no champion that you may seat. Leave the seat to a person.", code=error.code
         ) from error
-    return dict(zip(wishes, drawn, strict=True))
+    return dict(zip(entries, drawn, strict=True))
 
 
 def _usual_count(manifest: Manifest, config: JsonObject, bounds: Bounds) -> int:
@@ -256,7 +259,7 @@ async def _require_few(session: AsyncSession, caller: Caller) -> None:
     if (there or 0) >= MOST_DRAFTS and not user.is_team:
         raise Refusal(
             429,
-            f"You have {there} lobbies that are not started: start or cancel one, or wait until they expire.",
+            f"You have {there} lobbies that have not been started. Start or cancel one, or wait until one expires.",
             code="quota_exceeded",
             headers={"Retry-After": "60"},
         )
@@ -265,6 +268,6 @@ async def _require_few(session: AsyncSession, caller: Caller) -> None:
 def _no_champion(player: str | None, *, status: int = 400) -> Refusal:
     return Refusal(
         status,
-        f"{player!r} has no champion in this league that you may seat: choose another player.",
+        f"{player!r} has no champion in this league that you may seat. Choose another player.",
         code="no_champion",
     )

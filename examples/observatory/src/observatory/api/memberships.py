@@ -11,15 +11,15 @@ from pydantic import Field
 from coworld_core import api
 
 from ..errors import conflict, forbidden, not_found
-from ..operating.closing import require_open
+from ..operations.moderation import require_enabled
 from ..store.columns import JsonObject, now
-from ..store.happenings import record
+from ..store.event_log import record_event
 from ..store.models import League, Membership, Player, PolicyVersion, Submission
-from ..work.placing import QUALIFYING, crown, place
-from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
+from ..work.league_members import QUALIFYING, make_champion, place_submission
 from .leagues import find_league, visible_leagues
-from .pages import PageQuery, paginate
-from .views import division_json, league_json, of_player, player_ref, policy_version_json
+from .pagination import PageQuery, paginate
+from .routing import Anyone, ApiRouter, Call, Json, SignedIn, refusals
+from .serializers import division_json, league_json, of_player, player_ref, policy_version_json
 
 __all__ = ["membership_json", "router", "submission_json"]
 
@@ -32,10 +32,10 @@ _NO_REASON = api.RetireBody()
 class MembershipQuery(PageQuery):
     """Filters for memberships."""
 
-    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    active_only: bool = Field(default=False, description="Only those that have not ended.")
-    champions_only: bool = Field(default=False, description="Only the nominated.")
-    mine: bool = Field(default=False, description="Only one's own.")
+    limit: int = Field(default=200, ge=1, le=1000, description="Maximum number of rows in the page.")
+    active_only: bool = Field(default=False, description="Only memberships that have not ended.")
+    champions_only: bool = Field(default=False, description="Only champions, the policies that their owners nominate.")
+    mine: bool = Field(default=False, description="Only the caller's own.")
     league_id: str | None = Field(default=None, pattern="^league_")
     division_id: str | None = Field(default=None, pattern="^div_")
     policy_version_id: str | None = Field(default=None, max_length=64)
@@ -45,8 +45,8 @@ class MembershipQuery(PageQuery):
 class SubmissionQuery(PageQuery):
     """Filters for submissions."""
 
-    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    mine: bool = Field(default=False, description="Only one's own.")
+    limit: int = Field(default=200, ge=1, le=1000, description="Maximum number of rows in the page.")
+    mine: bool = Field(default=False, description="Only the caller's own.")
     league_id: str | None = Field(default=None, pattern="^league_")
     policy_version_id: str | None = Field(default=None, max_length=64)
     player_id: str | None = Field(default=None, max_length=64)
@@ -72,7 +72,7 @@ async def list_memberships(call: Anyone, query: Annotated[MembershipQuery, Query
 
 
 @router.get("/v2/league-policy-memberships/portfolio", response_model=list[api.Membership])
-async def portfolio(call: Known, query: Annotated[PageQuery, Query()]) -> Json:
+async def portfolio(call: SignedIn, query: Annotated[PageQuery, Query()]) -> Json:
     """Your own memberships that have not ended, newest first."""
     statement = sa.select(Membership).where(_mine(call, Membership), Membership.end_time.is_(None))
     page = await paginate(call.db, statement, query, moment=Membership.created_at, key=Membership.id)
@@ -82,16 +82,18 @@ async def portfolio(call: Known, query: Annotated[PageQuery, Query()]) -> Json:
 @router.post(
     "/v2/league-policy-memberships/{membership_id}/retire", response_model=api.Membership, responses=refusals(409)
 )
-async def retire(call: Known, membership_id: str, body: api.RetireBody = _NO_REASON) -> Json:
+async def retire(call: SignedIn, membership_id: str, body: api.RetireBody = _NO_REASON) -> Json:
     """End one of your own memberships."""
     membership = await _own_membership(call, membership_id)
     if membership.end_time is not None:
-        raise conflict(f"{_label(membership.policy_version)} is retired already.", code="already_retired")
+        raise conflict(f"{_label(membership.policy_version)} is already retired.", code="already_retired")
     membership.status, membership.substatus = "retired", "retired"
     membership.is_champion = False
     membership.end_time = now()
     membership.reason = body.reason
-    await record(call.db, "membership_retired", f"{_label(membership.policy_version)} retired", membership=membership)
+    await record_event(
+        call.db, "membership_retired", f"{_label(membership.policy_version)} retired", membership=membership
+    )
     await call.db.flush()
     return Json(membership_json(membership, call.base_url))
 
@@ -99,19 +101,19 @@ async def retire(call: Known, membership_id: str, body: api.RetireBody = _NO_REA
 @router.post(
     "/v2/league-policy-memberships/{membership_id}/champion", response_model=api.Membership, responses=refusals(409)
 )
-async def nominate(call: Known, membership_id: str) -> Json:
+async def nominate(call: SignedIn, membership_id: str) -> Json:
     """Make one of your own memberships your champion in its league."""
     membership = await _own_membership(call, membership_id)
     if membership.end_time is not None:
         raise conflict(f"{_label(membership.policy_version)} is retired.", code="already_retired")
     if membership.status == QUALIFYING:
         raise conflict(f"{_label(membership.policy_version)} is being checked.", code="not_qualified")
-    await crown(call.db, membership)
+    await make_champion(call.db, membership)
     return Json(membership_json(membership, call.base_url))
 
 
 @router.get("/v2/league-submissions", response_model=list[api.Submission])
-async def list_submissions(call: Known, query: Annotated[SubmissionQuery, Query()]) -> Json:
+async def list_submissions(call: SignedIn, query: Annotated[SubmissionQuery, Query()]) -> Json:
     """Submissions to leagues that you may see, newest first."""
     statement = sa.select(Submission).where(Submission.league_id.in_(_visible(call)))
     if query.mine:
@@ -126,17 +128,17 @@ async def list_submissions(call: Known, query: Annotated[SubmissionQuery, Query(
 
 
 @router.post("/v2/league-submissions", response_model=api.Submission, responses=refusals(409))
-async def submit(call: Known, body: api.SubmissionBody) -> Json:
+async def submit(call: SignedIn, body: api.SubmissionBody) -> Json:
     """Submit one of your own policy versions to a league; it is placed at once, or rejected with a reason."""
     user = call.caller.require()
     league = await find_league(call.db, call.caller, body.league_id)
     version = await call.db.get(PolicyVersion, body.policy_version_id)
     if version is None or version.user_id != user.id:
         raise not_found("policy version of yours", body.policy_version_id)
-    require_open(version)
+    require_enabled(version)
     player_id = body.player_id or call.caller.player_id or version.player_id
     if call.caller.player_id is not None and player_id != call.caller.player_id:
-        raise forbidden("This session submits as its own player only.", code="other_player")
+        raise forbidden("A player's session can submit only as that player.", code="other_player")
     if version.player_id is not None and player_id != version.player_id:
         raise forbidden(f"{_label(version)} belongs to another of your players.", code="other_player")
     if player_id is not None and version.player_id is None:
@@ -150,7 +152,7 @@ async def submit(call: Known, body: api.SubmissionBody) -> Json:
         player_id=player_id,
     )
     call.db.add(submission)
-    await place(call.db, submission, version)
+    await place_submission(call.db, submission, version)
     await call.db.flush()
     await call.db.refresh(submission)
     return Json(submission_json(submission, call.base_url))
@@ -161,7 +163,7 @@ async def _own_membership(call: Call, membership_id: str) -> Membership:
     if membership is None:
         raise not_found("membership", membership_id)
     if not call.caller.owns(membership.user_id, membership.player_id):
-        raise forbidden("This membership belongs to somebody else.")
+        raise forbidden("This membership belongs to another account.")
     return membership
 
 

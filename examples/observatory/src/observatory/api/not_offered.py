@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ..errors import Refusal
-from .calls import ApiRouter, Call, Json, Known, gate, refusals
+from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 
 __all__ = ["router"]
 
@@ -13,17 +13,17 @@ router = ApiRouter(tags=["Not offered"])
 
 
 @router.get("/usage/me/credits", responses=refusals(501))
-async def get_credits(call: Known) -> Json:
+async def get_credits(call: SignedIn) -> Json:
     """Your credits: not used on this platform."""
-    raise _not_offered("This platform keeps no credits: episodes cost nothing here, and nobody's are counted.")
+    raise _not_offered("This platform has no credits: episodes are free.")
 
 
 @router.post("/v2/divisions/{division_id}/power-analysis", responses=refusals(501))
 async def analyse_power(call: Annotated[Call, gate("known", held=False)], division_id: str) -> Json:
     """Power analysis of a division: not offered here."""
     raise _not_offered(
-        "This platform computes no power analysis: its leaderboards are mean scores, without a model of strength. "
-        "The episodes' scores are at /v2/episode-requests, to be analysed with a model of one's own."
+        "This platform offers no power analysis: its leaderboards are mean scores, without a model of strength. "
+        "To analyse scores yourself, get them from /v2/episode-requests."
     )
 
 
@@ -34,19 +34,19 @@ async def create_counterfactual(call: Annotated[Call, gate("known", held=False)]
 
 
 @router.get("/v2/counterfactual-evals/{evaluation_id}", responses=refusals(501))
-async def get_counterfactual(call: Known, evaluation_id: str) -> Json:
+async def get_counterfactual(call: SignedIn, evaluation_id: str) -> Json:
     """A counterfactual evaluation: not offered here."""
     raise _no_counterfactuals()
 
 
 @router.get("/v2/leagues/{league_id}/campaign", responses=refusals(501))
-async def get_campaign(call: Known, league_id: str) -> Json:
+async def get_campaign(call: SignedIn, league_id: str) -> Json:
     """A league's campaign: not offered here."""
     raise _no_campaigns()
 
 
 @router.get("/v2/leagues/{league_id}/campaign/{part}", responses=refusals(501))
-async def get_campaign_part(call: Known, league_id: str, part: str) -> Json:
+async def get_campaign_part(call: SignedIn, league_id: str, part: str) -> Json:
     """A part of a league's campaign: not offered here."""
     raise _no_campaigns()
 
@@ -66,8 +66,8 @@ def _no_campaigns() -> Refusal:
 
 def _no_counterfactuals() -> Refusal:
     return _not_offered(
-        "This platform runs no counterfactual evaluations. An experience request with both policies, and the same "
-        "`seed` in `game_config_overrides`, lets them be compared: POST /v2/experience-requests."
+        "This platform runs no counterfactual evaluations. To compare two policies, request episodes of both with the "
+        "same `seed` in `game_config_overrides`: POST /v2/experience-requests."
     )
 
 

@@ -15,9 +15,9 @@ from coworld_core.manifest.loading import load_manifest
 
 from ..errors import conflict, not_found
 from ..store.models import Coworld
-from .calls import Anyone, ApiRouter, QueryModel, binary, refusals
 from .catalogue import find_coworld
 from .leagues import find_league, league_divisions
+from .routing import Anyone, ApiRouter, QueryModel, binary, refusals
 
 if TYPE_CHECKING:
     from coworld_core.manifest.models import Doc, GameManifest, Manifest
@@ -34,7 +34,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|])")
 class ToTakePart(QueryModel):
     """The league."""
 
-    league_id: str = Field(pattern="^league_", description="Which league.")
+    league_id: str = Field(pattern="^league_", description="The league.")
 
 
 @router.get("/v2/participate", response_class=binary("text/markdown"), responses=refusals(404, 409))

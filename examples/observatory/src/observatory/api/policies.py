@@ -14,14 +14,14 @@ from coworld_core import api
 from coworld_core.environment import is_reserved_env
 
 from ..errors import conflict, forbidden, invalid, not_found
-from ..operating.closing import closed_since
+from ..operations.moderation import disabled_since
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Image, Policy, PolicySecretEnv, PolicyVersion
 from ..store.player_files import keep_player
-from .calls import ApiRouter, Call, Json, Known, gate, refusals
 from .images import find_image
-from .pages import Envelope, PageQuery, paginate
+from .pagination import Envelope, PageQuery, paginate
+from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 
 __all__ = ["router"]
 
@@ -31,18 +31,18 @@ router = ApiRouter(tags=["Policies"])
 class VersionQuery(PageQuery):
     """Filters for policy versions."""
 
-    limit: int = Field(default=100, ge=1, le=1000, description="Most rows of the page.")
-    mine: bool = Field(default=False, description="Only one's own; the team may ask for all.")
-    name_exact: api.Text | None = Field(default=None, description="Only those of a policy's name.")
-    version: int | None = Field(default=None, ge=1, le=10**9, description="Only that version.")
+    limit: int = Field(default=100, ge=1, le=1000, description="Maximum number of rows in the page.")
+    mine: bool = Field(default=False, description="Only the caller's own; team members may list all.")
+    name_exact: api.Text | None = Field(default=None, description="Only versions of the policy with this name.")
+    version: int | None = Field(default=None, ge=1, le=10**9, description="Only the version with this number.")
 
 
 @router.post("/stats/policy-secret-envs", response_model=api.PolicySecretEnvCreated)
-async def create_secret_env(call: Known, body: api.PolicySecretEnvBody) -> Json:
+async def create_secret_env(call: SignedIn, body: api.PolicySecretEnvBody) -> Json:
     """Store secret environment variables for the next policy version."""
     for name in body.policy_secret_env:
         if is_reserved_env(name):
-            raise invalid(f"{name} is the platform's own.", at=("body", "policy_secret_env", name))
+            raise invalid(f"{name} is reserved for the platform.", at=("body", "policy_secret_env", name))
     row = PolicySecretEnv(user_id=call.caller.require().id, names=sorted(body.policy_secret_env))
     call.db.add(row)
     await call.db.flush()
@@ -64,7 +64,7 @@ async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], se
             sa.select(PolicyVersion.id).where(PolicyVersion.secret_env_id == secret_env_id).limit(1)
         )
         if used is not None:
-            raise conflict(f"The policy version {used} has these secrets.", code="in_use")
+            raise conflict(f"The policy version {used} uses these secrets, so they cannot be deleted.", code="in_use")
         audit(session, "secret.deleted", user_id=row.user_id, subject=row.id)
         await session.delete(row)
     # Only after the row: a version created in the meantime keeps them.
@@ -73,7 +73,7 @@ async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], se
 
 
 @router.post("/stats/policies/docker-img/complete", response_model=api.PolicyVersionCreated)
-async def create_policy_version(call: Known, body: api.PolicyVersionBody) -> Json:
+async def create_policy_version(call: SignedIn, body: api.PolicyVersionBody) -> Json:
     """Create the next version of a policy from an uploaded image."""
     image = await _own_image(call, body.container_image_id)
     await _check_secret_env(call, body.policy_secret_env_id)
@@ -81,7 +81,7 @@ async def create_policy_version(call: Known, body: api.PolicyVersionBody) -> Jso
 
 
 @router.post("/stats/policies/files", response_model=api.PolicyVersionCreated)
-async def create_policy_of_files(call: Known, body: api.PolicyFilesBody) -> Json:
+async def create_policy_of_files(call: SignedIn, body: api.PolicyFilesBody) -> Json:
     """Create the next version of a policy from a player's files, if a worker accepts such."""
     await _check_secret_env(call, body.policy_secret_env_id)
     image = await keep_player(call.services.blobs, call.db, call.caller.require(), body.player)
@@ -89,7 +89,7 @@ async def create_policy_of_files(call: Known, body: api.PolicyFilesBody) -> Json
 
 
 @router.get("/stats/policy-versions", response_model=Envelope[api.PolicyVersionRow])
-async def list_policy_versions(call: Known, query: Annotated[VersionQuery, Query()]) -> Json:
+async def list_policy_versions(call: SignedIn, query: Annotated[VersionQuery, Query()]) -> Json:
     """Your own policy versions, newest first, so the highest version of a name comes first."""
     statement = sa.select(PolicyVersion).join(Policy, Policy.id == PolicyVersion.policy_id)
     if query.mine or not call.caller.elevated:
@@ -107,13 +107,13 @@ async def list_policy_versions(call: Known, query: Annotated[VersionQuery, Query
 
 
 @router.get("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)
-async def get_access(call: Known, policy_id: str) -> Json:
+async def get_access(call: SignedIn, policy_id: str) -> Json:
     """Who may use your own policy in episodes."""
     return Json({"selection_scope": (await _own_policy(call, policy_id)).selection_scope})
 
 
 @router.put("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)
-async def set_access(call: Known, policy_id: str, body: api.SelectionAccessBody) -> Json:
+async def set_access(call: SignedIn, policy_id: str, body: api.SelectionAccessBody) -> Json:
     """Set who may use your own policy in episodes."""
     policy = await _own_policy(call, policy_id)
     policy.selection_scope = body.selection_scope
@@ -158,7 +158,9 @@ async def _next_version(
 async def _own_image(call: Call, image_id: str) -> Image:
     image = await find_image(call.db, call.caller, image_id)
     if image.status != "ready":
-        raise invalid(f"The image {image.name} is not complete.", at=("body", "container_image_id"))
+        raise invalid(
+            f"The upload of the image {image.name} is not complete. Push it first.", at=("body", "container_image_id")
+        )
     return image
 
 
@@ -175,12 +177,12 @@ async def _own_policy(call: Call, policy_id: str) -> Policy:
     if policy is None:
         raise not_found("policy", policy_id)
     if not call.caller.owns(policy.user_id):
-        raise forbidden("This policy belongs to somebody else.")
+        raise forbidden("This policy belongs to another account.")
     return policy
 
 
 def _row_json(version: PolicyVersion) -> JsonObject:
-    disabled_at, disabled_reason = closed_since(version) or (None, None)
+    disabled_at, disabled_reason = disabled_since(version) or (None, None)
     return {
         "id": version.id,
         "policy_version_id": version.id,

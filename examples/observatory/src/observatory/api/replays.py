@@ -8,11 +8,11 @@ import sqlalchemy as sa
 
 from coworld_core import api
 
+from ..episodes.access import visible
 from ..errors import Refusal
-from ..evidence.access import visible
 from ..hosted.sessions import viewer_of
 from ..store.models import Artifact, EpisodeRequest
-from .calls import ApiRouter, Call, Json, gate, refusals
+from .routing import ApiRouter, Call, Json, gate, refusals
 
 __all__ = ["router"]
 
@@ -36,10 +36,10 @@ async def start_session(call: Annotated[Call, gate("anyone", held=False)], body:
         issue: dict[str, object] = {
             "type": "missing",
             "loc": ["body", "episode_id"],
-            "msg": "Name the episode, or its replay.",
+            "msg": "Give either the episode or its replay.",
         }
         raise Refusal(422, [issue], code="validation_error")
     row = await call.db.scalar(seen)
     if row is None or row.coworld_id != body.coworld_id:
-        raise Refusal(404, "There is no such episode of this Coworld.", code="not_found")
+        raise Refusal(404, "This Coworld has no such episode.", code="not_found")
     return Json({"viewer_url": await viewer_of(call.services, call.caller, row), "ready": True})

@@ -15,10 +15,10 @@ from ..errors import not_found
 from ..identity.auth import Caller
 from ..store.columns import JsonObject
 from ..store.models import Division, League, Round, RoundResult
-from .calls import Anyone, ApiRouter, Json
 from .leagues import visible_leagues
-from .pages import Envelope, PageQuery, paginate
-from .views import division_json, player_ref, policy_version_json
+from .pagination import Envelope, PageQuery, paginate
+from .routing import Anyone, ApiRouter, Json
+from .serializers import division_json, player_ref, policy_version_json
 
 __all__ = ["find_round", "router"]
 
@@ -28,7 +28,7 @@ router = ApiRouter(tags=["Rounds"])
 class RoundQuery(PageQuery):
     """Filters for rounds."""
 
-    limit: int = Field(default=25, ge=1, le=200, description="Most rows of the page.")
+    limit: int = Field(default=25, ge=1, le=200, description="Maximum number of rows in the page.")
     league_id: str | None = Field(default=None, pattern="^league_")
     division_id: str | None = Field(default=None, pattern="^div_")
     status: str | None = Field(default=None, max_length=32)

@@ -17,8 +17,8 @@ from coworld_core import api
 from ..store.columns import JsonObject
 from ..store.models import Division, Player, Round, RoundResult, Tally, User
 from ..work.seasons import COMMISSIONED, last_report, subjects_in
-from .calls import Anyone, ApiRouter, Json, QueryModel
 from .leagues import find_division
+from .routing import Anyone, ApiRouter, Json, QueryModel
 
 __all__ = ["Standing", "router", "standings"]
 
@@ -38,7 +38,7 @@ class RecentQuery(QueryModel):
     """The number of past rounds to include."""
 
     include_recent_rounds: Annotated[int, BeforeValidator(_count)] = Field(
-        default=0, ge=0, le=10**9, description=f"How many of the latest rounds, of which {MOST_ROUNDS} are given."
+        default=0, ge=0, le=10**9, description=f"How many of the latest rounds to return, at most {MOST_ROUNDS}."
     )
 
 
@@ -178,9 +178,9 @@ async def leaderboards(call: Anyone, division_id: str) -> Json:
         return Json(None)
     recent = await _recent_rounds(call.db, division, 5)
     rated = any(line.rating is not None for line in lines)
-    about = "By the pairing and the rating, after each round."
+    about = "Computed from the pairing and the ratings after each round."
     if division.league.commissioner_key == COMMISSIONED:
-        about = "By the commissioner, after each round."
+        about = "Decided by the commissioner after each round."
     pointed = any(line.points is not None for line in lines)
     keys = [key for key in _COLUMNS if (rated or key not in _STORED) and (pointed or key != "points")]
     return Json(

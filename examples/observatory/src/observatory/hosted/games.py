@@ -13,8 +13,8 @@ from ..errors import Refusal
 from ..identity.auth import Caller
 from ..store.columns import now
 from ..store.models import Coworld
-from ..work.ordering import participant
-from ..work.scheduling import Candidate
+from ..work.lineups import Candidate
+from ..work.new_episodes import participant
 
 if TYPE_CHECKING:
     from coworld_runner.plan import EpisodePlan
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ..services import Services
     from ..work.admission import Admission
 
-__all__ = ["HostedGame", "Joined", "game_for_people", "plan_game"]
+__all__ = ["HostedGame", "SeatedPerson", "game_for_people", "plan_game"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined:
+class SeatedPerson:
     """The person in a slot."""
 
     slot: int
@@ -37,7 +37,7 @@ class Joined:
     at: dt.datetime
 
     @classmethod
-    def of(cls, caller: Caller, slot: int) -> Joined:
+    def of(cls, caller: Caller, slot: int) -> SeatedPerson:
         """A caller who takes a slot."""
         user = caller.require()
         return cls(
@@ -61,7 +61,7 @@ class HostedGame:
     slots: int
     policies: Mapping[int, Candidate] = field(default_factory=dict[int, Candidate])
     """Policies by slot."""
-    people: Mapping[int, Joined] = field(default_factory=dict[int, Joined])
+    people: Mapping[int, SeatedPerson] = field(default_factory=dict[int, SeatedPerson])
     """People who have their slots before it starts."""
 
 
@@ -71,7 +71,7 @@ def game_for_people(coworld: Coworld, variant: str | None) -> HostedGame:
     Raises:
         Refusal: 404 if there is no such variant.
     """
-    from ..work.setups import setup_of
+    from ..work.game_setup import setup_of
 
     try:
         setup = setup_of(coworld, variant)

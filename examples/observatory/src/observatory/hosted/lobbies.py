@@ -18,8 +18,8 @@ from ..identity.auth import Caller
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
 from ..store.models import Lobby
-from ..work.scheduling import Candidate
-from .games import Joined
+from ..work.lineups import Candidate
+from .games import SeatedPerson
 from .sessions import Session, Within
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "claim",
     "is_draft",
     "leave",
-    "put_out",
+    "remove_person",
     "require_draft",
     "seats_of",
     "set_seat",
@@ -59,7 +59,7 @@ class LobbySeat:
     @classmethod
     def of_person(cls, caller: Caller) -> LobbySeat:
         """A caller's seat."""
-        person = Joined.of(caller, 0)
+        person = SeatedPerson.of(caller, 0)
         return cls(kind="human", player_id=person.player_id, user_id=person.user_id, name=person.name)
 
     @classmethod
@@ -122,11 +122,12 @@ def require_draft(lobby: Lobby, revision: int | None = None) -> None:
     """
     if not is_draft(lobby):
         state = {"expired": "has expired", "cancelled": "was cancelled"}.get(status_of(lobby, None), "has been started")
-        raise conflict(f"The lobby {lobby.id} {state}: it cannot be changed. Draft another one.", code="not_a_draft")
+        detail = f"The lobby {lobby.id} {state} and can no longer be changed. Create a new one."
+        raise conflict(detail, code="not_a_draft")
     if revision is not None and revision != lobby.revision:
         raise conflict(
-            f"The lobby {lobby.id} is at revision {lobby.revision}, not {revision}: somebody has changed it. "
-            "Look at it again, then decide.",
+            f"The lobby {lobby.id} has changed: it is at revision {lobby.revision}, and the request was made for "
+            f"revision {revision}. Fetch the lobby again, then retry.",
             code="stale_revision",
         )
 
@@ -139,7 +140,7 @@ def set_seat(lobby: Lobby, position: int, seat: LobbySeat, *, revision: int) -> 
     """
     require_draft(lobby, revision)
     if _seat_at(lobby, position).kind == "human":
-        raise conflict(f"Somebody sits in seat {position}: remove them first.", code="seat_taken")
+        raise conflict(f"Seat {position} is taken. Remove its occupant first.", code="seat_taken")
     _replace(lobby, {position: seat})
 
 
@@ -173,7 +174,7 @@ def leave(lobby: Lobby, caller: Caller) -> None:
     _replace(lobby, dict.fromkeys(own, OPEN))
 
 
-def put_out(db: AsyncSession, lobby: Lobby, position: int) -> None:
+def remove_person(db: AsyncSession, lobby: Lobby, position: int) -> None:
     """Remove the person in a seat, which is open again.
 
     Raises:
@@ -182,7 +183,7 @@ def put_out(db: AsyncSession, lobby: Lobby, position: int) -> None:
     require_draft(lobby)
     seat = _seat_at(lobby, position)
     if seat.kind != "human":
-        raise conflict(f"Nobody sits in seat {position}: it is {_described(seat)}.", code="seat_not_taken")
+        raise conflict(f"Seat {position} has no person to remove: it is {_described(seat)}.", code="seat_not_taken")
     _replace(lobby, {position: OPEN})
     audit(db, "lobby.player_removed", user_id=seat.user_id, subject=lobby.id, position=position)
 

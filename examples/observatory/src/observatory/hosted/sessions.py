@@ -27,14 +27,14 @@ from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.errors import CoworldError
 from coworld_core.ids import new_run_id
 
+from ..episodes.downloads import plain_chunks
 from ..errors import Refusal, conflict, explained, not_found
-from ..evidence.sending import plain_chunks
 from ..identity.auth import Caller
 from ..identity.limits import quotas_of
 from ..store.columns import JsonObject, new_id, now
 from ..store.models import Artifact, Coworld, EpisodeRequest, HostedSession, User
-from .games import HostedGame, Joined, plan_game
-from .keeping import keep_play
+from .archive import archive_play
+from .games import HostedGame, SeatedPerson, plan_game
 
 if TYPE_CHECKING:
     from coworld_core.episode.events import BaseEvent
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from coworld_core.manifest.models import Manifest
     from coworld_runner.episode.links import PlayLinks
 
-    from ..runtime import Place
     from ..services import Services
+    from ..work.executor import Executor
 
 __all__ = [
     "Session",
@@ -93,7 +93,7 @@ class Session:
     """Path and query of the viewer's page."""
     seats: dict[int, str] = field(default_factory=dict[int, str], repr=False)
     """Path and query of the page of each person's slot."""
-    joined: dict[int, Joined] = field(default_factory=dict[int, Joined])
+    joined: dict[int, SeatedPerson] = field(default_factory=dict[int, SeatedPerson])
     """The people, by slot."""
     scores: tuple[float, ...] = ()
     begun: bool = False
@@ -119,13 +119,13 @@ class Sessions:
 
     Args:
         services: The Observatory.
-        place: The place where they run.
+        executor: Where they run.
         group: The task group of their tasks.
     """
 
-    def __init__(self, services: Services, place: Place, group: TaskGroup) -> None:
+    def __init__(self, services: Services, executor: Executor, group: TaskGroup) -> None:
         self._services = services
-        self._place = place
+        self._place = executor
         self._group = group
         self._sessions: dict[str, Session] = {}
         self._work = services.settings.data / "sessions"
@@ -215,7 +215,9 @@ class Sessions:
         """
         if instead_of is not None:
             if instead_of.joined or instead_of.over:
-                raise conflict("Somebody has joined this game, or it is over: start another.", code="game_begun")
+                raise conflict(
+                    "People have already joined this game, or it is over. Start another one.", code="game_begun"
+                )
             await self.end(instead_of)
         self._require_room(caller.require())
         session = await self._begin(
@@ -237,7 +239,7 @@ class Sessions:
             raise conflict(explained(error), code=error.code) from error
 
     async def _play(self, session: Session, game: HostedGame) -> None:
-        from coworld_runner.episode.running import EpisodeOptions, run_episode
+        from coworld_runner.episode import EpisodeOptions, run_episode
 
         plan = await plan_game(self._services, self._place.admission, game)
 
@@ -263,16 +265,16 @@ class Sessions:
             )
             group.cancel_scope.cancel()
         if record is None:
-            session.error = "Nobody was there any more, so the game was put away."
+            session.error = "The game was stopped because nobody was connected any more."
             return
         session.scores = record.scores
         if record.fault is not None:
             session.error = record.fault.message
         if session.begun:
             with anyio.CancelScope(shield=True, deadline=anyio.current_time() + KEEP_SECONDS):
-                session.episode_id = await keep_play(self._services, session, plan, record, EpisodeLayout(workspace))
+                session.episode_id = await archive_play(self._services, session, plan, record, EpisodeLayout(workspace))
 
-    async def join(self, session: Session, caller: Caller) -> Joined:
+    async def join(self, session: Session, caller: Caller) -> SeatedPerson:
         """Take a seat, or return the seat that the caller already has.
 
         Raises:
@@ -289,7 +291,7 @@ class Sessions:
         slot = next((slot for slot in range(session.game.slots) if slot not in taken), None)
         if slot is None:
             raise conflict("Every seat of this game is taken.", code="game_full")
-        session.joined[slot] = seat = Joined.of(caller, slot)
+        session.joined[slot] = seat = SeatedPerson.of(caller, slot)
         return seat
 
     # --- both
@@ -348,7 +350,7 @@ class Sessions:
         if most is not None and sum(not each.over for each in mine) >= most:
             raise Refusal(
                 429,
-                f"You have started {most} games that are not over: end one, or wait until it is.",
+                f"You have {most} games in progress, the most allowed. End one, or wait until one is over.",
                 code="quota_exceeded",
                 headers={"Retry-After": "60"},
             )
@@ -361,7 +363,7 @@ class Sessions:
         if not idle:
             raise Refusal(
                 503,
-                f"{MOST} games are being shown already.",
+                f"{MOST} games are already being shown, the most this server allows. Try again later.",
                 code="too_many_sessions",
                 headers={"Retry-After": "30"},
             )
@@ -371,7 +373,7 @@ class Sessions:
 
     async def _run(self, session: Session, body: Callable[..., Awaitable[None]], *arguments: object) -> None:
         """Run a session to its end, and clean up."""
-        from coworld_runner.errors import unwrapped
+        from coworld_core.errors import unwrapped
 
         try:
             with session.scope, unwrapped():
@@ -379,8 +381,8 @@ class Sessions:
         except CoworldError as error:
             session.error = error.message
         except Exception as error:  # noqa: BLE001 - one session's trouble is not the server's
-            _log.exception("A session failed.")
-            session.error = f"The server failed: {type(error).__name__}."
+            _log.exception("A play session failed.")
+            session.error = f"Internal server error: {type(error).__name__}."
         finally:
             session.over = True
             session.ready.set()
@@ -410,13 +412,13 @@ class Sessions:
 @asynccontextmanager
 async def open_sessions(services: Services) -> AsyncGenerator[Sessions | None]:
     """Open the sessions of a server in ``services.runtime``; None if it has no backend."""
-    place = services.runtime.place
-    if place is None:
+    executor = services.runtime.executor
+    if executor is None:
         yield None
         return
-    await _take_back(services, place)
+    await _take_back(services, executor)
     async with anyio.create_task_group() as group:
-        services.runtime.sessions = Sessions(services, place, group)
+        services.runtime.sessions = Sessions(services, executor, group)
         try:
             yield services.runtime.sessions
         finally:
@@ -424,16 +426,16 @@ async def open_sessions(services: Services) -> AsyncGenerator[Sessions | None]:
             group.cancel_scope.cancel()
 
 
-async def _take_back(services: Services, place: Place) -> None:
+async def _take_back(services: Services, executor: Executor) -> None:
     """Remove leftovers of a killed server's sessions."""
     async with services.database.reading() as db:
         rows = (await db.scalars(sa.select(HostedSession).where(HostedSession.ended_at.is_(None)))).all()
     for row in rows:
         if row.run_id:
             try:
-                await place.backend.reap(await place.backend.find(row.run_id))
+                await executor.backend.reap(await executor.backend.find(row.run_id))
             except CoworldError as error:
-                _log.warning("What a session has left cannot be removed: %s", error)
+                _log.warning("The leftovers of a play session cannot be removed: %s", error)
         await anyio.to_thread.run_sync(_remove, services.settings.data / "sessions" / row.id)
     if rows:
         async with services.database.writing() as db:
@@ -493,7 +495,7 @@ def is_live_key(services: Services, episode_id: str, key: str) -> bool:
     return hmac.compare_digest(services.runtime.links.mark(f"live {episode_id}").encode(), key.encode())
 
 
-def seat_json(seat: Joined) -> JsonObject:
+def seat_json(seat: SeatedPerson) -> JsonObject:
     """A seat for the API."""
     return {
         "slot": seat.slot,

@@ -37,7 +37,7 @@ async def add_user(
         raise AccountError(f"{name!r} is not a valid name.", code="bad_name", hint="1 to 100 printable characters.")
     if await session.scalar(sa.select(User.id).where(User.name == name)) is not None:
         raise AccountError(
-            f"There is a user {name!r} already.",
+            f"A user named {name!r} already exists.",
             code="name_taken",
             hint=f"`observatory user token {name}` makes another token.",
         )

@@ -21,8 +21,8 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal, forbidden, unauthenticated
-from ..recent import Recent
 from ..store.audit import audit
 from ..store.columns import now
 from ..store.models import AuthCode, Player, Token, User
@@ -136,7 +136,7 @@ class Authenticator:
     """Creates and verifies tokens."""
 
     def __init__(self) -> None:
-        self._matched: Recent[bytes, None] = Recent(_REMEMBERED)
+        self._matched: BoundedMapping[bytes, None] = BoundedMapping(_REMEMBERED)
 
     async def mint(
         self,
@@ -239,14 +239,14 @@ class Authenticator:
         elevate = headers.get("x-use-elevated-privileges", "").strip().lower() in ("true", "1")
         if text is None:
             if elevate:
-                raise unauthenticated("Team rights need a token of a member of the team.")
+                raise unauthenticated("Team rights require a team member's token.")
             return ANONYMOUS
         found = await self.find(session, text)
         if found is None or found[0].kind not in kinds:
             return None
         token, user, player = found
         if elevate and player is not None:
-            raise forbidden("A player's session cannot ask for team rights.", code="elevation_refused")
+            raise forbidden("A player's session cannot request team rights.", code="elevation_refused")
         if elevate and not user.is_team:
             raise forbidden(f"{user.name} is not a member of the team.", code="elevation_refused")
         return Caller(
@@ -305,8 +305,8 @@ async def take_code(session: AsyncSession, code: str) -> str:
     if taken is not None:
         return taken
     if await session.get(AuthCode, _digest(code)) is None:
-        raise Refusal(400, "This is not a sign-in code of this server.", code="bad_code")
-    raise Refusal(410, "This sign-in code was used already, or has expired: sign in again.", code="code_expired")
+        raise Refusal(400, "The sign-in code was not issued by this server.", code="bad_code")
+    raise Refusal(410, "The sign-in code was already used or has expired. Sign in again.", code="code_expired")
 
 
 def _digest(code: str) -> str:

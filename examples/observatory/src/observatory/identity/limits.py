@@ -14,11 +14,11 @@ from dataclasses import asdict, replace
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal
 from ..quotas import Quotas
-from ..recent import Recent
 from ..store.models import EpisodeRequest, User
-from ..store.storage import stored_bytes
+from ..store.usage import stored_bytes
 
 __all__ = [
     "QUOTA_CODES",
@@ -107,8 +107,8 @@ def too_much_stored(size: int, most: int, *, status: int = 413) -> Refusal:
     """
     return Refusal(
         status,
-        f"Your stored data would be {size} bytes, and your quota is {most}. Ask an operator for more, or wait "
-        "until the files of old episodes are deleted.",
+        f"Your stored data would be {size} bytes, and your quota is {most}. Ask an operator for a larger "
+        "quota, or wait until the files of old episodes are deleted.",
         code="quota_exceeded",
         headers={
             "RateLimit-Policy": f'"stored";q={most};qu="content-bytes"',
@@ -129,7 +129,7 @@ class RequestLimit:
     """Seconds over which the rate is averaged."""
 
     def __init__(self, most_callers: int = 10_000) -> None:
-        self._due: Recent[str, float] = Recent(most_callers)
+        self._due: BoundedMapping[str, float] = BoundedMapping(most_callers)
 
     def take(self, caller: str, rate: int | None) -> dict[str, str]:
         """Admit a request; returns headers with the remaining number of requests.
@@ -150,7 +150,7 @@ class RequestLimit:
         if late > 0:
             raise Refusal(
                 429,
-                f"Too many requests: the limit is {rate} a second. Wait a moment, then continue.",
+                f"Too many requests: the limit is {rate} per second. Wait a moment, then try again.",
                 code="too_many_requests",
                 headers=policy | {"RateLimit": '"requests";r=0', "Retry-After": str(math.ceil(late))},
             )

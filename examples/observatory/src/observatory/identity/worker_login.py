@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from coworld_core.errors import UsageError
 
 if TYPE_CHECKING:
-    from ..services import Services
+    from ..store.vault import Vault
 
 __all__ = ["PREFIX", "is_worker", "pull_secret", "worker_login"]
 
@@ -23,21 +23,21 @@ _USER = "worker"
 _KEY = ("keys", "registry-pull")
 
 
-async def worker_login(services: Services) -> tuple[str, str]:
+async def worker_login(vault: Vault) -> tuple[str, str]:
     """User and password of workers that share the data directory; created on first use."""
     try:
-        return _USER, (await services.vault.get(*_KEY)).decode()
+        return _USER, (await vault.get(*_KEY)).decode()
     except FileNotFoundError:
-        await services.vault.put(*_KEY, f"{PREFIX}{secrets.token_urlsafe(32)}".encode())
-        return _USER, (await services.vault.get(*_KEY)).decode()
+        await vault.put(*_KEY, f"{PREFIX}{secrets.token_urlsafe(32)}".encode())
+        return _USER, (await vault.get(*_KEY)).decode()
 
 
-async def is_worker(services: Services, password: str) -> bool:
+async def is_worker(vault: Vault, password: str) -> bool:
     """Whether a password is the workers' password."""
     if not password.startswith(PREFIX):
         return False
     try:
-        kept = await services.vault.get(*_KEY)
+        kept = await vault.get(*_KEY)
     except FileNotFoundError:
         return False
     return secrets.compare_digest(kept, password.encode())

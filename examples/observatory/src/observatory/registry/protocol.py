@@ -101,7 +101,7 @@ async def _ping(request: Request) -> Response:
     async with services.database.reading() as session:
         bearer = await _bearer(request, services, session)
     if bearer is None or (not bearer.known and "authorization" not in request.headers):
-        return _unauthorized(services, None, "Sign in.").response
+        return _unauthorized(services, None, "Authentication is required.").response
     return JSONResponse({}, headers=_VERSION)
 
 
@@ -109,11 +109,11 @@ async def _token(request: Request) -> Response:
     """A Bearer token for a user name and a token, or for anonymous pulls."""
     services = _services(request)
     text = _password(request.headers.get("authorization", ""))
-    if text is not None and not await is_worker(services, text):
+    if text is not None and not await is_worker(services.vault, text):
         async with services.database.reading() as session:
             found = await services.tokens.find(session, text)
         if found is None or found[0].kind == "web":
-            return _unauthorized(services, None, "The token is not valid (any more).").response
+            return _unauthorized(services, None, "The token is invalid or expired.").response
     value = text or _NOBODY
     return JSONResponse({"token": value, "access_token": value, "expires_in": 3600}, headers=_VERSION)
 
@@ -154,14 +154,16 @@ async def _abandon(visit: _Visit) -> Response:
 
 async def _completed(visit: _Visit, upload: Upload, digest: str) -> Response:
     if not is_digest(digest):
-        raise _Refused(400, "DIGEST_INVALID", f"{digest[:80]!r} is no sha256 digest.")
+        raise _Refused(400, "DIGEST_INVALID", f"{digest[:80]!r} is not a sha256 digest.")
     async with upload.lock:
         _check_range(visit.request, upload)
         await _append(visit, upload)
         try:
             size = await visit.services.blobs.finish(upload, digest)
         except DigestMismatch as error:
-            raise _Refused(400, "DIGEST_INVALID", f"{digest} was announced, but {error}.") from error
+            raise _Refused(
+                400, "DIGEST_INVALID", f"The content does not match the digest {digest}: {error}."
+            ) from error
         except FileNotFoundError as error:
             raise _unknown_upload() from error
     await _own_blob(visit, digest, size)
@@ -170,7 +172,7 @@ async def _completed(visit: _Visit, upload: Upload, digest: str) -> Response:
 
 async def _blob(visit: _Visit) -> Response:
     if not is_digest(visit.ref):
-        raise _Refused(400, "DIGEST_INVALID", f"{visit.ref[:80]!r} is no sha256 digest.")
+        raise _Refused(400, "DIGEST_INVALID", f"{visit.ref[:80]!r} is not a sha256 digest.")
     async with visit.services.database.reading() as session:
         owned = await session.get(RegistryBlob, (visit.repository, visit.ref))
         if owned is not None:
@@ -210,9 +212,9 @@ async def _put_manifest(visit: _Visit) -> Response:
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     by_digest = is_digest(visit.ref)
     if not by_digest and not _TAG.fullmatch(visit.ref):
-        raise _Refused(400, "TAG_INVALID", f"{visit.ref[:140]!r} is no tag.")
+        raise _Refused(400, "TAG_INVALID", f"{visit.ref[:140]!r} is not a valid tag.")
     if by_digest and visit.ref != digest:
-        raise _Refused(400, "DIGEST_INVALID", f"{visit.ref} was announced, and {digest} came.")
+        raise _Refused(400, "DIGEST_INVALID", f"The manifest's digest is {digest}, not {visit.ref}.")
     manifest = _parsed(content)
     media_type = visit.request.headers.get("content-type") or str(manifest.get("mediaType", ""))
     if not media_type or len(media_type) > 200 or not media_type.isprintable():
@@ -256,16 +258,16 @@ def _visited(action: Action, handler: _Handler) -> Callable[[Request], Awaitable
         bearer = None
         try:
             if len(repository) > 200 or not _NAME.fullmatch(repository):
-                raise _Refused(404, "NAME_INVALID", "There is no repository of such a name.")
+                raise _Refused(404, "NAME_INVALID", "There is no repository with this name.")
             if "\0" in str(request.path_params.get("ref", "")):
-                raise _Refused(404, "NAME_UNKNOWN", "There is nothing of such a name.")
+                raise _Refused(404, "NAME_UNKNOWN", "There is nothing with this name.")
             async with services.database.reading() as session:
                 bearer = await _bearer(request, services, session)
             if bearer is None:
-                raise _unauthorized(services, f"repository:{repository}:{action}", "The token is not valid.")
+                raise _unauthorized(services, f"repository:{repository}:{action}", "The token is invalid.")
             visit = _Visit(request, services, repository, bearer)
             if action == "push" and not bearer.allows("push", repository):
-                raise _denied(visit, "push", "An upload's own token is needed to push.")
+                raise _denied(visit, "push", "Pushing requires the token of an upload.")
             return await handler(visit)
         except _Refused as refused:
             return refused.response
@@ -309,7 +311,7 @@ async def _bearer(request: Request, services: Services, session: AsyncSession) -
     text = rest.strip() if scheme.lower() == "bearer" else _password(authorization)
     if not authorization or text == _NOBODY:
         return _Bearer(Caller("anonymous"))
-    if text and await is_worker(services, text):
+    if text and await is_worker(services.vault, text):
         return _Bearer(Caller("anonymous"), worker=True)
     found = await services.tokens.find(session, text) if text else None
     if found is None or found[0].kind == "web":
@@ -345,14 +347,14 @@ async def _may_pull(visit: _Visit, session: AsyncSession, *, reference: str | No
         if image.public and named:
             return
     if reference == "":
-        raise _denied(visit, "pull", "Only its owner may list a repository.")
-    raise _denied(visit, "pull", f"{visit.repository} is not yours to pull.")
+        raise _denied(visit, "pull", "Only its owner may list the tags of a repository.")
+    raise _denied(visit, "pull", f"You may not pull from {visit.repository}.")
 
 
 async def _refuse_strangers(visit: _Visit) -> None:
     """Ask anonymous callers to sign in, before telling them that something does not exist."""
     if not visit.bearer.known:
-        raise _denied(visit, "pull", "Sign in.")
+        raise _denied(visit, "pull", "Authentication is required.")
 
 
 def _denied(visit: _Visit, action: Action, message: str) -> _Refused:
@@ -379,7 +381,7 @@ def _upload(visit: _Visit) -> Upload:
 
 
 def _unknown_upload() -> _Refused:
-    return _Refused(404, "BLOB_UPLOAD_UNKNOWN", "There is no such upload: begin again.")
+    return _Refused(404, "BLOB_UPLOAD_UNKNOWN", "There is no such upload. Start again.")
 
 
 def _check_range(request: Request, upload: Upload) -> None:
@@ -390,7 +392,10 @@ def _check_range(request: Request, upload: Upload) -> None:
     match = _RANGE.fullmatch(given.partition("/")[0].strip())
     if match is None or int(match[1]) != upload.size:
         raise _Refused(
-            416, "RANGE_INVALID", f"The next byte is {upload.size}.", {"Range": _range(upload), "Location": _at(upload)}
+            416,
+            "RANGE_INVALID",
+            f"The range must start at byte {upload.size}.",
+            {"Range": _range(upload), "Location": _at(upload)},
         )
 
 
@@ -425,7 +430,7 @@ async def _own_blob(visit: _Visit, digest: str, size: int) -> None:
 async def _append(visit: _Visit, upload: Upload) -> None:
     """Append the request's body to an upload, within the owner's quota."""
     user = visit.bearer.caller.user
-    assert user is not None, "only an upload's token pushes"
+    assert user is not None, "pushing requires the token of an upload"
     base, blobs = visit.services.settings.quotas, visit.services.blobs
     async with visit.services.database.reading() as session:
         room = await room_of(session, user, base)
@@ -453,14 +458,14 @@ async def _check_parts(session: AsyncSession, repository: str, manifest: dict[st
     for part in blobs:
         digest = _digest_of(part)
         if digest is None:
-            raise _Refused(400, "MANIFEST_INVALID", "A part of the manifest has no sha256 digest.")
+            raise _Refused(400, "MANIFEST_INVALID", "A descriptor in the manifest has no sha256 digest.")
         # Parts with `urls` are refused too: an engine would fetch them from there.
         if part.get("urls") or await session.get(RegistryBlob, (repository, digest)) is None:
-            raise _Refused(400, "MANIFEST_BLOB_UNKNOWN", f"{digest} was not pushed to {repository}.")
+            raise _Refused(400, "MANIFEST_BLOB_UNKNOWN", f"{digest} has not been pushed to {repository}.")
     for part in _listed(manifest, "manifests"):
         digest = _digest_of(part)
         if digest is None or await session.get(RegistryManifest, (repository, digest)) is None:
-            raise _Refused(400, "MANIFEST_BLOB_UNKNOWN", f"{digest} was not pushed to {repository}.")
+            raise _Refused(400, "MANIFEST_BLOB_UNKNOWN", f"{digest} has not been pushed to {repository}.")
     if not blobs and not _listed(manifest, "manifests"):
         raise _Refused(400, "MANIFEST_INVALID", "The manifest names no config, layers or manifests.")
 
@@ -471,13 +476,13 @@ async def _check_tag(session: AsyncSession, repository: str, tag: str, digest: s
         sa.select(Image.digest).where(Image.repository == repository, Image.tag == tag, Image.status == "ready")
     )
     if fixed is not None and fixed != digest:
-        raise _Refused(403, "DENIED", f"{repository}:{tag} is complete, and stays what it is.")
+        raise _Refused(403, "DENIED", f"{repository}:{tag} is complete and cannot be changed.")
 
 
 def _listed(manifest: dict[str, Any], key: str) -> list[dict[str, Any]]:
     value: object = manifest.get(key) or []
     if not isinstance(value, list) or not all(isinstance(part, dict) for part in cast("list[object]", value)):
-        raise _Refused(400, "MANIFEST_INVALID", f"`{key}` is no list of objects.")
+        raise _Refused(400, "MANIFEST_INVALID", f"`{key}` is not a list of objects.")
     return cast("list[dict[str, Any]]", value)
 
 
@@ -492,7 +497,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _Refused(400, "MANIFEST_INVALID", "The manifest is not JSON.") from error
     if not isinstance(value, dict):
-        raise _Refused(400, "MANIFEST_INVALID", "The manifest is no JSON object.")
+        raise _Refused(400, "MANIFEST_INVALID", "The manifest is not a JSON object.")
     return cast("dict[str, Any]", value)
 
 
@@ -501,7 +506,7 @@ async def _small_body(request: Request) -> bytes:
     async for chunk in request.stream():
         content += chunk
         if len(content) > MAX_MANIFEST:
-            raise _Refused(413, "MANIFEST_INVALID", f"A manifest has at most {MAX_MANIFEST} bytes.")
+            raise _Refused(413, "MANIFEST_INVALID", f"The manifest is larger than {MAX_MANIFEST} bytes.")
     return bytes(content)
 
 

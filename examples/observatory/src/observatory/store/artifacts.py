@@ -19,7 +19,7 @@ import fsspec  # pyright: ignore[reportMissingTypeStubs]
 from coworld_core.errors import EnvironmentFault
 from coworld_core.zips import BROKEN_ZIP
 
-from ..settings import prepare_directory
+from ..data_directory import prepare_directory
 
 __all__ = ["ArtifactStore", "MemberTooLarge", "NoMember", "StoredObject", "artifact_store"]
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from ..recent import Recent
+from ..bounded_mapping import BoundedMapping
 from .columns import JsonObject
 from .database import Database
 from .models import AuditEntry, User
@@ -128,7 +128,7 @@ class RefusalLog:
     """Seconds."""
 
     def __init__(self, most: int = 10_000) -> None:
-        self._written: Recent[tuple[str, str], float] = Recent(most)
+        self._written: BoundedMapping[tuple[str, str], float] = BoundedMapping(most)
 
     async def write(self, database: Database, user_id: str, code: str, message: str) -> None:
         """Write an entry in a transaction of its own, since that of the refused request is rolled back."""

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from ..settings import prepare_directory
+from ..data_directory import prepare_directory
 
 if TYPE_CHECKING:
     from hashlib import _Hash  # pyright: ignore[reportPrivateUsage]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from .columns import Base
 from .models_commissions import Commission, CommissionEvent
 from .models_episodes import (
+    COWORLD_UPLOAD,
+    FINAL_STATUSES,
     Artifact,
     EpisodeRequest,
     EpisodeScore,
@@ -19,7 +21,7 @@ from .models_episodes import (
     Tally,
 )
 from .models_lobbies import Lobby
-from .models_operating import AuditEntry, WorkerRow
+from .models_operations import AuditEntry, WorkerRow
 from .models_platform import (
     AuthCode,
     Counter,
@@ -50,6 +52,8 @@ from .models_platform import (
 )
 
 __all__ = [
+    "COWORLD_UPLOAD",
+    "FINAL_STATUSES",
     "Artifact",
     "AuditEntry",
     "AuthCode",

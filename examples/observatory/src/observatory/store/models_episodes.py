@@ -11,6 +11,8 @@ from .columns import Base, JsonObject, id_column, now, reference
 from .models_platform import Coworld, User
 
 __all__ = [
+    "COWORLD_UPLOAD",
+    "FINAL_STATUSES",
     "Artifact",
     "EpisodeRequest",
     "EpisodeScore",
@@ -20,6 +22,11 @@ __all__ = [
     "Participant",
     "Tally",
 ]
+
+FINAL_STATUSES = ("completed", "failed", "cancelled")
+"""The ``EpisodeRequest.status`` of an episode that is over."""
+COWORLD_UPLOAD = "coworld_upload"
+"""The ``EpisodeRequest.source`` of an episode that checks an uploaded Coworld."""
 
 
 class ExperienceRequest(Base):

@@ -75,4 +75,6 @@ async def read_player(blobs: BlobStore, session: AsyncSession, image: Image) -> 
         # Checked again, since the registry accepts any content.
         return of_wire(PlayerFiles.model_validate_json(await blobs.read(image.digest)))
     except ValidationError:
-        raise ImageError(f"The image {image.name!r} ({image.id}) is not a player.", hint="Upload it again.") from None
+        raise ImageError(
+            f"The image {image.name!r} ({image.id}) does not contain a player's files.", hint="Upload it again."
+        ) from None

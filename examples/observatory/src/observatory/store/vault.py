@@ -21,7 +21,7 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from coworld_core.errors import EnvironmentFault
 
-from ..settings import prepare_directory, write_private
+from ..data_directory import prepare_directory, write_private
 
 __all__ = ["Vault"]
 
@@ -91,7 +91,7 @@ class Vault:
             FileNotFoundError: It does not exist.
             EnvironmentFault: It was changed, or encrypted with another key (code ``key_wrong``).
         """
-        words = f"A secret ({kind}) was changed on the disk, or encrypted with another key."
+        words = f"A secret ({kind}) cannot be decrypted: it was changed on disk, or encrypted with another key."
         return await anyio.to_thread.run_sync(self._decrypted, self._path(kind, name), words)
 
     async def delete(self, kind: str, name: str) -> None:
@@ -146,7 +146,7 @@ def _read_key(path: Path) -> Fernet:
             path.chmod(0o600)
         return Fernet(path.read_bytes().strip())
     except ValueError as error:
-        reason = "it contains no key"
+        reason = "it does not contain a key"
         cause: Exception = error
     except OSError as error:
         reason, cause = error.strerror or str(error), error

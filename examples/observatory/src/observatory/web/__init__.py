@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from . import account, leagues, lobbies, lobby, operating, pages, static
+from . import account, leagues, lobbies, operator, pages, play_session, static
 from .visit import trouble
 
 __all__ = ["router"]
@@ -23,7 +23,7 @@ def _shown(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Reque
         try:
             return await handler(request)
         except Refusal as refusal:
-            said = trouble(request, ANONYMOUS, refusal.status, "Not with this account", refusal.message)
+            said = trouble(request, ANONYMOUS, refusal.status, "Access denied", refusal.message)
             if refusal.code == "account_disabled":
                 said.delete_cookie(SESSION_COOKIE)
             return said
@@ -44,8 +44,8 @@ for _path, _page in {
     "/observatory/v2": pages.deep_link,
     "/live": pages.live,
     "/lobbies/{lobby_id}": lobbies.lobby_page,
-    "/operator": operating.operator,
-    "/play/{session_id}": lobby.lobby,
+    "/operator": operator.operator,
+    "/play/{session_id}": play_session.lobby,
     "/sign-in": account.sign_in_page,
     "/static/{name}": static.asset,
     "/favicon.ico": static.icon,
@@ -55,9 +55,9 @@ for _path, _form in {
     "/episodes/{episode_id}/replay": pages.start_replay,
     "/leagues/{league_id}/lobbies": lobbies.draft_lobby,
     "/lobbies/{lobby_id}/{action}": lobbies.change_lobby,
-    "/play/{session_id}": lobby.take_seat,
+    "/play/{session_id}": play_session.take_seat,
     "/sign-in": account.sign_in,
     "/sign-out": account.sign_out,
-    "/operator/{kind}/{action}": operating.act,
+    "/operator/{kind}/{action}": operator.act,
 }.items():
     router.add_api_route(_path, _shown(_form), methods=["POST"])

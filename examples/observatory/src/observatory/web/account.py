@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ..api.calls import read_body
+from ..api.routing import read_body
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
 from ..services import Services
@@ -37,11 +37,13 @@ async def sign_in(request: Request) -> Response:
     """Exchange a token for a cookie."""
     services = cast("Services", request.app.state.services)
     if not is_same_origin(request):
-        return trouble(request, ANONYMOUS, 403, "Refused", "This form was sent by another site.")
+        return trouble(
+            request, ANONYMOUS, 403, "Refused", "This form was submitted from another site, so it was rejected."
+        )
     try:
         form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
     except Refusal:
-        return trouble(request, ANONYMOUS, 413, "Too long", "That is too long for a token.")
+        return trouble(request, ANONYMOUS, 413, "Too long", "This is too long to be a token.")
     place, token = _place(form.get("next", ["/"])[0]), form.get("token", [""])[0].strip()
     async with services.database.writing() as session:
         try:
@@ -49,7 +51,7 @@ async def sign_in(request: Request) -> Response:
         except Refusal as refusal:
             return page(request, "sign_in.html", ANONYMOUS, status=403, next=place, trouble=refusal.message)
         if found is None or found[0].kind not in ("user", "player"):
-            said = "This is not a valid token of this server."
+            said = "This token is not valid on this server."
             return page(request, "sign_in.html", ANONYMOUS, status=403, next=place, trouble=said)
         shown, user, player = found
         origin = request.client.host if request.client else None
@@ -76,7 +78,9 @@ async def sign_out(request: Request) -> Response:
     async with open_visit(request) as visit:
         token_id = visit.caller.token_id
     if not is_same_origin(request):
-        return trouble(request, ANONYMOUS, 403, "Refused", "This form was sent by another site.")
+        return trouble(
+            request, ANONYMOUS, 403, "Refused", "This form was submitted from another site, so it was rejected."
+        )
     if token_id is not None:
         async with services.database.writing() as session:
             await session.execute(sa.update(Token).where(Token.id == token_id).values(revoked_at=now()))

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from ..api.calls import read_body
+from ..api.routing import read_body
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, new_code
 from ..services import Services
@@ -18,7 +18,7 @@ __all__ = ["router"]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
-_AWAY = "This sign-in leads away from your machine, so it is refused."
+_AWAY = "This sign-in would send your token to another machine, so it was rejected."
 _LOOSE = {
     # Forms of other pages may only be sent to this server, including redirects. Here the redirect leads to the command
     # line; its target is checked below.
@@ -40,7 +40,7 @@ async def _sign_in(request: Request) -> Response:
     try:
         form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
     except Refusal:
-        return trouble(request, ANONYMOUS, 413, "Too long", "That is too long for a token.")
+        return trouble(request, ANONYMOUS, 413, "Too long", "This is too long to be a token.")
     callback, token = (form.get(name, [""])[0].strip() for name in ("callback", "token"))
     if callback and not _is_loopback(callback):
         return trouble(request, ANONYMOUS, 400, "Refused", _AWAY)
@@ -50,7 +50,7 @@ async def _sign_in(request: Request) -> Response:
         except Refusal as refusal:
             return _shown(request, 403, callback=callback, wrong=refusal.message)
         if found is None or found[0].kind != "user":
-            return _shown(request, 403, callback=callback, wrong="This is not a valid token of a user account.")
+            return _shown(request, 403, callback=callback, wrong="This token does not belong to a user account.")
         code = await new_code(session, found[1].id)
     if not callback:
         return _shown(request, code=code)

@@ -22,6 +22,7 @@ from ..api.standings import standings
 from ..errors import Refusal
 from ..store.columns import JsonObject
 from ..store.models import (
+    FINAL_STATUSES,
     Commission,
     Division,
     EpisodeRequest,
@@ -34,10 +35,9 @@ from ..store.models import (
     Season,
     User,
 )
-from ..work.queue import OVER
+from ..work.league_settings import LeagueSettings
 from ..work.seasons import last_report, names_of, state_of, why_stopped, why_unattended
-from ..work.terms import LeagueTerms
-from .rows import recent_episodes
+from .view_models import recent_episodes
 from .visit import Visit, open_visit, page, trouble
 
 __all__ = ["league", "league_round"]
@@ -82,7 +82,7 @@ async def league(request: Request) -> Response:
                 "description": row.game.description,
                 "season": row.season,
                 "paused": state_of(row) == "paused",
-                "commissioner": LeagueTerms.of(row.commissioner_config).commissioner_runnable_id,
+                "commissioner": LeagueSettings.of(row.commissioner_config).commissioner_runnable_id,
                 "trouble": lease.trouble if lease is not None else None,
                 "unattended": why_unattended(row, lease),
             },
@@ -238,7 +238,7 @@ def _met(table: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]])
 
 async def _rounds(session: AsyncSession, condition: sa.ColumnElement[bool]) -> list[JsonObject]:
     """Rounds, newest first, with the number of finished episodes."""
-    over = sa.func.count(EpisodeRequest.id).filter(EpisodeRequest.status.in_(OVER))
+    over = sa.func.count(EpisodeRequest.id).filter(EpisodeRequest.status.in_(FINAL_STATUSES))
     rows = await session.execute(
         sa.select(Round, Division.name, over, sa.func.count(EpisodeRequest.id))
         .join(Division, Division.id == Round.division_id)

@@ -11,11 +11,11 @@ from starlette.responses import RedirectResponse, Response
 from coworld_core.api import LobbyBody, LobbySeatBody
 from coworld_core.errors import UsageError
 
-from ..api.calls import read_body
 from ..api.experience_roster import league_champions
 from ..api.hosted import player_url
 from ..api.lobbies import end_game, lobby_json, start_game
 from ..api.lobby_seating import chosen_seat, draft, find_lobby, require_host
+from ..api.routing import read_body
 from ..errors import Refusal
 from ..hosted import lobbies
 from ..hosted.sessions import Session
@@ -70,7 +70,7 @@ async def draft_lobby(request: Request) -> Response:
             async with services.database.writing() as db:
                 lobby = await draft(db, caller, league_id, LobbyBody(idempotency_key=new_id()))
     except Refusal as refusal:
-        return trouble(request, caller, refusal.status, "No lobby", refusal.message)
+        return trouble(request, caller, refusal.status, "The lobby was not created", refusal.message)
     return RedirectResponse(f"/lobbies/{lobby.id}", status_code=303)
 
 
@@ -91,7 +91,7 @@ async def change_lobby(request: Request) -> Response:
             else:
                 await _change(services, caller, lobby_id, action, values)
     except Refusal as refusal:
-        return trouble(request, caller, refusal.status, "That did not work", refusal.message)
+        return trouble(request, caller, refusal.status, "The change was not made", refusal.message)
     except (UsageError, ValueError):
         return trouble(request, caller, 404, "Not found", "There is no such action.")
     return RedirectResponse(place, status_code=303)
@@ -110,7 +110,7 @@ async def _change(services: Services, caller: Caller, lobby_id: str, action: str
         require_host(lobby, caller)
         match action:
             case "remove":
-                lobbies.put_out(db, lobby, int(position))
+                lobbies.remove_person(db, lobby, int(position))
             case "seat":
                 choice = LobbySeatBody.parse(f"{position}:{values.get('choice', '')}")
                 champions = await league_champions(db, caller, lobby.league_id)
@@ -135,7 +135,9 @@ async def _play(services: Services, caller: Caller, lobby_id: str, action: str, 
 def _refused(request: Request, caller: Caller, place: str) -> Response | None:
     """The answer to a form of another site, or of a visitor who has to sign in first."""
     if not is_same_origin(request):
-        return trouble(request, caller, 403, "Refused", "This form was sent by another site.")
+        return trouble(
+            request, caller, 403, "Refused", "This form was submitted from another site, so it was rejected."
+        )
     return None if caller.known else RedirectResponse(f"/sign-in?next={place}", status_code=303)
 
 

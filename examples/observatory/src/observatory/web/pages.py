@@ -13,13 +13,14 @@ from ..api.episodes import MAX_IDS
 from ..api.feed import LONGEST_WAIT, wait_for_changes
 from ..api.leagues import league_rows
 from ..api.standings import Standing, standings
+from ..episodes.access import find_episode, own_slots, view_of, visible
+from ..episodes.downloads import filename_of, send, send_plain
 from ..errors import Refusal
-from ..evidence.access import find_episode, own_slots, view_of, visible
-from ..evidence.sending import filename_of, send, send_plain
 from ..hosted.sessions import viewer_of
-from ..operating.closing import closed_since
+from ..operations.moderation import disabled_since
 from ..store.columns import JsonObject
 from ..store.models import (
+    FINAL_STATUSES,
     Artifact,
     Division,
     EpisodeRequest,
@@ -28,8 +29,7 @@ from ..store.models import (
     Participant,
     PolicyVersion,
 )
-from ..work.queue import OVER
-from .rows import LogText, episode_rows, read_log, recent_episodes
+from .view_models import LogText, episode_rows, read_log, recent_episodes
 from .visit import Visit, is_same_origin, open_visit, page, trouble
 
 __all__ = [
@@ -130,7 +130,7 @@ async def file(request: Request) -> Response:
 async def start_replay(request: Request) -> Response:
     """Have the game show a replay; returns the address."""
     if not is_same_origin(request):
-        return JSONResponse({"detail": "This request was sent by another site."}, status_code=403)
+        return JSONResponse({"detail": "This request came from another site, so it was rejected."}, status_code=403)
     async with open_visit(request) as visit:
         row = await _episode(visit)
     if row is None:
@@ -158,7 +158,7 @@ async def policy_version(request: Request) -> Response:
         if version is None or not (rows or owned):
             return _nothing(visit, "There is no such policy, or it is private. Try signing in.")
         label = f"{version.policy.name}:v{version.version}"
-        closed = closed_since(version) if owned else None
+        closed = disabled_since(version) if owned else None
         return page(
             request,
             "policy.html",
@@ -265,7 +265,7 @@ async def _figures(visit: Visit) -> dict[str, int]:
         .group_by(EpisodeRequest.status)
     )
     counts = {row[0]: row[1] for row in found}
-    return {status: counts.get(status, 0) for status in ("pending", "running", *OVER)}
+    return {status: counts.get(status, 0) for status in ("pending", "running", *FINAL_STATUSES)}
 
 
 def _nothing(visit: Visit, text: str) -> Response:

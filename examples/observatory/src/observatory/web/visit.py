@@ -53,7 +53,7 @@ def page(
     viewer = None
     if caller.user is not None:
         viewer = caller.player.name if caller.player else caller.user.name
-    place = cast("Services", request.app.state.services).runtime.place
+    executor = cast("Services", request.app.state.services).runtime.executor
     text = (
         templates()
         .get_template(template)
@@ -63,7 +63,7 @@ def page(
             viewer=viewer,
             operator=caller.is_team,
             path=request.url.path,
-            notice=place.notice if place is not None else None,
+            notice=executor.notice if executor is not None else None,
             **values,
         )
     )

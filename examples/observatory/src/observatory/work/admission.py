@@ -71,7 +71,7 @@ class OwnPackages(Mapping[str, Path]):
             names[service.placeholder] = name = _last_part(service.image)
             if self._contexts.setdefault(name, service.build.context) != service.build.context:
                 raise UsageError(
-                    f"{package} builds an image called {name!r}, and so does another package named here.",
+                    f"{package} builds an image called {name!r}, and so does another of the given packages.",
                     code="package_conflict",
                     hint="Name one of the two with --package.",
                 )
@@ -156,8 +156,8 @@ class Admission:
         # Checked again after the upload: the Coworld that the image belongs to may have become private since.
         if row is None or not (row.public or row.user_id == owner):
             raise ImageError(
-                f"The image {row.name if row is not None else image!r} was not uploaded here by this user, and no "
-                "public Coworld has it.",
+                f"The image {row.name if row is not None else image!r} was not uploaded by this user, and no "
+                "public Coworld uses it.",
                 code="foreign_image",
                 hint="Upload it: images of this machine or of other registries are not used.",
                 context={"image": image},
@@ -183,8 +183,8 @@ class Admission:
         words = f"The {asked.type} {image!r} with the command {' '.join(asked.run)[:200]!r}"
         given = f" and the variables {', '.join(sorted(environment))[:200]}" if environment else ""
         raise ImageError(
-            f"{words}{given} is declared by none of the packages of this machine, and nothing else runs as a local "
-            "process here.",
+            f"{words}{given} is not declared by any package on this machine, and only declared programs run as "
+            "local processes here.",
             code="not_declared",
             hint="Use a worker with containers: --backend docker, or --backend kubernetes. If it is in a package of "
             "your own on this machine, name that with --package DIRECTORY.",

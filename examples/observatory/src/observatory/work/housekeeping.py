@@ -12,10 +12,10 @@ import anyio
 import anyio.to_thread
 import sqlalchemy as sa
 
-from ..background import Endurance
 from ..services import Services
 from ..store.columns import now
 from ..store.models import AuthCode, Idempotent, Lobby, Token
+from ..supervisor import Supervisor
 
 __all__ = ["lifespan", "tidy"]
 
@@ -30,7 +30,7 @@ _log = logging.getLogger("observatory")
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
     """Tidy up regularly while the server runs."""
-    tidying = partial(Endurance(_log).repeat, partial(tidy, services), "Cleanup is delayed", seconds=EVERY_SECONDS)
+    tidying = partial(Supervisor(_log).repeat, partial(tidy, services), "Cleanup is delayed", seconds=EVERY_SECONDS)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tidying)
         yield

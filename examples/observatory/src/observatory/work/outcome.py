@@ -16,7 +16,7 @@ from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.episode.verdict import Verdict, VerdictPolicy
 
-from ..evidence.stats import SeatNames, episode_stats
+from ..episodes.stats import SeatNames, episode_stats
 from ..store.artifacts import ArtifactStore
 from .queue import Outcome, StoredArtifact
 

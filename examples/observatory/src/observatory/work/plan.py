@@ -14,7 +14,7 @@ from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import Manifest, Runnable
 from coworld_runner.plan import EpisodePlan, Seat
 
-from ..evidence.stats import SeatNames
+from ..episodes.stats import SeatNames
 from ..services import Services
 from ..store.models import Coworld, EpisodeRequest, Participant, PolicyVersion
 from ..store.player_files import read_player
@@ -102,14 +102,14 @@ async def load_seat(
         .options(joinedload(PolicyVersion.image))
     )
     if version is None:
-        raise UsageError(f"Seat {seat.position} is for a policy version that no longer exists.", code="policy_gone")
+        raise UsageError(f"The policy version in seat {seat.position} no longer exists.", code="policy_gone")
     secrets: dict[str, str] = {}
     if version.secret_env_id is not None:
         try:
             secrets = await services.vault.policy_env(version.secret_env_id)
         except FileNotFoundError as error:
             raise EnvironmentFault(
-                f"The secrets of {seat.policy_name}:v{seat.version} are not on this machine.",
+                f"The secrets of {seat.policy_name}:v{seat.version} are not available on this machine.",
                 code="secrets_missing",
                 hint="Run the worker with the data directory of the server.",
             ) from error

@@ -18,19 +18,16 @@ from sqlalchemy.orm import lazyload
 
 from coworld_core.ids import new_run_id
 
-from ..store.closed import closed_episodes
 from ..store.columns import new_id, now
 from ..store.database import Database, next_revision
-from ..store.models import Artifact, EpisodeRequest, ExperienceRequest, User
+from ..store.disabled import disabled_episodes
+from ..store.models import FINAL_STATUSES, Artifact, EpisodeRequest, ExperienceRequest, User
 from .scores import add_scores
 
-__all__ = ["MAX_ATTEMPTS", "OVER", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request", "write_outcome"]
+__all__ = ["MAX_ATTEMPTS", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request", "write_outcome"]
 
 MAX_ATTEMPTS = 3
 """How many times an episode is started before it counts as failed."""
-
-OVER = ("completed", "failed", "cancelled")
-"""Final states."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,15 +279,15 @@ async def settle_request(session: AsyncSession, request_id: str) -> None:
         if row.status != "cancelled":
             row.status = "completed" if counts.get("completed") else "failed"
             if row.status == "failed":
-                row.error = "None of the episodes was completed."
+                row.error = "No episode was completed."
     row.revision = await next_revision(session)
 
 
 async def _next(session: AsyncSession) -> EpisodeRequest | None:
     """Lock the next episode to play.
 
-    Episodes of an account that has just been closed remain in the queue for up to a second, until they are swept. They
-    are checked one at a time, since checking all waiting episodes would cost more than a claim.
+    Episodes of an account that has just been disabled remain in the queue for up to a second, until they are cancelled.
+    They are checked one at a time, since checking all waiting episodes would cost more than a claim.
     """
     closed: list[str] = []
     while True:
@@ -311,7 +308,7 @@ async def _next(session: AsyncSession) -> EpisodeRequest | None:
         )
         if row is None:
             return None
-        its_own = sa.select(EpisodeRequest.id).where(EpisodeRequest.id == row.id, closed_episodes())
+        its_own = sa.select(EpisodeRequest.id).where(EpisodeRequest.id == row.id, disabled_episodes())
         if await session.scalar(its_own) is None:
             return row
         closed.append(row.id)
@@ -334,7 +331,7 @@ async def _is_over(session: AsyncSession, claim: Claim) -> bool:
     found = sa.select(EpisodeRequest.id).where(
         EpisodeRequest.id == claim.episode_id,
         EpisodeRequest.run_id == claim.run_id,
-        EpisodeRequest.status.in_(OVER),
+        EpisodeRequest.status.in_(FINAL_STATUSES),
     )
     return await session.scalar(found) is not None
 

@@ -20,10 +20,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.tournament.log import TournamentRules
 from coworld_core.tournament.standings import TournamentState
-from coworld_runner.tournament.pairings import find_pairing
+from coworld_runner.tournament import find_pairing
 
-from ..background import Endurance
-from ..operating.closing import sweep_closed
 from ..services import Services
 from ..store.columns import now
 from ..store.database import Database
@@ -37,14 +35,16 @@ from ..store.models import (
     Round,
     RoundResult,
 )
-from .ordering import Order, add_episodes
-from .placing import champions, check_newcomers, put_out
-from .played import played_episodes
-from .scheduling import Candidate, block_seed, round_configs
+from ..supervisor import Supervisor
+from .cancellation import cancel_disabled
+from .finished_episodes import finished_episodes
+from .game_setup import GameSetup, setup_of
+from .league_members import champions, check_newcomers, disqualify
+from .league_settings import LeagueSettings
+from .lineups import Candidate, block_seed, round_configs
+from .new_episodes import EpisodeTemplate, add_episodes
+from .season_standings import PlayedRound, SeasonStandings, compute_standings, season_rules, stored_state
 from .seasons import CONTINUOUS, close_season, keep_report
-from .setups import GameSetup, setup_of
-from .table import PlayedRound, Table, make_table, stored_state, table_rules
-from .terms import LeagueTerms
 
 __all__ = ["advance", "lifespan"]
 
@@ -62,18 +62,18 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 
 async def _play_on(services: Services) -> None:
-    database, endurance = services.database, Endurance(_log, repeats=False)
+    database, supervisor = services.database, Supervisor(_log, repeats=False)
 
     async def look() -> None:
-        with endurance.trying("Disabled accounts cannot be checked"):
-            await sweep_closed(database)
-        with endurance.trying("Newcomers cannot be checked"):
+        with supervisor.trying("Disabled accounts cannot be checked"):
+            await cancel_disabled(database)
+        with supervisor.trying("New submissions cannot be checked"):
             await check_newcomers(database)
         for division in await _divisions(database):
-            with endurance.trying(f"Division {division} plays no round"):
+            with supervisor.trying(f"Division {division} cannot play a round"):
                 await advance(database, division)
 
-    await endurance.repeat(look, "Rounds cannot be checked", seconds=_LOOK_SECONDS)
+    await supervisor.repeat(look, "Rounds cannot be checked", seconds=_LOOK_SECONDS)
 
 
 async def _divisions(database: Database) -> Sequence[str]:
@@ -97,7 +97,7 @@ class _Due:
     """Whether that round is over and has to be closed."""
     begins: bool
     """Whether it is time for another round."""
-    terms: LeagueTerms
+    terms: LeagueSettings
     setup: GameSetup
     entrants: Mapping[str, Candidate]
     """The members that compete, by subject, in the order in which they joined."""
@@ -127,7 +127,7 @@ async def advance(database: Database, division_id: str) -> str | None:
     pairing = find_pairing(due.terms.pairing)
     # In a thread and without a connection, since the computation may cover a whole season.
     table = await anyio.to_thread.run_sync(
-        partial(make_table, due.rounds, list(due.entrants), rules=due.rules, pairing=pairing, state=due.state)
+        partial(compute_standings, due.rounds, list(due.entrants), rules=due.rules, pairing=pairing, state=due.state)
     )
     async with database.writing() as session:
         # Read again: another server may have been faster, or a player's account may have been closed.
@@ -159,7 +159,7 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         )
         if await session.scalar(left.limit(1)) is not None:
             return None
-    terms = LeagueTerms.of(league.commissioner_config)
+    terms = LeagueSettings.of(league.commissioner_config)
     early = last is not None and now() < last.created_at + dt.timedelta(seconds=terms.every_seconds)
     begins = league.paused_at is None and not early
     if begins and not closes and last is not None and last.season == league.season:
@@ -172,7 +172,7 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
     if coworld is None or (len(members) < 2 and not closes):
         return None
     setup = setup_of(coworld, league.variant_id)
-    rules = table_rules(terms, setup)
+    rules = season_rules(terms, setup)
     since, state = await _stored(session, division_id, league.season, rules) if rounds else (0, None)
     return _Due(
         last=last.id if last is not None else None,
@@ -214,11 +214,11 @@ async def _played(session: AsyncSession, division_id: str, season: int, since: i
         await session.execute(sa.select(Round.id, Round.round_config).where(*of_season).order_by(Round.round_number))
     ).all()
     of_rounds = sa.select(Round.id).where(*of_season)
-    episodes = await played_episodes(session, EpisodeRequest.round_id.in_(of_rounds))
+    episodes = await finished_episodes(session, EpisodeRequest.round_id.in_(of_rounds))
     return [PlayedRound(config=config, episodes=tuple(episodes.get(id, ()))) for id, config in rounds]
 
 
-async def _begin(session: AsyncSession, division: Division, due: _Due, table: Table) -> str:
+async def _begin(session: AsyncSession, division: Division, due: _Due, table: SeasonStandings) -> str:
     """Store a round and its episodes; workers find the episodes in the queue."""
     assert table.config is not None
     league, setup, moment = division.league, due.setup, now()
@@ -240,7 +240,7 @@ async def _begin(session: AsyncSession, division: Division, due: _Due, table: Ta
     )
     session.add(row)
     await session.flush()
-    order = Order(
+    order = EpisodeTemplate(
         source="round",
         # A league has no owner, so its episodes count as those of the game's owner when accounts take turns.
         user_id=setup.coworld.user_id,
@@ -253,7 +253,7 @@ async def _begin(session: AsyncSession, division: Division, due: _Due, table: Ta
     return row.id
 
 
-async def _close(session: AsyncSession, row: Round, table: Table, terms: LeagueTerms) -> bool:
+async def _close(session: AsyncSession, row: Round, table: SeasonStandings, terms: LeagueSettings) -> bool:
     """Store how a round ended and how its division now stands, and disqualify members that fail repeatedly.
 
     A round's result for a policy version is its mean score over all its seats.
@@ -277,12 +277,12 @@ async def _close(session: AsyncSession, row: Round, table: Table, terms: LeagueT
         )
     session.add_all(results)
     row.status, row.completed_at = ("completed" if results else "failed"), now()
-    row.error = None if results else "None of its episodes was completed."
+    row.error = None if results else "No episode of the round was completed."
     await keep_report(session, row, table.report, table.state)
     if terms.faults is None:
         return False
     members = (await session.scalars(_competing(row.division_id))).unique().all()
-    gone = [await put_out(session, member, most=terms.faults) for member in members]
+    gone = [await disqualify(session, member, most=terms.faults) for member in members]
     await session.flush()
     return any(gone)
 

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ..identity.accounts import AccountError
-from ..operating.closing import cancel_waiting
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
 from ..store.models import Commission, Division, EpisodeRequest, League, Membership, Player, Round, Season, Tally, User
-from .terms import LeagueTerms
+from .cancellation import cancel_waiting
+from .league_settings import LeagueSettings
 
 __all__ = [
     "COMMISSIONED",
@@ -132,7 +132,7 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     ids = [division.id for division in divisions]
     running = sa.and_(Round.division_id.in_(ids), Round.status == "running")
     rounds = (await session.scalars(sa.select(Round.id).where(running))).all()
-    why = "The season was closed before this was played."
+    why = "The season was closed before this episode was played."
     await cancel_waiting(session, EpisodeRequest.round_id.in_(rounds), why, error_type="cancelled")
     await session.execute(
         sa.update(Round).where(running).values(status="cancelled", completed_at=now(), error="The season was closed.")
@@ -156,7 +156,7 @@ async def close_season(session: AsyncSession, league: League) -> Season:
                 ],
             }
         )
-    terms = LeagueTerms.of(league.commissioner_config)
+    terms = LeagueSettings.of(league.commissioner_config)
     # A commissioner has already moved the members that it wanted to move.
     moves = 0 if league.commissioner_key == COMMISSIONED else terms.moves
     moved = risers(ladder, moves=moves, size=terms.size)
@@ -251,7 +251,7 @@ def state_of(league: League) -> str:
 
 def who_decides(league: League) -> str:
     """The pairing or the commissioner that decides the league's rounds."""
-    terms = LeagueTerms.of(league.commissioner_config)
+    terms = LeagueSettings.of(league.commissioner_config)
     return (
         f"commissioner {terms.commissioner_runnable_id}" if league.commissioner_key == COMMISSIONED else terms.pairing
     )
@@ -270,7 +270,7 @@ def why_unattended(league: League, lease: Commission | None) -> str | None:
         return None
     if lease is not None and lease.trouble is not None:
         # After a failure, a server holds no lease until it tries again.
-        pause = max(MOST_RETREAT, LeagueTerms.of(league.commissioner_config).every_seconds)
+        pause = max(MOST_RETREAT, LeagueSettings.of(league.commissioner_config).every_seconds)
         if lease.expires_at + dt.timedelta(seconds=pause) > now():
             return None
     return "No server runs its commissioner, so no rounds are played: start a server that has a backend."
@@ -288,8 +288,8 @@ def why_stopped(report: JsonObject | None) -> str | None:
         case "rounds":
             return "All rounds of this season are played. The next season begins when the other divisions are done."
         case over:
-            why = (report or {}).get("why") or f"Its first blocks did not count ({over})."
-            return f"No more rounds are played in this season: {why}"
+            why = (report or {}).get("why") or f"The first blocks of the season did not count ({over})."
+            return f"No more rounds will be played in this season: {why}"
 
 
 async def names_of(session: AsyncSession, subjects: Sequence[str]) -> dict[str, str]:

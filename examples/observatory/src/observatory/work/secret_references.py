@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import EnvironmentFault, UsageError
 
-from ..naming import name_key
+from ..name_keys import name_key
 from ..store.models import Coworld, CoworldSecret
 from ..store.vault import Vault
 
@@ -78,7 +78,7 @@ async def _resolve(session: AsyncSession, vault: Vault, coworld: Coworld, refere
         return await vault.get("coworld", row)
     except FileNotFoundError as error:
         raise EnvironmentFault(
-            f"The secret {name!r} of {coworld.name} is not on this machine.",
+            f"The secret {name!r} of {coworld.name} is not available on this machine.",
             code="secrets_missing",
             hint="Run the worker with the data directory of the server.",
         ) from error

@@ -10,11 +10,11 @@ from coworld_core.manifest.loading import load_manifest
 
 from ..store.columns import JsonObject
 from ..store.database import next_revision
-from ..store.models import Coworld, EpisodeRequest, Participant
+from ..store.models import COWORLD_UPLOAD, Coworld, EpisodeRequest, Participant
 
-__all__ = ["SOURCE", "check_state", "order_check"]
+__all__ = ["check_state", "order_check"]
 
-SOURCE = "coworld_upload"
+
 """``EpisodeRequest.source`` of such an episode."""
 
 _STATES = {"pending": "queued", "running": "certifying", "completed": "certified"}
@@ -24,11 +24,13 @@ async def order_check(session: AsyncSession, coworld: Coworld, user_id: str) -> 
     """Order the certification episode of a Coworld, played by its own players."""
     manifest = load_manifest(dict(coworld.manifest)).manifest
     before = await session.scalar(
-        sa.select(sa.func.count()).where(EpisodeRequest.coworld_id == coworld.id, EpisodeRequest.source == SOURCE)
+        sa.select(sa.func.count()).where(
+            EpisodeRequest.coworld_id == coworld.id, EpisodeRequest.source == COWORLD_UPLOAD
+        )
     )
     episode = EpisodeRequest(
         user_id=user_id,
-        source=SOURCE,
+        source=COWORLD_UPLOAD,
         index=before or 0,
         coworld_id=coworld.id,
         game_config=game_config_for(manifest, None),
@@ -54,7 +56,7 @@ async def check_state(session: AsyncSession, coworld: Coworld) -> JsonObject:
     """The state of a Coworld's last check, as in the API."""
     episode = await session.scalar(
         sa.select(EpisodeRequest)
-        .where(EpisodeRequest.coworld_id == coworld.id, EpisodeRequest.source == SOURCE)
+        .where(EpisodeRequest.coworld_id == coworld.id, EpisodeRequest.source == COWORLD_UPLOAD)
         .order_by(EpisodeRequest.index.desc())
         .limit(1)
     )

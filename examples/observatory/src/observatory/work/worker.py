@@ -23,17 +23,16 @@ from sqlalchemy.exc import SQLAlchemyError
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.episode.verdict import judge, judge_error
-from coworld_core.errors import BackendUnavailable, CoworldError
+from coworld_core.errors import BackendUnavailable, CoworldError, unwrapped
 from coworld_core.retrying import Backoff, Tries
 from coworld_runner.backend import Backend
+from coworld_runner.episode import EpisodeOptions, run_episode
 from coworld_runner.episode.links import PlayLinks
-from coworld_runner.episode.running import EpisodeOptions, run_episode
-from coworld_runner.errors import unwrapped
 
-from ..background import Endurance
 from ..services import Services
+from ..supervisor import Supervisor
 from .admission import Admission
-from .disk import Disk, is_full
+from .disk_space import DiskSpace, is_full
 from .leftovers import remove_leftovers
 from .outcome import POLICY, outcome_of, store_outcome
 from .plan import Job, load_job
@@ -42,7 +41,7 @@ from .queue import MAX_ATTEMPTS, Claim, Outcome, Queue
 __all__ = ["Worker", "WorkerOptions"]
 
 _log = logging.getLogger("observatory.work.worker")
-_endurance = Endurance(_log)
+_supervisor = Supervisor(_log)
 _RUN_ID = re.compile(r"[0-9a-f]{16}")
 """A name that ``new_run_id`` gives."""
 
@@ -107,7 +106,7 @@ class Worker:
         self._stopped = anyio.Event()
         self.finished = 0
         """The number of episodes whose outcome this worker has stored."""
-        self.disk = Disk(self._workspaces, spare=self.options.spare)
+        self.disk = DiskSpace(self._workspaces, spare=self.options.spare)
         """Whether there is room to play."""
 
     @property
@@ -139,7 +138,7 @@ class Worker:
             # Shielded: a cancelled worker must still return its episodes to the queue.
             with anyio.CancelScope(shield=True):
                 self._workspaces.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with _endurance.trying("Leftovers of dead workers cannot be looked for"):
+                with _supervisor.trying("The leftovers of dead workers cannot be found"):
                     await self._take_back(owned_by=self._queue.owner)
                     await self._tidy()
                 task_status.started()
@@ -170,7 +169,7 @@ class Worker:
                 with anyio.move_on_after(self.options.retreat):
                     await self._stopping.wait()
                 continue
-            with _endurance.trying("The queue cannot be read"):
+            with _supervisor.trying("The queue cannot be read"):
                 # Shielded: a claim that has been made must be known here.
                 with anyio.CancelScope(shield=True):
                     claim = await self._queue.claim()
@@ -182,7 +181,7 @@ class Worker:
                 continue
             pause = 1.0
             try:
-                with _endurance.trying("The outcome of an episode cannot be stored"):
+                with _supervisor.trying("The outcome of an episode cannot be stored"):
                     pause = await self._play(claim)
             finally:
                 self._held.pop(claim.token, None)
@@ -198,7 +197,7 @@ class Worker:
             mine = set(self._held)
             begun = anyio.current_time()
             kept: set[str] | None = None
-            with _endurance.trying("The leases cannot be renewed"), anyio.move_on_after(self.options.lease / 2):
+            with _supervisor.trying("The leases cannot be renewed"), anyio.move_on_after(self.options.lease / 2):
                 kept = await self._queue.renew(mine)
             if kept is not None:
                 lost_after = begun + self.options.lease
@@ -206,19 +205,19 @@ class Worker:
                 kept = set()
             for token in mine - kept if kept is not None else ():
                 if scope := self._held.get(token):
-                    _log.warning("The lease of an episode was lost; its run is abandoned.")
+                    _log.warning("The lease of an episode was lost, so its run is stopped.")
                     scope.cancel()
 
     async def _look_for_dead(self) -> None:
         """Return the episodes of dead workers to the queue."""
         while True:
             await anyio.sleep(self.options.lease / 3)
-            with _endurance.trying("Dead workers cannot be looked for"):
+            with _supervisor.trying("Dead workers cannot be detected"):
                 await self._take_back()
 
     async def _take_back(self, *, owned_by: str | None = None) -> None:
         for item in await self._queue.expire(owned_by=owned_by, held=set(self._held)):
-            _log.warning("Episode %s is taken back from a dead worker.", item.episode_id)
+            _log.warning("Episode %s returns to the queue: its worker is dead.", item.episode_id)
             await self._reap(item.run_id)
             await self._forget(_prefix(item.episode_id, item.run_id))
 
@@ -259,7 +258,7 @@ class Worker:
             with anyio.CancelScope(shield=True):
                 if not written and not scope.cancel_called:
                     # Interrupted by an orderly stop: this does not count as an attempt.
-                    with _endurance.trying("An episode cannot be returned to the queue"):
+                    with _supervisor.trying("An episode cannot be returned to the queue"):
                         await self._queue.release(claim, counts=False)
                 await anyio.to_thread.run_sync(_remove, self._workspaces / claim.run_id)
         return 0.0
@@ -280,7 +279,10 @@ class Worker:
         if done:
             self.finished += 1
         else:
-            _log.warning("Episode %s belonged to another worker by the time it was over.", claim.episode_id)
+            _log.warning(
+                "Episode %s had been given to another worker before it ended, so its outcome is discarded.",
+                claim.episode_id,
+            )
             await self._forget(_prefix(claim.episode_id, claim.run_id))
         return True
 
@@ -319,8 +321,8 @@ class Worker:
                 raise _TryAgain(error, counts=False, pause=self.options.retreat) from error
             verdict = judge_error(error)
             if not isinstance(error, CoworldError | OSError):
-                _log.exception("Episode %s failed with an unexpected error of the worker.", claim.episode_id)
-                verdict = replace(verdict, message=f"The worker failed: {type(error).__name__}.")
+                _log.exception("Episode %s failed because of an unexpected error in the worker.", claim.episode_id)
+                verdict = replace(verdict, message=f"Internal error in the worker: {type(error).__name__}.")
             if verdict.party == "platform" and not last:
                 raise _TryAgain(error, counts=True, pause=1.0) from error
             return outcome_of(verdict)
@@ -347,11 +349,11 @@ class Worker:
         return record
 
     async def _announce(self, claim: Claim, viewer: str) -> None:
-        with _endurance.trying("The address for watching an episode cannot be stored"):
+        with _supervisor.trying("The URL for watching an episode cannot be stored"):
             await self._queue.watchable(claim, viewer)
 
     async def _forget(self, prefix: str) -> None:
-        with _endurance.trying("Artifacts cannot be removed"):
+        with _supervisor.trying("Artifacts cannot be removed"):
             await self._services.artifacts.forget(prefix)
 
 

@@ -1,0 +1,236 @@
+"""Access to episodes: who may see which of them, which parts, and their form in the API.
+
+An episode is visible to the account that requested it, to the owners of its policies, to the members of its league, and
+to team members who ask for elevated rights. It is visible to all if its league is public, or if it is the check of a
+public Coworld. Results, replay, error and the game's log are visible with the episode; a player's log and artifact only
+to their owner.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
+from coworld_core.episode.record import read_record
+
+from ..errors import not_found
+from ..identity.auth import Caller
+from ..services import Services
+from ..store.columns import JsonObject
+from ..store.models import COWORLD_UPLOAD, FINAL_STATUSES, Coworld, EpisodeRequest, League, Membership, Participant
+from .signed_links import LinkSigner
+
+__all__ = ["EpisodeView", "find_episode", "own_slots", "player_faults", "view_of", "visible"]
+
+
+def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
+    """The condition under which a caller may see an episode.
+
+    Args:
+        caller: The caller.
+        public: Whether visitors without an account may see public episodes.
+    """
+    if caller.elevated:
+        return sa.true()
+    ways: list[sa.ColumnElement[bool]] = []
+    if caller.known or public:
+        open_leagues = sa.select(League.id).where(League.public, ~League.hidden)
+        ways.append(EpisodeRequest.league_id.in_(open_leagues))
+        # The check of a public Coworld is visible to all, not only to the account that uploaded it.
+        shown = sa.select(Coworld.id).where(Coworld.visibility == "public")
+        ways.append(sa.and_(EpisodeRequest.source == COWORLD_UPLOAD, EpisodeRequest.coworld_id.in_(shown)))
+    if caller.user_id is not None:
+        joined = sa.select(Membership.league_id).where(
+            Membership.end_time.is_(None), _theirs(Membership.user_id, Membership.player_id, caller)
+        )
+        its_own = sa.select(League.id).where(League.id.in_(joined), ~League.hidden, League.disabled_at.is_(None))
+        ways.append(EpisodeRequest.league_id.in_(its_own))
+        ways.append(_theirs(EpisodeRequest.user_id, EpisodeRequest.player_id, caller))
+        # A condition on each row: a page of the newest stops when it is full, without sorting all rows.
+        ways.append(EpisodeRequest.participants.any(_theirs(Participant.user_id, Participant.player_id, caller)))
+    return sa.or_(sa.false(), *ways)
+
+
+def _theirs(
+    user_id: InstrumentedAttribute[str] | InstrumentedAttribute[str | None],
+    player_id: InstrumentedAttribute[str | None],
+    caller: Caller,
+) -> sa.ColumnElement[bool]:
+    mine = user_id == caller.user_id
+    if caller.player_id is None:
+        return mine
+    return sa.and_(mine, sa.or_(player_id.is_(None), player_id == caller.player_id))
+
+
+async def find_episode(session: AsyncSession, services: Services, caller: Caller, episode_id: str) -> EpisodeRequest:
+    """Find an episode that the caller may see.
+
+    Raises:
+        Refusal: 404 if it does not exist, or the caller may not see it.
+    """
+    row = await session.scalar(
+        sa.select(EpisodeRequest).where(
+            EpisodeRequest.id == episode_id, visible(caller, public=services.settings.public)
+        )
+    )
+    if row is None:
+        raise not_found("episode request", episode_id)
+    return row
+
+
+def own_slots(caller: Caller, row: EpisodeRequest) -> frozenset[int] | None:
+    """The slots of the caller's own policies; None for elevated team members: all."""
+    if caller.elevated:
+        return None
+    return frozenset(
+        seat.position
+        for seat in row.participants
+        if seat.user_id is not None and caller.owns(seat.user_id, seat.player_id)
+    )
+
+
+def player_faults(row: EpisodeRequest) -> list[JsonObject]:
+    """Faults of players, also in episodes that count; without logs, which are private to their owners."""
+    if row.record is None or not row.record.get("faults"):
+        # The common case, kept cheap for lists.
+        return []
+    return [
+        {"position": fault.slot, "error_type": fault.error_type, "message": fault.message}
+        for fault in read_record(row.record).faults
+        if fault.fault == "player"
+    ]
+
+
+class EpisodeView:
+    """Renders episodes for the API.
+
+    Args:
+        base_url: The address at which clients reach this server.
+        links: Makes links to artifacts that need no token.
+    """
+
+    def __init__(self, base_url: str, links: LinkSigner) -> None:
+        self._base_url = base_url
+        self._links = links
+
+    def full(self, row: EpisodeRequest) -> JsonObject:
+        """All fields."""
+        return {
+            "id": row.id,
+            "requester_user_id": row.user_id,
+            "experience_request_id": row.experience_request_id,
+            "round_id": row.round_id,
+            "mod_name": None,
+            "env_config_name": row.variant_id,
+            "coworld_id": row.coworld_id,
+            "variant_id": row.variant_id,
+            "league_id": row.league_id,
+            "division_id": row.division_id,
+            "source": row.source,
+            "game_config": row.game_config,
+            "seed": row.seed,
+            "max_steps": row.max_steps,
+            "status": row.status,
+            "policy_version_ids": [seat.policy_version_id for seat in row.participants if seat.policy_version_id],
+            "participants": self.participants(row),
+            "people": self.people(row),
+            "job_id": row.job_id,
+            "episode_id": row.episode_id,
+            "replay_url": self.replay_url(row),
+            "live_url": self.live_url(row),
+            "error_type": row.error_type,
+            "error": row.error,
+            "failed_policy_index": row.failed_policy_index,
+            "failed_agent_index": row.failed_agent_index,
+            "player_faults": player_faults(row),
+            "scores": self.scores(row),
+            "attempts": row.attempts,
+            "created_at": row.created_at,
+            "started_at": row.started_at,
+            "completed_at": row.completed_at,
+        }
+
+    def row(self, row: EpisodeRequest) -> JsonObject:
+        """The fields in lists of a round, a policy version or a Coworld."""
+        return {key: value for key, value in self.full(row).items() if key != "game_config"}
+
+    def progress(self, row: EpisodeRequest, *, results: bool) -> JsonObject:
+        """A short form, for following many episodes."""
+        short: JsonObject = {
+            "id": row.id,
+            "experience_request_id": row.experience_request_id,
+            "created_at": row.created_at,
+            "status": row.status,
+            "error_type": row.error_type,
+            "evidence_state": "sealed" if row.status in FINAL_STATUSES else "pending",
+        }
+        if results:
+            short |= {
+                "scores": self.scores(row),
+                "participants": self.participants(row),
+                "replay_url": self.replay_url(row),
+                "error": row.error,
+            }
+        return short
+
+    def participants(self, row: EpisodeRequest) -> list[JsonObject]:
+        """The policies by slot; players that come with the game are left out."""
+        return [
+            {
+                "position": seat.position,
+                "kind": "policy",
+                "policy_version_id": seat.policy_version_id,
+                "policy_id": seat.policy_id,
+                "policy_name": seat.policy_name,
+                "version": seat.version,
+                "player_id": seat.player_id,
+                "player_name": seat.player_name,
+            }
+            for seat in row.participants
+            if seat.policy_version_id is not None
+        ]
+
+    def people(self, row: EpisodeRequest) -> list[JsonObject]:
+        """The people by slot. They are kept apart from participants, which clients expect to be policy versions."""
+        scores = {score.position: score.score for score in row.scores}
+        return [
+            {
+                "position": seat.position,
+                "kind": "human",
+                "user_id": seat.user_id,
+                "player_id": seat.player_id,
+                "name": seat.policy_name,
+                "score": scores.get(seat.position),
+            }
+            for seat in row.participants
+            if seat.policy_version_id is None and seat.bundled_player is None
+        ]
+
+    def scores(self, row: EpisodeRequest) -> list[JsonObject]:
+        """The scores of the policies, by slot."""
+        return [
+            {"policy_version_id": score.policy_version_id, "score": score.score}
+            for score in row.scores
+            if score.policy_version_id is not None
+        ]
+
+    def replay_url(self, row: EpisodeRequest) -> str | None:
+        """A link to the compressed replay that works without a token."""
+        replay = next((item for item in row.artifacts if item.kind == "replay"), None)
+        return self._links.url(replay.id, "replay.z").url if replay is not None else None
+
+    def live_url(self, row: EpisodeRequest) -> str | None:
+        """The address for watching the episode while it runs."""
+        if row.live_url is None or row.status != "running":
+            return None
+        page = urlsplit(row.live_url)
+        query = f"?{page.query}" if page.query else ""
+        return f"{self._base_url}/live/{row.id}.{self._links.mark(f'live {row.id}')}{page.path}{query}"
+
+
+def view_of(services: Services) -> EpisodeView:
+    """The view of a running Observatory."""
+    return EpisodeView(services.settings.url, services.runtime.links)

@@ -1,0 +1,135 @@
+"""Sending artifacts, whole or in part, with conditional requests."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import AsyncGenerator
+from typing import Literal
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from ..errors import Refusal
+from ..store.artifacts import ArtifactStore
+from ..store.models import Artifact
+
+__all__ = ["chunks", "filename_of", "plain_chunks", "send", "send_plain"]
+
+_RANGE = re.compile(r"bytes=(?:(?P<first>\d{1,18})-(?P<last>\d{0,18})|-(?P<suffix>\d{1,18}))", re.ASCII)
+
+_NAMES = {
+    "results": "results.json",
+    "replay": "replay.z",
+    "events": "events.ndjson",
+    "error_info": "error_info.json",
+    "game_logs": "game.log",
+    "player_logs": "policy_agent_{}.log",
+    "player_artifact": "policy_artifact_{}.zip",
+}
+
+
+def filename_of(artifact: Artifact) -> str:
+    """The file name of an artifact in its stored form."""
+    return _NAMES[artifact.kind].format(artifact.position)
+
+
+async def chunks(
+    store: ArtifactStore, artifact: Artifact, *, start: int = 0, stop: int | None = None
+) -> AsyncGenerator[bytes]:
+    """The stored bytes."""
+    async with store.reading(artifact.key, start=start, stop=stop) as pieces:
+        async for piece in pieces:
+            yield piece
+
+
+async def plain_chunks(store: ArtifactStore, artifact: Artifact) -> AsyncGenerator[bytes]:
+    """The bytes as the episode wrote them."""
+    if artifact.encoding != "zlib":
+        async for piece in chunks(store, artifact):
+            yield piece
+        return
+    # Compressed by the worker, which has checked the original size.
+    unpacker = zlib.decompressobj()
+    async for piece in chunks(store, artifact):
+        waiting = piece
+        while waiting:
+            yield unpacker.decompress(waiting, 1 << 18)
+            waiting = unpacker.unconsumed_tail
+    yield unpacker.flush()
+
+
+def send(store: ArtifactStore, request: Request, artifact: Artifact) -> Response:
+    """Send the stored bytes, according to the request's conditions and range.
+
+    Raises:
+        Refusal: 412 if ``If-Match`` names another version, 416 for a range beyond the end.
+    """
+    etag = f'"{artifact.sha256}"'
+    headers = {
+        "ETag": etag,
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(filename_of(artifact))}",
+        "Cache-Control": "private, max-age=3600, immutable",
+    }
+    wanted = request.headers.get("if-match")
+    if wanted is not None and not _names(wanted, etag):
+        raise Refusal(412, "The artifact has changed since the given version. Look it up again.", code="changed")
+    known = request.headers.get("if-none-match")
+    if known is not None and _names(known, etag):
+        return Response(status_code=304, headers=headers)
+    start, stop, status = 0, artifact.size, 200
+    asked = request.headers.get("range")
+    if asked is not None and request.headers.get("if-range", etag) == etag:
+        part = _part(asked, artifact.size)
+        if isinstance(part, str):
+            raise Refusal(
+                416,
+                f"The range is outside the artifact, which has {artifact.size} bytes.",
+                code="range_not_satisfiable",
+                headers={"Content-Range": f"bytes */{artifact.size}", "ETag": etag},
+            )
+        if part is not None:
+            start, stop = part
+            status = 206
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{artifact.size}"
+    headers["Content-Length"] = str(stop - start)
+    if request.method == "HEAD":
+        return Response(status_code=status, headers=headers, media_type=artifact.media_type)
+    return StreamingResponse(
+        chunks(store, artifact, start=start, stop=stop),
+        status_code=status,
+        headers=headers,
+        media_type=artifact.media_type,
+    )
+
+
+def send_plain(store: ArtifactStore, request: Request, artifact: Artifact) -> Response:
+    """Send the bytes as the episode wrote them; a range only if they are stored uncompressed."""
+    if artifact.encoding == "identity":
+        return send(store, request, artifact)
+    headers = {"ETag": f'W/"{artifact.sha256}"', "Accept-Ranges": "none"}
+    if request.method == "HEAD":
+        return Response(headers=headers, media_type="application/octet-stream")
+    return StreamingResponse(plain_chunks(store, artifact), headers=headers, media_type="application/octet-stream")
+
+
+def _names(header: str, etag: str) -> bool:
+    tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
+    return "*" in tags or etag in tags or etag.strip('"') in tags
+
+
+def _part(header: str, size: int) -> tuple[int, int] | Literal["beyond"] | None:
+    """The requested range; None to send everything."""
+    match = _RANGE.fullmatch(header.strip())
+    if match is None:
+        return None
+    if match["suffix"] is not None:
+        length = int(match["suffix"])
+        return "beyond" if length == 0 or size == 0 else (max(0, size - length), size)
+    first = int(match["first"])
+    last = int(match["last"]) if match["last"] else size - 1
+    if first >= size:
+        return "beyond"
+    return (first, min(last + 1, size)) if last >= first else None

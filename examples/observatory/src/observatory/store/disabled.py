@@ -1,0 +1,33 @@
+"""Conditions for accounts and policies that an operator has disabled."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .models import EpisodeRequest, Participant, Policy, PolicyVersion, User
+
+__all__ = ["disabled_episodes", "enabled_versions"]
+
+
+def enabled_versions() -> sa.ColumnElement[bool]:
+    """Policy versions that may be scheduled; the query must join ``Policy``."""
+    return sa.and_(
+        PolicyVersion.disabled_at.is_(None), Policy.disabled_at.is_(None), PolicyVersion.user_id.not_in(_accounts())
+    )
+
+
+def disabled_episodes() -> sa.ColumnElement[bool]:
+    """Episodes requested by a disabled account, or with a disabled policy in a seat."""
+    versions = (
+        sa.select(PolicyVersion.id)
+        .join(Policy, Policy.id == PolicyVersion.policy_id)
+        .where(sa.not_(enabled_versions()))
+    )
+    seated = sa.select(Participant.episode_request_id).where(Participant.policy_version_id.in_(versions))
+    # Rounds use the turns of the game's owner in the queue, but are not requests of that account.
+    asked = sa.and_(EpisodeRequest.round_id.is_(None), EpisodeRequest.user_id.in_(_accounts()))
+    return sa.or_(asked, EpisodeRequest.id.in_(seated))
+
+
+def _accounts() -> sa.Select[str]:
+    return sa.select(User.id).where(User.disabled_at.is_not(None))

@@ -1,0 +1,239 @@
+"""Access to games from a browser, through this server as a proxy.
+
+A game's pages are untrusted code. They come from this server's address, so that one port is enough, but the browser
+treats them as an origin of their own (``Content-Security-Policy: sandbox``): they see no cookie of this server, and
+cannot act as the visitor. Only the requests and headers named here are passed on, in either direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote, urlsplit
+
+import anyio
+import sqlalchemy as sa
+from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from starlette.requests import HTTPConnection
+
+from coworld_core.rules.wire import MAX_MESSAGE
+
+from ..api.routing import read_body
+from ..hosted.sessions import is_live_key
+from ..store.models import EpisodeRequest
+
+if TYPE_CHECKING:
+    import httpx2
+    from websockets.asyncio.client import ClientConnection
+
+    from ..services import Services
+
+__all__ = ["lifespan", "router"]
+
+_ASK = ("accept", "accept-encoding", "accept-language", "content-type", "if-none-match", "range", "user-agent")
+_ANSWER = ("accept-ranges", "content-encoding", "content-range", "content-type", "etag", "last-modified")
+_SANDBOX = "sandbox allow-scripts allow-forms allow-pointer-lock; frame-ancestors 'self'"
+_CLOSED = ("admin", "client/admin", "clients/admin")
+"""Paths that are closed to all."""
+_BELOW_CLOSED = tuple(f"{path}/" for path in _CLOSED)
+_SEATS = ("player", "client/player", "clients/player")
+"""Paths of players, closed where visitors may only watch."""
+_VIEWERS = ("global", "client/global", "clients/global")
+"""Paths of spectators."""
+_BODY_LIMIT = 1024 * 1024
+
+
+class _Target:
+    def __init__(
+        self, address: str, path: str, prefix: str, counted: Any, came: Callable[[], None] = lambda: None
+    ) -> None:
+        self.address = address
+        self.path = path
+        """The path with the query, as sent to the game."""
+        self.prefix = prefix
+        self.counted = counted
+        self.came = came
+        """Called once the game has accepted a connection."""
+
+
+@asynccontextmanager
+async def lifespan(services: Services) -> AsyncGenerator[None]:
+    """Hold the connections to games while the server runs."""
+    import httpx2
+
+    timeout = httpx2.Timeout(30)
+    async with httpx2.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False) as client:
+        services.runtime.games = client
+        try:
+            yield
+        finally:
+            services.runtime.games = None
+
+
+async def _forward(request: Request) -> Response:
+    import httpx2
+
+    services = cast("Services", request.app.state.services)
+    target = await _target(services, request)
+    if target is None:
+        return PlainTextResponse("There is no such game, or it is over.\n", status_code=404)
+    client = services.runtime.games
+    assert client is not None
+    body = await read_body(request, _BODY_LIMIT) if request.method == "POST" else None
+    asked = client.build_request(
+        request.method,
+        f"http://{target.address}{target.path}",
+        headers={name: request.headers[name] for name in _ASK if name in request.headers},
+        content=body,
+    )
+    try:
+        answer = await client.send(asked, stream=True)
+    except (httpx2.HTTPError, OSError):
+        return PlainTextResponse("The game is not responding.\n", status_code=502)
+    return StreamingResponse(
+        _body(answer, target), status_code=answer.status_code, headers=_headers(answer.headers, target.prefix)
+    )
+
+
+async def _body(answer: httpx2.Response, target: _Target) -> AsyncGenerator[bytes]:
+    try:
+        with target.counted():
+            async for piece in answer.aiter_raw():
+                yield piece
+    finally:
+        with anyio.CancelScope(shield=True):
+            await answer.aclose()
+
+
+def _headers(given: Mapping[str, str], prefix: str) -> dict[str, str]:
+    headers = {name: given[name] for name in _ANSWER if name in given}
+    location = given.get("location")
+    if location is not None and location.startswith("/") and not location.startswith("//"):
+        headers["Location"] = prefix + location
+    return headers | {
+        "Content-Security-Policy": _SANDBOX,
+        # The pages are an origin of their own; this lets them reach only the game's own files.
+        "Access-Control-Allow-Origin": "*",
+        "Cache-Control": "no-store",
+        "Referrer-Policy": "no-referrer",
+    }
+
+
+async def _tunnel(socket: WebSocket) -> None:
+    from websockets.exceptions import InvalidHandshake
+
+    from coworld_runner.websocket import game_socket
+
+    services = cast("Services", socket.app.state.services)
+    target = await _target(services, socket)
+    if target is None:
+        await socket.close(1008)
+        return
+    try:
+        async with game_socket(
+            target.address,
+            target.path,
+            max_size=MAX_MESSAGE,
+            ping_interval=None,
+            compression=None,
+            open_timeout=30,
+            close_timeout=2,
+        ) as game:
+            await socket.accept()
+            target.came()
+            with target.counted():
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_from_game, game, socket, group.cancel_scope)
+                    group.start_soon(_to_game, socket, game, group.cancel_scope)
+    except (InvalidHandshake, OSError, TimeoutError):
+        await socket.close(1008)
+
+
+async def _from_game(game: ClientConnection, socket: WebSocket, scope: anyio.CancelScope) -> None:
+    from websockets.exceptions import ConnectionClosed
+
+    try:
+        async for message in game:
+            if isinstance(message, str):
+                await socket.send_text(message)
+            else:
+                await socket.send_bytes(message)
+        await socket.close(1000)
+    except ConnectionClosed:
+        await socket.close(1011)
+    except (WebSocketDisconnect, RuntimeError):
+        # The browser disconnected during a message.
+        pass
+    scope.cancel()
+
+
+async def _to_game(socket: WebSocket, game: ClientConnection, scope: anyio.CancelScope) -> None:
+    from websockets.exceptions import ConnectionClosed
+
+    try:
+        while (message := await socket.receive())["type"] == "websocket.receive":
+            text = message.get("text")
+            await game.send(text if text is not None else message.get("bytes") or b"")
+    except (ConnectionClosed, RuntimeError):
+        # The other direction reports the end of the game.
+        return
+    scope.cancel()
+
+
+async def _target(services: Services, request: HTTPConnection) -> _Target | None:
+    """Find the game of a path."""
+    path = _plain(str(request.path_params["path"]))
+    if path is None or path.casefold() in _CLOSED or path.casefold().startswith(_BELOW_CLOSED):
+        return None
+    asked = _asked(request, path)
+    key = str(request.path_params["session"])
+    if request.scope["path"].split("/")[1] == "live":
+        episode_id, dot, mark = key.rpartition(".")
+        if not dot or path.casefold() in _SEATS or not is_live_key(services, episode_id, mark):
+            return None
+        async with services.database.reading() as session:
+            url = await session.scalar(
+                sa.select(EpisodeRequest.live_url).where(
+                    EpisodeRequest.id == episode_id, EpisodeRequest.status == "running"
+                )
+            )
+        address = urlsplit(url or "").netloc
+        return _Target(address, asked, f"/live/{key}", nullcontext) if address.startswith("127.0.0.1:") else None
+    sessions = services.runtime.sessions
+    session = sessions.get(key) if sessions is not None else None
+    if sessions is None or session is None or session.over or not session.address:
+        return None
+    if path.casefold() in _VIEWERS and not session.spectators:
+        return None
+
+    def came() -> None:
+        session.begun = session.begun or path == "player"
+
+    return _Target(session.address, asked, f"/sessions/{key}", lambda: sessions.used(session), came)
+
+
+def _plain(path: str) -> str | None:
+    """Normalise a path, so that a game cannot read it differently; None if that is impossible.
+
+    Games may drop empty segments and ``.``, treat a backslash as a slash, cut off text after a semicolon, and decode
+    again. The normalised path is both checked against the closed paths and sent to the game.
+    """
+    if any(character in path for character in "\\;%") or not path.isprintable():
+        return None
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return None if ".." in parts else "/".join(parts)
+
+
+def _asked(request: HTTPConnection, path: str) -> str:
+    """The path and query to send to the game; a trailing slash, for a directory, is kept."""
+    end = "/" if path and str(request.path_params["path"]).endswith("/") else ""
+    path = "/" + quote(path, safe="/:@!$&'()*+,=~-._") + end
+    return f"{path}?{request.url.query}" if request.url.query else path
+
+
+router = APIRouter(include_in_schema=False)
+for _place in ("/sessions/{session}/{path:path}", "/live/{session}/{path:path}"):
+    router.add_api_route(_place, _forward, methods=["GET", "HEAD", "POST"])
+    router.add_api_websocket_route(_place, _tunnel)

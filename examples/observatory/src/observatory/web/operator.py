@@ -1,0 +1,87 @@
+"""The operator's page: accounts, queue, workers, disk and the audit log, with buttons for closing and reopening."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from coworld_core.errors import CoworldError
+
+from ..api.routing import read_body
+from ..identity.auth import Caller
+from ..operations import overview
+from ..operations.moderation import disable_policy, disable_user, enable_policy, enable_user, find_policy
+from ..store.audit import Actor, acting, audit_lines
+from ..work.seasons import change_league
+from .visit import Visit, is_same_origin, open_visit, page, trouble
+
+__all__ = ["act", "operator"]
+
+_LINES = 20
+
+
+async def operator(request: Request) -> Response:
+    """The operator's page, for team members."""
+    async with open_visit(request) as visit:
+        if not visit.caller.is_team:
+            return _nothing(visit)
+        return page(
+            request,
+            "operator.html",
+            visit.caller,
+            own_id=visit.caller.user_id,
+            accounts=await overview.accounts(visit.db, visit.services.settings.quotas),
+            leagues=await overview.leagues(visit.db),
+            queue=await overview.queue(visit.db),
+            workers=await overview.workers(visit.db),
+            disk=await overview.disk(visit.db, visit.services.settings.data),
+            policies=await overview.policies(visit.db, disabled=True),
+            lines=(await audit_lines(visit.db, limit=_LINES))[::-1],
+        )
+
+
+async def act(request: Request) -> Response:
+    """Apply a form's action to an account (``user``), a ``policy`` or a ``league``; then show the page again."""
+    async with open_visit(request) as visit:
+        caller, services = visit.caller, visit.services
+        if not caller.is_team:
+            return _nothing(visit)
+    if not is_same_origin(request):
+        return trouble(
+            request, caller, 403, "Refused", "This form was submitted from another site, so it was rejected."
+        )
+    form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
+    name, reason = form.get("name", [""])[0].strip(), form.get("reason", [""])[0].strip()[:500] or None
+    try:
+        with acting(_actor(request, caller)):
+            async with services.database.writing() as session:
+                match request.path_params["kind"], request.path_params["action"]:
+                    case "user", "disable":
+                        if caller.user is not None and name == caller.user.id:
+                            return trouble(request, caller, 409, "Refused", "You cannot disable your own account.")
+                        await disable_user(session, name, reason=reason)
+                    case "user", "enable":
+                        await enable_user(session, name)
+                    case "policy", "disable":
+                        await disable_policy(session, await find_policy(session, name), reason=reason)
+                    case "policy", "enable":
+                        enable_policy(session, await find_policy(session, name))
+                    case "league", ("pause" | "resume" | "season") as action:
+                        await change_league(session, name, action)
+                    case _:
+                        return trouble(request, caller, 404, "Not found", "There is no such action.")
+    except CoworldError as error:
+        return trouble(request, caller, 404, "Not found", error.message)
+    return RedirectResponse("/operator", status_code=303)
+
+
+def _actor(request: Request, caller: Caller) -> Actor:
+    return Actor(kind="user", user_id=caller.user_id, origin=request.client.host if request.client else None)
+
+
+def _nothing(visit: Visit) -> Response:
+    return trouble(
+        visit.request, visit.caller, 404, "Not found", "There is no such page, or you may not see it. Try signing in."
+    )

@@ -1,0 +1,78 @@
+"""An operator's settings of a league, as stored in ``League.commissioner_config``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coworld_core.commissioner.hook_names import HookName
+
+from ..store.columns import JsonObject
+
+__all__ = ["LeagueSettings", "describe_division"]
+
+
+class LeagueSettings(BaseModel):
+    """How a league plays. Unknown keys are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    every_seconds: float = Field(default=60.0, ge=0)
+    """The least number of seconds between the starts of two rounds."""
+    pairing: str = "free-play"
+    """The pairing: a name in the entry point group ``coworld.pairings``."""
+    rounds: int | None = Field(default=None, ge=1)
+    """The number of rounds in a season; None: until the pairing ends, or an operator closes the season."""
+    blocks: int = Field(default=1, ge=1, le=100)
+    """How many blocks each match has; in a block, each entrant sits in every seat."""
+    moves: int = Field(default=0, ge=0)
+    """How many change places between neighbouring divisions at the end of a season."""
+    size: int = Field(default=8, ge=1)
+    """The number of members of each division but the lowest, above which members must leave."""
+    check: bool = False
+    """Whether a submission plays an episode against itself before it competes."""
+    faults: int | None = Field(default=None, ge=1)
+    """The number of consecutive episodes with its own fault after which a policy is disqualified; None: never."""
+
+    commissioner_runnable_id: str | None = None
+    """The commissioner in the Coworld's manifest that decides the rounds; None: the pairing does."""
+    hooks: tuple[HookName, ...] = ()
+    """The optional questions to ask the commissioner. A commissioner without one of these hooks never answers it."""
+    lifetime_seconds: float = Field(default=3600.0, gt=0)
+    """How long a commissioner's round may take, including its episodes."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any] | None) -> LeagueSettings:
+        """The terms of a league."""
+        return cls.model_validate(dict(config or {}))
+
+
+def describe_division(terms: LeagueSettings, *, plays: bool) -> JsonObject:
+    """Describe in words how a division is played.
+
+    Args:
+        terms: The league's terms.
+        plays: Whether the league has rounds of its own.
+    """
+    if not plays:
+        return {
+            "round_schedule": "None: this league plays no rounds of its own.",
+            "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
+        }
+    faults = f" A policy is disqualified if at fault in {terms.faults} episodes in a row." if terms.faults else ""
+    if terms.commissioner_runnable_id is not None:
+        return {
+            "round_schedule": f"The commissioner {terms.commissioner_runnable_id} is asked which rounds are due "
+            f"every {terms.every_seconds:g} s, or when the previous round is over.",
+            "round_structure": "The commissioner decides.",
+            "leaderboard_rules": f"The places that the commissioner gives after each round.{faults}",
+        }
+    season = f" A season has {terms.rounds} rounds." if terms.rounds else ""
+    return {
+        "round_schedule": f"A round begins every {terms.every_seconds:g} s, or when the previous one is over.{season}",
+        "round_structure": f"Pairing: {terms.pairing}. Each entrant of a match plays in every seat in turn.",
+        "leaderboard_rules": "The pairing's own order, else by rating (Bradley-Terry; 400 points are ten wins to one "
+        f"loss), recomputed after each round from all games of the season.{faults}",
+    }

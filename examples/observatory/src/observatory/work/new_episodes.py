@@ -1,0 +1,124 @@
+"""Adding episodes to the queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ..store.columns import new_id, now
+from ..store.database import next_revision
+from ..store.models import EpisodeRequest, GameConfig, Participant
+from .lineups import Candidate
+
+__all__ = ["EpisodeTemplate", "add_episodes", "participant"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeTemplate:
+    """What episodes of one request have in common."""
+
+    source: str
+    """``EpisodeRequest.source``."""
+    user_id: str
+    """The account whose turns in the queue they use."""
+    player_id: str | None = None
+    coworld_id: str
+    variant_id: str | None
+    league_id: str | None = None
+    division_id: str | None = None
+
+
+async def add_episodes(
+    session: AsyncSession,
+    order: EpisodeTemplate,
+    drawn: Sequence[Sequence[Candidate]],
+    configs: Sequence[Mapping[str, Any]],
+    *,
+    request_id: str | None = None,
+    round_id: str | None = None,
+    first: int = 0,
+) -> list[str]:
+    """Add episodes to the queue; returns their ids.
+
+    Args:
+        session: A writing session.
+        order: What they have in common.
+        drawn: The lineup of each episode, by slot.
+        configs: The config of each episode, without tokens.
+        request_id: Their experience request.
+        round_id: Their round, if the league itself scheduled them.
+        first: The index of the first episode.
+    """
+    moment = now()
+    shared = await _share(session, configs)
+    ids: list[str] = []
+    participants: list[Participant] = []
+    for index, (seats, config) in enumerate(zip(drawn, configs, strict=True), first):
+        row = EpisodeRequest(
+            id=new_id("ereq"),
+            user_id=order.user_id,
+            player_id=order.player_id,
+            source=order.source,
+            experience_request_id=request_id,
+            round_id=round_id,
+            index=index,
+            league_id=order.league_id,
+            division_id=order.division_id,
+            coworld_id=order.coworld_id,
+            variant_id=order.variant_id,
+            config_id=shared.id if shared is not None else None,
+            own_config=dict(config)
+            if shared is None
+            else {key: config[key] for key in config.keys() - shared.config.keys()},
+            seed=_seed(config),
+            # Each has its own number, so that a reader can stop after any of them.
+            revision=await next_revision(session),
+            created_at=moment,
+        )
+        session.add(row)
+        ids.append(row.id)
+        participants += [participant(row.id, position, seat) for position, seat in enumerate(seats)]
+    await session.flush()
+    session.add_all(participants)
+    await session.flush()
+    return ids
+
+
+def participant(episode_id: str, position: int, policy: Candidate) -> Participant:
+    """The row of a policy in a seat of an episode."""
+    return Participant(
+        episode_request_id=episode_id,
+        position=position,
+        policy_version_id=policy.policy_version_id,
+        policy_id=policy.policy_id,
+        policy_name=policy.name,
+        version=policy.version,
+        user_id=policy.owner_user_id,
+        player_id=policy.player_id,
+        player_name=policy.player_name,
+    )
+
+
+async def _share(session: AsyncSession, configs: Sequence[Mapping[str, Any]]) -> GameConfig | None:
+    """Store the keys that all configs share only once, so that a hundred episodes do not store a large config each."""
+    first, *others = configs
+    if not others:
+        return None
+    common = {
+        key: value
+        for key, value in first.items()
+        if all(key in other and (other[key] is value or other[key] == value) for other in others)
+    }
+    shared = GameConfig(config=common, size=len(json.dumps(common)))
+    session.add(shared)
+    await session.flush()
+    return shared
+
+
+def _seed(config: Mapping[str, Any]) -> int | None:
+    seed = config.get("seed")
+    return seed if isinstance(seed, int) and not isinstance(seed, bool) and abs(seed) < 1 << 63 else None
