@@ -197,7 +197,7 @@ async def test_a_game_leads_nobody_elsewhere(arena: Arena, listener: socket.sock
     plan = arena.plan("redirects", play_seconds=60.0, elsewhere=listener.getsockname()[1])
     found = await arena.play(plan, EpisodeOptions(timeout=90, watch=True))
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("game", "game_contract_violation")
+    assert (fault.party, fault.error_type) == ("game", "game_contract_violation")
     assert "302" in fault.message
     assert callers(listener) == 0
 
@@ -207,7 +207,7 @@ async def test_a_fork_bomb_is_contained(arena: Arena) -> None:
     options = EpisodeOptions(timeout=90, player_limits=Limits(pids=30))
     found = await arena.play(arena.plan("well", "well", "forks 200"), options)
     (fault,) = found.record.faults
-    assert (fault.fault, fault.slot, fault.error_type) == ("player", 1, "player_error")
+    assert (fault.party, fault.slot, fault.error_type) == ("player", 1, "player_error")
     assert fault.exit is not None
     assert fault.exit.reason == "pids"
 

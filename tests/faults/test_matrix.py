@@ -51,7 +51,7 @@ class Blame:
 
     @classmethod
     def of(cls, fault: Fault) -> Blame:
-        return cls(fault.fault, fault.error_type, fault.slot)
+        return cls(fault.party, fault.error_type, fault.slot)
 
 
 def game(error_type: str) -> tuple[Blame, ...]:

@@ -65,7 +65,7 @@ async def test_a_player_that_does_not_connect_is_named_and_then_blamed(
     assert [re.sub(r"for \d+ s", "for N s", words) for words in said] == [
         f"Waiting for player 1 ({player}): it has not connected for N s."
     ]
-    told = [(fault.fault, fault.slot, fault.error_type) for fault in found.record.faults]
+    told = [(fault.party, fault.slot, fault.error_type) for fault in found.record.faults]
     assert told == [("player", 1, "player_timeout")]
     assert "had not connected 3 s after" in found.record.faults[0].message
 
@@ -180,7 +180,7 @@ def nothing_started(arena: Arena) -> None:
     assert found.of_kind("unit_created") == []
     assert found.record.status == "failed"
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type, fault.phase) == ("operator", "image_unreachable", "prepare")
+    assert (fault.party, fault.error_type, fault.phase) == ("operator", "image_unreachable", "prepare")
 
 
 # --- many at once ---------------------------------------------------------------------------------------------------
@@ -229,8 +229,8 @@ async def test_a_failed_episode_loses_no_other(arena: Arena) -> None:
     assert [row.error_type for row in summary.episodes] == [None, "game_unhealthy", None, "game_unhealthy"]
     assert summary.mean_scores == (3.0, 4.0)
     (player,) = summary.players
-    assert (player.name, player.seats, player.episodes, player.mean_score) == ("well", (0, 1), 2, 3.5)
-    assert [[seat.name for seat in row.seats] for row in summary.episodes] == [["well", "well"]] * 4
+    assert (player.name, player.slots, player.episodes, player.mean_score) == ("well", (0, 1), 2, 3.5)
+    assert [[seat.name for seat in row.slots] for row in summary.episodes] == [["well", "well"]] * 4
     written = read_summary(arena.directory / "batch")
     assert written == summary
     for row in summary.episodes:
@@ -241,7 +241,7 @@ async def test_a_config_that_a_seed_spoils_fails_that_episode_alone(arena: Arena
     summary = await run_batch(
         arena.plan(seed=999), episodes=3, backend=arena.backend, workspace=arena.directory / "batch"
     )
-    assert [(row.fault, row.error_type) for row in summary.episodes] == [
+    assert [(row.party, row.error_type) for row in summary.episodes] == [
         (None, None),
         (None, None),
         ("operator", "config_error"),
@@ -341,7 +341,7 @@ async def test_a_run_that_is_cut_short_leaves_a_record_and_nothing_else(
         return
     assert found.record.status == "interrupted"
     assert not found.record.ok
-    assert [(fault.fault, fault.error_type) for fault in found.record.faults] == [("operator", "interrupted")]
+    assert [(fault.party, fault.error_type) for fault in found.record.faults] == [("operator", "interrupted")]
 
 
 @pytest.mark.parametrize("moment", ["on_ready", "probe"])
@@ -419,7 +419,7 @@ async def test_what_does_not_come_in_time_is_named_and_nobody_waits_for_it(
 
     monkeypatch.setattr(BaseUnit, "fetch", never)
     found = await arena.play(arena.plan("well", "well", "artifact 10"), EpisodeOptions(timeout=60, collect_timeout=1))
-    told = [(fault.fault, fault.error_type) for fault in found.record.faults]
+    told = [(fault.party, fault.error_type) for fault in found.record.faults]
     assert told == ([(blamed, "artifact_transport_error")] if blamed else [])
     assert all(f"{name} could not be fetched within 1 s" in fault.message for fault in found.record.faults)
     # all the rest was
@@ -485,7 +485,7 @@ async def test_time_that_the_engine_took_is_the_engines(arena: Arena, step: str,
     # the game before the players has time enough to be ready
     found = await arena.play(arena.plan(), EpisodeOptions(timeout=10 if step == "start_players" else 2.5))
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == (party, "episode_timeout")
+    assert (fault.party, fault.error_type) == (party, "episode_timeout")
     assert says in fault.message
     assert found.record.status == "failed"
 
@@ -494,7 +494,7 @@ async def test_one_deadline_is_above_all_others(arena: Arena) -> None:
     """A game that is not ready at the deadline is not given its own, longer time."""
     found = await arena.play(arena.plan("never-listens"), EpisodeOptions(timeout=6, ready_timeout=60))
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("game", "episode_timeout")
+    assert (fault.party, fault.error_type) == ("game", "episode_timeout")
     assert "not ready" in fault.message
     assert "after its start" in fault.message
 
@@ -503,7 +503,7 @@ async def test_a_player_that_is_left_at_the_deadline_does_not_spoil_the_scores(a
     plan = arena.plan("well", "well", "hangs-after")
     found = await arena.play(plan, EpisodeOptions(timeout=15, player_exit_timeout=60))
     (fault,) = found.record.faults
-    assert (fault.fault, fault.slot, fault.error_type) == ("player", 1, "player_timeout")
+    assert (fault.party, fault.slot, fault.error_type) == ("player", 1, "player_timeout")
     assert found.record.scores == (0.0, 1.0)
     assert found.record.status == "completed"
 
@@ -514,7 +514,7 @@ async def test_an_engine_that_fails_is_not_the_players_fault(arena: Arena) -> No
     with pytest.raises(EnvironmentFault, match="out of order"):
         await arena.play(arena.plan())
     (fault,) = evidence(workspace).record.faults
-    assert (fault.fault, fault.error_type, fault.hint) == ("platform", "platform_error", "Turn it off and on again.")
+    assert (fault.party, fault.error_type, fault.hint) == ("platform", "platform_error", "Turn it off and on again.")
 
 
 @pytest.mark.parametrize("unit", ["game", "player-1"])
@@ -535,7 +535,7 @@ async def test_a_unit_that_the_machine_took_away_is_not_to_blame(arena: Arena, u
     listener = at("probe_finished", {}, take_away)
     found = await arena.play(arena.plan(play_seconds=30), listeners=(listener,))
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("platform", "platform_error")
+    assert (fault.party, fault.error_type) == ("platform", "platform_error")
     assert fault.exit is not None
     assert fault.exit.reason == "lost"
     assert found.record.scores == (), "the game was waited for"
@@ -596,7 +596,7 @@ async def test_a_container_that_was_removed_is_not_to_blame(arena: Arena) -> Non
         )
     (record,) = records
     assert record.fault is not None
-    assert record.fault.fault == "platform", record.fault
+    assert record.fault.party == "platform", record.fault
     assert record.scores == (), "the game was waited for"
     assert evidence(workspace).record == record
 

@@ -159,7 +159,7 @@ async def test_a_replay_that_does_not_fit(arena: Arena, small_disk: Path) -> Non
     assert found.record.status == "completed"
     assert found.record.scores == (0.0, 1.0)
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("platform", "artifact_transport_error")
+    assert (fault.party, fault.error_type) == ("platform", "artifact_transport_error")
     assert "room" in fault.message or "space" in fault.message
     assert not found.layout.replay.exists()
 
@@ -183,7 +183,7 @@ async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) 
     layout = EpisodeLayout(workspace)
     assert read_record(layout.record) == record
     assert not record.ok
-    assert {(fault.fault, fault.error_type) for fault in record.faults} == {("platform", "artifact_transport_error")}
+    assert {(fault.party, fault.error_type) for fault in record.faults} == {("platform", "artifact_transport_error")}
     assert any("is not complete: No space left on device" in warning for warning in record.warnings)
     assert record.status == "failed"
     assert not layout.results.exists()

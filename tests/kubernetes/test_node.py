@@ -53,7 +53,7 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
         kubelet.send_signal(signal.SIGCONT)
     assert stopped
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("platform", "platform_error"), fault
+    assert (fault.party, fault.error_type) == ("platform", "platform_error"), fault
     assert "has stopped reporting" in fault.message
     assert "pod " in fault.message
     await anyio.to_thread.run_sync(until_empty, namespace)

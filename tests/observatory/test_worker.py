@@ -368,10 +368,10 @@ async def test_a_full_disk_is_waited_for_and_costs_no_attempt(
 
 
 def test_what_players_did_wrong_is_read_from_a_record_of_any_version() -> None:
-    (path,) = files("0.2.0/player-fault/episode.json")
+    (path,) = files("player-fault/episode.json")
     written = json.loads(path.read_bytes())
     later = with_added_fields(written)
-    later["faults"][0]["error_type"], later["faults"][1]["fault"] = LATER, LATER
+    later["faults"][0]["error_type"], later["faults"][1]["party"] = LATER, LATER
     types = [[fault["error_type"] for fault in player_faults(EpisodeRequest(record=each))] for each in (written, later)]
     assert types == [["player_error", "player_error"], [LATER]]
     assert player_faults(EpisodeRequest(record=None)) == []

@@ -66,7 +66,7 @@ def candidate(workspace: Path) -> Candidate:
 
 def test_the_fault_that_decides_comes_first_and_results_are_another_steps() -> None:
     def fault(party: Any, error_type: Any, slot: int | None = None) -> Fault:
-        return Fault(fault=party, error_type=error_type, slot=slot, message="It happened.", time=NOW)
+        return Fault(party=party, error_type=error_type, slot=slot, message="It happened.", time=NOW)
 
     player, game = fault("player", "player_error", 1), fault("game", "game_unhealthy")
     played = episode(faults=(player, fault("game", "results_missing"), game))
@@ -165,7 +165,7 @@ def test_a_player_that_never_started_or_ended_badly_fails() -> None:
 
 
 def test_players_are_not_blamed_for_what_the_game_did() -> None:
-    fault = Fault(fault="game", error_type="game_unhealthy", message="It died.", time=NOW)
+    fault = Fault(party="game", error_type="game_unhealthy", message="It died.", time=NOW)
     broken = Exit(reason="exited", code=1)
     answer = attendance(slot(0, exit=broken), slot(1, exit=Exit(reason="stopped")), faults=(fault,))
     assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")

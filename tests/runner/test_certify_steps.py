@@ -53,7 +53,7 @@ async def test_a_good_coworld_is_executable(tmp_path: Path) -> None:
     assert any("images" in caveat for caveat in found.caveats)
     assert found.scores == (1.0, 2.5)
     assert found.standings == (("First (first)", 1.0), ("Second (second)", 2.5))
-    assert found.model_copy(update={"seats": ()}).standings == (("slot 0", 1.0), ("slot 1", 2.5))
+    assert found.model_copy(update={"slots": ()}).standings == (("slot 0", 1.0), ("slot 1", 2.5))
     seen = codes(found.step("smoke-episode").evidence)
     assert seen >= {
         "slot_page",

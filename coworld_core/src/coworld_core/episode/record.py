@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any, overload
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from ..errors import EpisodeError
 from ..records import Record, SchemaVersion, open_record, read_as, read_lines
@@ -35,9 +35,9 @@ __all__ = [
     "PhaseTiming",
     "PlayerFault",
     "PlayerSummary",
-    "SeatRow",
     "SeatedPlayer",
     "SlotRecord",
+    "SlotRow",
     "StarvationRecord",
     "UnitRecord",
     "read_record",
@@ -136,8 +136,10 @@ class StarvationRecord(Record):
         "largest. Without a tick: share of the play during which any process on the machine waited.",
     )
     threshold: float = Field(ge=0, description="The share from which an episode counts as starved.")
-    caused_by: tuple[int, ...] = Field(
-        default=(), description="Slots of the players that ran on more than one processor at that time."
+    starved_by: tuple[int, ...] = Field(
+        default=(),
+        validation_alias=AliasChoices("starved_by", "caused_by"),
+        description="Slots of the players that ran on more than one processor at that time.",
     )
     source: str = Field(description="Source of the figures, e.g. the kernel's pressure or scheduler statistics.")
     unit: str | None = Field(default=None, description="The player that waited for that share; null: none, or unknown.")
@@ -218,7 +220,7 @@ class EpisodeRecord(Record, Tabular):
             fault.message,
             code=fault.error_type,
             hint=fault.hint,
-            context={"run_id": self.run_id, "fault": fault.fault, "slot": fault.slot},
+            context={"run_id": self.run_id, "party": fault.party, "slot": fault.slot},
         )
 
     def to_records(self) -> list[TableRow]:
@@ -226,7 +228,7 @@ class EpisodeRecord(Record, Tabular):
 
         Returns:
             Rows with the keys ``coworld``, ``version``, ``backend``, ``run_id``, ``variant``, ``seed``, ``status``,
-            ``ok``, ``seconds``; ``error_type``, ``fault`` (the party), ``fault_slot`` and ``message`` of the
+            ``ok``, ``seconds``; ``error_type``, ``party``, ``fault_slot`` and ``message`` of the
             deciding fault, or None; ``slot``, ``player`` (its name), ``player_id``, ``image``, ``digest`` and
             ``score``. An episode without seats has one row, in which the last six are None.
         """
@@ -242,15 +244,15 @@ class EpisodeRecord(Record, Tabular):
             "ok": self.ok,
             "seconds": self.seconds,
             "error_type": fault.error_type if fault else None,
-            "fault": fault.fault if fault else None,
+            "party": fault.party if fault else None,
             "fault_slot": fault.slot if fault else None,
             "message": fault.message if fault else None,
         }
         seats = [
-            SeatRow(name=seat.name, player_id=seat.player_id, image=seat.image.image, digest=seat.image.digest)
+            SlotRow(name=seat.name, player_id=seat.player_id, image=seat.image.image, digest=seat.image.digest)
             for seat in self.slots
         ]
-        return _by_seat(common, seats, self.scores)
+        return _by_slot(common, seats, self.scores)
 
     def __str__(self) -> str:
         blame = f", {self.fault}" if self.fault else ""
@@ -339,7 +341,7 @@ class BatchSummary(Record, Tabular):
                 "status": row.status,
                 "scores": _figures(row.scores),
                 "seconds": row.seconds,
-                "fault": row.message,
+                "message": row.message,
             }
             for row in self.episodes
         ]
@@ -350,14 +352,16 @@ class PlayerSummary(SeatedPlayer):
     """How one player did in several episodes, in all its seats."""
 
     image: str = Field(default="", description="The image it runs from; empty for a person.")
-    seats: tuple[int, ...] = Field(default=(), description="The slots it played in.")
+    slots: tuple[int, ...] = Field(
+        default=(), validation_alias=AliasChoices("slots", "seats"), description="The slots it played in."
+    )
     episodes: int = Field(ge=0, description="Number of episodes with valid results that it played.")
     mean_score: float | None = Field(
         default=None, description="Mean score over those episodes and its seats in them; null if there are none."
     )
 
 
-class SeatRow(SeatedPlayer):
+class SlotRow(SeatedPlayer):
     """The player in a seat, and the image it ran from."""
 
     image: str = Field(default="", description="The image; empty for a person.")
@@ -389,7 +393,9 @@ class EpisodeRow(Record, Tabular):
     seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
     status: EpisodeStatus = Field(description="How it ended.")
     ok: bool = Field(description="Whether it ended without a fault.")
-    seats: tuple[SeatRow, ...] = Field(default=(), description="The players, by slot.")
+    slots: tuple[SlotRow, ...] = Field(
+        default=(), validation_alias=AliasChoices("slots", "seats"), description="The players, by slot."
+    )
     scores: tuple[float, ...] = Field(default=(), description="Scores by slot.")
     seconds: float = Field(ge=0, description="How long it took.")
     phases: tuple[PhaseTiming, ...] = Field(default=(), description="How long each phase took.")
@@ -400,13 +406,23 @@ class EpisodeRow(Record, Tabular):
         default=(), description="Slots of the players whose own processes took the processors, if any did."
     )
     error_type: str | None = Field(default=None, description="Type of the deciding fault, if any.")
-    fault: str | None = Field(default=None, description="Whose fault it was, if any.")
-    slot: int | None = Field(default=None, description="Slot of the player at fault, if it was a player.")
+    party: str | None = Field(
+        default=None, validation_alias=AliasChoices("party", "fault"), description="Whose fault it was, if any."
+    )
+    fault_slot: int | None = Field(
+        default=None,
+        validation_alias=AliasChoices("fault_slot", "slot"),
+        description="Slot of the player at fault, if it was a player.",
+    )
     message: str | None = Field(default=None, description="The deciding fault in a sentence.")
     player_faults: tuple[PlayerFault, ...] = Field(
         default=(), description="Every player at fault, with its first fault; empty in older rows."
     )
-    replay: str = Field(default="", description="SHA-256 of its replay, in hex; empty if there is none.")
+    replay_sha256: str = Field(
+        default="",
+        validation_alias=AliasChoices("replay_sha256", "replay"),
+        description="SHA-256 of its replay, in hex; empty if there is none.",
+    )
     conduct: tuple[SeatConduct, ...] = Field(
         default=(), description="What each seat did, by slot, if the game's events tell."
     )
@@ -414,16 +430,17 @@ class EpisodeRow(Record, Tabular):
     @property
     def failed_players(self) -> tuple[PlayerFault, ...]:
         """Every player at fault; in older rows, the one whose fault decides."""
-        if self.player_faults or self.fault != "player" or self.slot is None:
+        if self.player_faults or self.party != "player" or self.fault_slot is None:
             return self.player_faults
-        return (PlayerFault(slot=self.slot, error_type=self.error_type or "player_error", message=self.message or ""),)
+        error_type, message = self.error_type or "player_error", self.message or ""
+        return (PlayerFault(slot=self.fault_slot, error_type=error_type, message=message),)
 
     def to_records(self) -> list[TableRow]:
         """The episode as flat rows, one per seat, for a data frame.
 
         Returns:
             Rows with the keys ``index``, ``key``, ``workspace``, ``run_id``, ``variant``, ``seed``, ``status``, ``ok``,
-            ``seconds``, ``error_type``, ``fault``, ``fault_slot``, ``message``, ``slot``, ``player``, ``player_id``,
+            ``seconds``, ``error_type``, ``party``, ``fault_slot``, ``message``, ``slot``, ``player``, ``player_id``,
             ``image``, ``digest`` and ``score``; all but the first three as in ``EpisodeRecord.to_records``.
         """
         common: TableRow = {
@@ -437,14 +454,14 @@ class EpisodeRow(Record, Tabular):
             "ok": self.ok,
             "seconds": self.seconds,
             "error_type": self.error_type,
-            "fault": self.fault,
-            "fault_slot": self.slot,
+            "party": self.party,
+            "fault_slot": self.fault_slot,
             "message": self.message,
         }
-        return _by_seat(common, self.seats, self.scores)
+        return _by_slot(common, self.slots, self.scores)
 
 
-def _by_seat(common: TableRow, seats: Sequence[SeatRow], scores: Sequence[float]) -> list[TableRow]:
+def _by_slot(common: TableRow, seats: Sequence[SlotRow], scores: Sequence[float]) -> list[TableRow]:
     """One row per seat: the common columns, then those of the seat."""
     nobody: TableRow = dict.fromkeys(("slot", "player", "player_id", "image", "digest", "score"))
     return [
