@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from support.small_world import MANIFEST, World, fast, world
 
+from coworld_core.episode.events import RunStarted
 from coworld_core.episode.record import read_record, read_summary
 from coworld_core.errors import UsageError
-from coworld_runner import Listener, RunStarted, certify, plan_episode, resolve_package, run_batch, run_episode
+from coworld_runner import Listener, certify, plan_episode, resolve_package, run_batch, run_episode
 from coworld_runner.certification import read_certification
 
 
