@@ -43,6 +43,9 @@ async def test_an_episode_of_a_directory(small: World, directory: Path) -> None:
     assert record.ok, record
     assert seen == ["Second", "First"]
     assert read_record(directory / "results" / "latest") == record
+    assert record.workspace is not None
+    assert record.workspace.resolve() == (directory / "results" / "latest").resolve()
+    assert record.replay.read_bytes()
 
 
 async def test_what_a_game_leaves_besides_is_kept(directory: Path) -> None:

@@ -6,19 +6,21 @@ Records are written strictly and read leniently (``records``), by ``read_record`
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BaseModel, Field, PrivateAttr
 
-from ..errors import EpisodeError
+from ..errors import EpisodeError, UsageError
 from ..records import Record, SchemaVersion, open_record, read_as, read_lines
 from ..tables import Tabular, html_table, one_line
+from .artifacts import EpisodeLayout
 from .conduct import SeatConduct
 from .outcome import EpisodeStatus, Exit, Fault, decisive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from ..manifest.loading import Source
     from ..tables import TableRow
@@ -161,7 +163,11 @@ class StarvationRecord(Record):
 
 
 class EpisodeRecord(Record, Tabular):
-    """The record of an episode: what ran, how it went and whose fault any failure was. It is always written."""
+    """The record of an episode: what ran, how it went and whose fault any failure was. It is always written.
+
+    A record that ``run_episode`` returned, or that was read from a file, knows its ``workspace``, and so the episode's
+    logs and replay. The workspace is not written, and records are equal wherever they were read.
+    """
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
     run_id: str = Field(description="The run's label, which everything it created carries.")
@@ -194,6 +200,65 @@ class EpisodeRecord(Record, Tabular):
     )
     leaks: tuple[LeakRecord, ...] = Field(default=(), description="What could not be removed.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
+
+    _workspace: Path | None = PrivateAttr(default=None)
+
+    def in_workspace(self, directory: Path | None) -> EpisodeRecord:
+        """A copy that finds the episode's files in a directory; None: that has none."""
+        found = self.model_copy()
+        found._workspace = directory.absolute() if directory is not None else None
+        return found
+
+    @property
+    def workspace(self) -> Path | None:
+        """The directory of the episode's files; None if the record was read from elsewhere."""
+        return self._workspace
+
+    @property
+    def layout(self) -> EpisodeLayout:
+        """The paths of the episode's files, of which some may not exist.
+
+        Raises:
+            UsageError: Code ``workspace_unknown`` if the record does not know its workspace.
+        """
+        if self._workspace is None:
+            raise UsageError(
+                "This record was not read from a file, so the episode's files are unknown.",
+                code="workspace_unknown",
+                hint="Read it from the episode's directory.",
+            )
+        return EpisodeLayout(self._workspace)
+
+    @property
+    def replay(self) -> Path:
+        """The replay.
+
+        Raises:
+            UsageError: Code ``workspace_unknown``, or ``file_not_found`` if there is none.
+        """
+        return _existing(self.layout.replay)
+
+    @property
+    def game_log(self) -> str:
+        """What the game wrote to its standard output, and then to its standard error.
+
+        Raises:
+            UsageError: Code ``workspace_unknown``, or ``file_not_found`` if there is no log.
+        """
+        return _text(self.layout.game_stdout) + _text(self.layout.game_stderr)
+
+    def player_log(self, slot: int) -> str:
+        """What the player in a slot wrote to its standard output and error.
+
+        Raises:
+            UsageError: Code ``workspace_unknown``, or ``file_not_found`` if there is no log, as for a person.
+        """
+        return _text(self.layout.player_log(slot))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EpisodeRecord):
+            return NotImplemented
+        return BaseModel.__eq__(self.in_workspace(None), other.in_workspace(None))
 
     @property
     def ok(self) -> bool:
@@ -479,6 +544,16 @@ def _by_slot(common: TableRow, seats: Sequence[SlotRow], scores: Sequence[float]
     ] or [{**common, **nobody}]
 
 
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise UsageError(f"There is no file {path}.", code="file_not_found")
+    return path
+
+
+def _text(path: Path) -> str:
+    return _existing(path).read_text(encoding="utf-8", errors="replace")
+
+
 def _figures(scores: Sequence[float]) -> str:
     return ", ".join(f"{score:g}" for score in scores)
 
@@ -491,14 +566,19 @@ def read_record(source: Source) -> EpisodeRecord:
             a Python value.
 
     Returns:
-        The record. It keeps fields that only another version knows, and writes them back unchanged.
+        The record. It keeps fields that only another version knows, and writes them back unchanged. If it was read from
+        a path, it knows the episode's other files too.
 
     Raises:
         RecordError: It is not such a record, or lacks a required field.
         UsageError: The file does not exist or cannot be read.
     """
     what = "episode record"
-    return read_as(EpisodeRecord, open_record(source, what=what, name="episode.json"), what=what)
+    record = read_as(EpisodeRecord, open_record(source, what=what, name="episode.json"), what=what)
+    if isinstance(source, Mapping | bytes):
+        return record
+    path = Path(source)
+    return record.in_workspace(path if path.is_dir() else path.parent)
 
 
 def read_rows(source: Path | str | bytes) -> Iterator[EpisodeRow]:
