@@ -119,6 +119,12 @@ def test_pages_are_inert() -> None:
         assert "\x1b" not in page
 
 
+def test_a_notebook_shows_what_was_played() -> None:
+    assert record(seed=7).about[1] == "seed 7"
+    assert "seed" not in " ".join(record(seed=None).about)
+    assert " · ".join(record(seed=7).about) in record(seed=7)._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
+
 def test_a_long_table_is_cut_and_an_empty_one_is_its_caption() -> None:
     page = html_table("Many", [{"n": number, "x": 0.5, "none": None} for number in range(102)])
     assert page.count("<tr>") == 101

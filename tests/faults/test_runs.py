@@ -59,7 +59,8 @@ async def test_a_player_that_does_not_connect_is_named_and_then_blamed(
 ) -> None:
     monkeypatch.setattr(missing, "_SILENT", 0.5)
     found = await arena.play(
-        arena.plan("well", "well", player, connect_timeout=180), EpisodeOptions(timeout=60, connect_timeout=3)
+        arena.plan("well", "well", player, connect_timeout=180),
+        EpisodeOptions(timeout_seconds=60, connect_timeout_seconds=3),
     )
     said = [event.message for event in found.events if isinstance(event, Notice) and "Waiting for" in event.message]
     assert [re.sub(r"for \d+ s", "for N s", words) for words in said] == [
@@ -103,7 +104,7 @@ async def test_the_contract_is_checked_again_only_where_the_way_may_have_failed(
 
     monkeypatch.setattr(probes, "probe_contract", counting)
     async with backend(default_context=PACKAGE) as arena.backend:
-        options = EpisodeOptions(timeout=90, viewer_timeout=1)
+        options = EpisodeOptions(timeout_seconds=90, viewer_timeout_seconds=1)
         found = await arena.play(arena.plan(game, "well", play_seconds=60.0 if game != "well" else 2.0), options)
     assert found.record.ok == (game == "well")
     assert len(asked) == times
@@ -198,7 +199,9 @@ async def test_runs_of_one_package_do_not_get_into_each_others_way(arena: Arena,
 
     async def one(number: int) -> None:
         workspace = arena.directory / f"at-once-{number}"
-        found.append(await arena.play(arena.plan(seed=number * 10), EpisodeOptions(timeout=110), workspace=workspace))
+        found.append(
+            await arena.play(arena.plan(seed=number * 10), EpisodeOptions(timeout_seconds=110), workspace=workspace)
+        )
 
     async with anyio.create_task_group() as group:
         for number in range(count):
@@ -218,7 +221,7 @@ async def test_a_failed_episode_loses_no_other(arena: Arena) -> None:
         parallel=2,
         backend=arena.backend,
         workspace=arena.directory / "batch",
-        options=EpisodeOptions(timeout=90),
+        options=EpisodeOptions(timeout_seconds=90),
     )
     arena.run_ids += [row.run_id for row in summary.episodes]
     assert summary.status == "failed"
@@ -418,7 +421,9 @@ async def test_what_does_not_come_in_time_is_named_and_nobody_waits_for_it(
         return await fetch(unit, wanted, target, limit=limit)
 
     monkeypatch.setattr(BaseUnit, "fetch", never)
-    found = await arena.play(arena.plan("well", "well", "artifact 10"), EpisodeOptions(timeout=60, collect_timeout=1))
+    found = await arena.play(
+        arena.plan("well", "well", "artifact 10"), EpisodeOptions(timeout_seconds=60, collect_timeout_seconds=1)
+    )
     told = [(fault.party, fault.error_type) for fault in found.record.faults]
     assert told == ([(blamed, "artifact_transport_error")] if blamed else [])
     assert all(f"{name} could not be fetched within 1 s" in fault.message for fault in found.record.faults)
@@ -430,7 +435,7 @@ async def test_what_does_not_come_in_time_is_named_and_nobody_waits_for_it(
 
 async def test_units_that_nobody_asked_for_are_told_and_change_nothing(tmp_path: Path) -> None:
     async with Recording() as backend:
-        options = EpisodeOptions(timeout=60, on_player_failure="stop")
+        options = EpisodeOptions(timeout_seconds=60, on_player_failure="stop")
         plan = misfit_plan("well", "well", "exits-3", connect_timeout=180)
         await run_episode(plan, backend=backend, workspace=tmp_path / "run", options=options)
     found = evidence(tmp_path / "run")
@@ -483,7 +488,7 @@ class Slow(ProcessBackend):
 async def test_time_that_the_engine_took_is_the_engines(arena: Arena, step: str, party: str, says: str) -> None:
     arena.backend = Slow(step)
     # the game before the players has time enough to be ready
-    found = await arena.play(arena.plan(), EpisodeOptions(timeout=10 if step == "start_players" else 2.5))
+    found = await arena.play(arena.plan(), EpisodeOptions(timeout_seconds=10 if step == "start_players" else 2.5))
     (fault,) = found.record.faults
     assert (fault.party, fault.error_type) == (party, "episode_timeout")
     assert says in fault.message
@@ -492,7 +497,7 @@ async def test_time_that_the_engine_took_is_the_engines(arena: Arena, step: str,
 
 async def test_one_deadline_is_above_all_others(arena: Arena) -> None:
     """A game that is not ready at the deadline is not given its own, longer time."""
-    found = await arena.play(arena.plan("never-listens"), EpisodeOptions(timeout=6, ready_timeout=60))
+    found = await arena.play(arena.plan("never-listens"), EpisodeOptions(timeout_seconds=6, ready_timeout_seconds=60))
     (fault,) = found.record.faults
     assert (fault.party, fault.error_type) == ("game", "episode_timeout")
     assert "not ready" in fault.message
@@ -501,7 +506,7 @@ async def test_one_deadline_is_above_all_others(arena: Arena) -> None:
 
 async def test_a_player_that_is_left_at_the_deadline_does_not_spoil_the_scores(arena: Arena) -> None:
     plan = arena.plan("well", "well", "hangs-after")
-    found = await arena.play(plan, EpisodeOptions(timeout=15, player_exit_timeout=60))
+    found = await arena.play(plan, EpisodeOptions(timeout_seconds=15, player_exit_timeout_seconds=60))
     (fault,) = found.record.faults
     assert (fault.party, fault.slot, fault.error_type) == ("player", 1, "player_timeout")
     assert found.record.scores == (0.0, 1.0)
@@ -558,7 +563,7 @@ async def test_a_replay_that_is_closed_while_its_size_is_asked_is_not_missed(
 
     monkeypatch.setattr(Unit, "size", slow)
     # it would end by itself before a missed replay was given up
-    options = EpisodeOptions(timeout=90, linger=0.5, replay_timeout=80)
+    options = EpisodeOptions(timeout_seconds=90, linger_seconds=0.5, replay_timeout_seconds=80)
     found = await arena.play(arena.plan("lingers", delay=20.0), options)
     assert found.record.ok
     assert found.record.game is not None
@@ -591,7 +596,7 @@ async def test_a_container_that_was_removed_is_not_to_blame(arena: Arena) -> Non
                 workspace=workspace,
                 run_id=run_id,
                 listeners=(at("probe_finished", {}, ready.set),),
-                options=EpisodeOptions(timeout=60),
+                options=EpisodeOptions(timeout_seconds=60),
             )
         )
     (record,) = records

@@ -46,7 +46,7 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
             # what is left of the pods goes when their node is back
             tasks.start_soon(resume)
             found = await arena.play(
-                arena.plan(play_seconds=600.0), EpisodeOptions(timeout=DEADLINE), listeners=(watch,)
+                arena.plan(play_seconds=600.0), EpisodeOptions(timeout_seconds=DEADLINE), listeners=(watch,)
             )
             tasks.cancel_scope.cancel()
     finally:
@@ -83,7 +83,9 @@ async def test_what_did_not_reach_the_game_is_not_its_doing(arena: Arena, namesp
 
         try:
             plan = arena.plan(play_seconds=2 * SILENCE)
-            found = await arena.play(plan, EpisodeOptions(timeout=300, viewer_timeout=2), listeners=(watch,))
+            found = await arena.play(
+                plan, EpisodeOptions(timeout_seconds=300, viewer_timeout_seconds=2), listeners=(watch,)
+            )
         finally:
             kubelet.send_signal(signal.SIGCONT)
         assert found.record.faults == ()

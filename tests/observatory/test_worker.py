@@ -70,7 +70,7 @@ async def test_a_request_is_played_to_results_replay_and_logs(
     limits: list[float] = []
 
     async def noting(plan: EpisodePlan, *, options: EpisodeOptions, **rest: Any) -> EpisodeRecord:
-        limits.append(options.timeout)
+        limits.append(options.timeout_seconds)
         return await run_episode(plan, options=options, **rest)
 
     monkeypatch.setattr("observatory.work.worker.run_episode", noting)

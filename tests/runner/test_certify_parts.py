@@ -235,9 +235,12 @@ def test_a_single_slot_has_no_other_tokens() -> None:
 
 def test_a_short_deadline_is_the_game_s_to_become_healthy_too() -> None:
     usual, short = CertifyOptions(), CertifyOptions.within(30, offline=True)
-    assert (short.episode.timeout, short.episode.ready_timeout) == (30, 30)
+    assert (short.episode.timeout_seconds, short.episode.ready_timeout_seconds) == (30, 30)
     assert short.sources.offline
     assert short.platform == usual.platform
     long = CertifyOptions.within(9999, platform="linux/arm64")
-    assert (long.episode.timeout, long.episode.ready_timeout) == (9999, usual.episode.ready_timeout)
+    assert (long.episode.timeout_seconds, long.episode.ready_timeout_seconds) == (
+        9999,
+        usual.episode.ready_timeout_seconds,
+    )
     assert long.platform == "linux/arm64"

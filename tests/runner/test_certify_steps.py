@@ -121,7 +121,7 @@ async def test_a_game_with_one_vice_fails_one_step(
 
 async def test_a_game_that_is_never_ready_fails_at_its_deadline(tmp_path: Path) -> None:
     async with world(game_vices=("never_ready",)) as bad:
-        found = await bad.certify(tmp_path / "out", options=fast(episode={"ready_timeout": 0.3}))
+        found = await bad.certify(tmp_path / "out", options=fast(episode={"ready_timeout_seconds": 0.3}))
     assert failures(found) == {"smoke-episode": "game_unhealthy"}
 
 
@@ -211,7 +211,7 @@ async def test_a_player_that_crashes_fails_the_episode_and_its_attendance(tmp_pa
 
 async def test_a_player_that_stays_for_ever_fails(tmp_path: Path) -> None:
     async with world(player_vices=("second:stays",)) as bad:
-        found = await bad.certify(tmp_path / "out", options=fast(episode={"player_exit_timeout": 0.5}))
+        found = await bad.certify(tmp_path / "out", options=fast(episode={"player_exit_timeout_seconds": 0.5}))
     assert failures(found) == {"smoke-episode": "player_timeout", "players-run": "player_timeout"}
 
 

@@ -92,8 +92,7 @@ def _headline(record: EpisodeRecord) -> str:
         verdict = click.style(f"completed with {plural(len(record.faults), 'fault')}", fg="red", bold=True)
     else:
         verdict = click.style(clean(record.status, one_line=True), fg="red", bold=True)
-    seed = f" · seed {record.seed}" if record.seed is not None else ""
-    about = click.style(f"{clean(record.variant, one_line=True)}{seed} · {record.backend}", dim=True)
+    about = click.style(clean(" · ".join(record.about), one_line=True), dim=True)
     return f"{click.style(name, bold=True)} {about}  {verdict} in {seconds(record.seconds)}"
 
 

@@ -48,6 +48,9 @@ __all__ = [
 ]
 
 
+_COLUMNS = ("coworld", "version", "backend", "run_id", "variant", "seed", "status", "ok", "seconds")
+"""What ``to_records`` tells of an episode as a whole, besides its deciding fault."""
+
 SUMMARY_NAME = "summary.json"
 """File name of a ``BatchSummary``."""
 ROWS_NAME = "episodes.jsonl"
@@ -266,6 +269,12 @@ class EpisodeRecord(Record, Tabular):
         return self.status == "completed" and not self.faults
 
     @property
+    def about(self) -> tuple[str, ...]:
+        """What was played and where, in a few words that displays show beside the scores."""
+        seed = f"seed {self.seed}" if self.seed is not None else ""
+        return tuple(filter(None, (self.variant, seed, self.backend)))
+
+    @property
     def fault(self) -> Fault | None:
         """The deciding fault, or None. Usually the first; see ``decisive`` for the order."""
         return decisive(self.faults)
@@ -299,15 +308,7 @@ class EpisodeRecord(Record, Tabular):
         """
         fault = self.fault
         common: TableRow = {
-            "coworld": self.coworld,
-            "version": self.version,
-            "backend": self.backend,
-            "run_id": self.run_id,
-            "variant": self.variant,
-            "seed": self.seed,
-            "status": self.status,
-            "ok": self.ok,
-            "seconds": self.seconds,
+            **{name: getattr(self, name) for name in _COLUMNS},
             "error_type": fault.error_type if fault else None,
             "party": fault.party if fault else None,
             "fault_slot": fault.slot if fault else None,
@@ -336,7 +337,7 @@ class EpisodeRecord(Record, Tabular):
             }
             for slot, seat in enumerate(self.slots)
         ]
-        return html_table(str(self), rows, notes=[*map(str, self.faults), *self.warnings])
+        return html_table(str(self), rows, notes=[" · ".join(self.about), *map(str, self.faults), *self.warnings])
 
 
 class BatchSummary(Record, Tabular):

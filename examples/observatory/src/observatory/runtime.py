@@ -166,7 +166,7 @@ async def open_worker(services: Services, place: Place, *, owner: str) -> AsyncG
         parallel=settings.parallel,
         lease=settings.lease,
         # The game decides how a player's fault affects the scores.
-        episode=EpisodeOptions(timeout=settings.episode_timeout, on_player_failure="continue"),
+        episode=EpisodeOptions(timeout_seconds=settings.episode_timeout, on_player_failure="continue"),
     )
     worker = Worker(services, place.backend, place.admission, owner=owner, options=options)
     async with announced(services.database, worker, place.backend.name, owner), worker.running():
