@@ -21,7 +21,7 @@ from mettagrid.config.obs_config import ObsConfig
 from mettagrid.mettagrid_c import MettaGrid, PackedCoordinate
 from pydantic import BaseModel, Field
 
-from coworld_core.rules import Rules, RulesConfig, Ticks
+from coworld_core import Rules, RulesConfig, Ticks
 
 TEAMS = ("red", "blue")
 WIDTH, HEIGHT, SIGHT = 26, 15, 11

@@ -35,7 +35,7 @@ from support.simulated import (
     tournament_rules,
 )
 
-from coworld_core.episode.record import SeatRow
+from coworld_core.episode.record import SlotRow
 from coworld_core.evaluation.designs import episode_key, round_robin
 from coworld_core.evaluation.estimates import mean_interval, running_interval, sign_evidence
 from coworld_core.evaluation.ratings import pairings, rate
@@ -134,9 +134,9 @@ def seats_and_values(runs: int, blocks: int) -> dict[str, dict[str, float]]:
         worth = number % 2 / 2
         plan = scrimmage_plan(max_blocks=blocks)
         report: Any = open_evaluation(plan).over(played(plan, strengths({}, seat=worth), seed=number))
-        seat_held += _holds(report.seat_effects[0], worth / 2)
-        seat_alarms += worth == 0 and not _holds(report.seat_effects[0], 0.0)
-        plan = pickup_plan(2, seats=4, max_blocks=blocks)
+        seat_held += _holds(report.slot_effects[0], worth / 2)
+        seat_alarms += worth == 0 and not _holds(report.slot_effects[0], 0.0)
+        plan = pickup_plan(2, slot_count=4, max_blocks=blocks)
         report = open_evaluation(plan).over(played(plan, strengths({}, seat=0.5), seed=number))
         value_alarms += not _holds(report.overall, 0.0)
         for one in (*report.values, report.self_play):
@@ -153,7 +153,7 @@ def credit(runs: int, blocks: int) -> dict[str, float]:
     truth = {label: adds + TOGETHER / 2 * (label != "pool-2") for label, adds in ADDS.items()}
     dealt = together = 0
     for number in range(runs):
-        plan = pickup_plan(2, seats=4, max_blocks=blocks, credit="shapley", team=True)
+        plan = pickup_plan(2, slot_count=4, max_blocks=blocks, credit="shapley", team=True)
         report: Any = open_evaluation(plan).over(played(plan, added(0.5), seed=number))
         dealt += sum(_holds(one, truth[one.label]) for one in report.credits)
         together += sum(
@@ -201,7 +201,7 @@ def tournament_times(games: int, players: int = 20) -> dict[str, float]:
             happen(Configured(rules=rules))
             names = [f"player-{number}" for number in range(players)]
             for name in names:
-                happen(EntrantAdded(name=name, player=SeatRow(name=name)))
+                happen(EntrantAdded(name=name, player=SlotRow(name=name)))
             block = 0
             while block < games // 2:
                 order = chance.sample(names, players)
@@ -234,7 +234,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 def report_figures(episodes: int) -> dict[str, float]:
     """Seconds and peak memory of a process that computes the report of a ranking from its directory."""
-    entrants = tuple(SeatRow(name=name) for name in "ABCDEFGH")
+    entrants = tuple(SlotRow(name=name) for name in "ABCDEFGH")
     plan = ranking_plan(entrants=entrants, max_blocks=max(1, episodes // 2))
     with tempfile.TemporaryDirectory() as place:
         directory = leave(Path(place, "run"), plan, played(plan, strengths({})))

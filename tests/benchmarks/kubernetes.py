@@ -171,7 +171,10 @@ async def main(rounds: int, parallel: int, namespace: str) -> None:
                 before = backend._entered().calls
                 begun = time.monotonic()
                 record = await run_episode(
-                    plan, backend=backend, workspace=Path(directory) / str(number), options=EpisodeOptions(timeout=300)
+                    plan,
+                    backend=backend,
+                    workspace=Path(directory) / str(number),
+                    options=EpisodeOptions(timeout_seconds=300),
                 )
                 episodes.append(time.monotonic() - begun)
                 calls.append(backend._entered().calls - before)
@@ -189,7 +192,7 @@ async def main(rounds: int, parallel: int, namespace: str) -> None:
                     parallel=parallel,
                     backend=backend,
                     workspace=Path(directory) / "batch",
-                    options=EpisodeOptions(timeout=900),
+                    options=EpisodeOptions(timeout_seconds=900),
                 )
                 print(f"{parallel} at once   {time.monotonic() - begun:6.2f} s, {summary.faulted} with a fault")
     await cluster.close()

@@ -140,7 +140,7 @@ async def played(backend: Backend, image: str, chance: random.Random, loads: lis
         name = f"{rate} ticks/s, {share:.0%} work"
         config = {"rounds": max(15, round(SECONDS * rate)), "tick_rate": rate, "work": share / rate}
     with busy(load, bursts=bursts):
-        options = EpisodeOptions(timeout=300)
+        options = EpisodeOptions(timeout_seconds=300)
         record = await run_episode(plan(image, config), backend=backend, workspace=where, options=options)
     seen = record.starvation
     return Played(

@@ -68,7 +68,7 @@ async def main(orders: dict[str, Any]) -> None:
                 plan,
                 backend=backend,
                 workspace=workspace,
-                options=EpisodeOptions(timeout=900),
+                options=EpisodeOptions(timeout_seconds=900),
                 run_id=orders["run_id"],
                 listeners=(listen,),
             )

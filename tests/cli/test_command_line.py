@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import click
@@ -353,7 +354,7 @@ def test_a_package_is_certified_with_the_same_deadline_wherever_that_is_done(nam
         found = cli.get_command(context, name)
     assert found is not None
     (deadline,) = (param.default for param in found.params if param.name == "timeout_seconds")
-    assert deadline == CertifyOptions().episode.timeout
+    assert deadline == CertifyOptions().episode.timeout_seconds
 
 
 def test_options_become_episode_options() -> None:
@@ -372,8 +373,9 @@ def test_options_become_episode_options() -> None:
         ],
         *["--on-player-failure", "continue", "--platform", "linux/amd64", "--admin", "--player-network", "open"],
     ).episode(watch=True)
-    assert (options.timeout, options.ready_timeout, options.player_exit_timeout, options.linger) == (90, 9.5, 0, 0)
-    assert options.abandoned_timeout == 7
+    assert (options.timeout_seconds, options.ready_timeout_seconds) == (90, 9.5)
+    assert (options.player_exit_timeout_seconds, options.linger_seconds) == (0, 0)
+    assert options.abandoned_timeout_seconds == 7
     assert options.on_player_failure == "continue"
     assert options.player_network == "open"
     assert flags("--player-https", "a.example.com,b.example.com").episode(watch=False).player_https == (
@@ -384,6 +386,16 @@ def test_options_become_episode_options() -> None:
     assert options.admin
     assert options.watch
     assert options.required_capabilities == ()
+
+
+def test_whatever_is_named_as_a_field_of_the_episode_is_passed_on() -> None:
+    own = {item.name for item in fields(EpisodeOptions)} & PlayOptions.declared.keys() - {"watch", "player_network"}
+    assert own > {"timeout_seconds", "linger_seconds", "on_player_failure", "admin"}
+    given = {name: object() for name in own}
+    options = PlayOptions(manifest="", **given).episode(watch=False)
+    assert {name: getattr(options, name) for name in own} == given
+    left = PlayOptions(manifest="", **dict.fromkeys(own)).episode(watch=False)
+    assert left == EpisodeOptions()
 
 
 @pytest.mark.parametrize(

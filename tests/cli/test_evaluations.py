@@ -17,7 +17,7 @@ from support.simulated import comparison_plan, pair_rows, ranking_plan
 
 from coworld_cli.commands.evaluations import passes
 from coworld_cli.render.evaluations import evaluation_result
-from coworld_core.episode.record import SeatRow, read_rows
+from coworld_core.episode.record import SlotRow, read_rows
 from coworld_core.evaluation import compare_rows, rank_rows
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
@@ -193,8 +193,8 @@ def test_files_are_compared_from_anywhere_and_known_by_what_they_hold(tmp_path: 
     assert done.status == 0, done.stderr
     assert "new and old are the same program: you compare a player with itself." in done.stdout
     rows = list(read_rows(tmp_path / "out"))
-    assert {seat.name for row in rows for seat in row.seats} == {"new", "old"}
-    assert len({seat.digest for row in rows for seat in row.seats}) == 1
+    assert {seat.name for row in rows for seat in row.slots} == {"new", "old"}
+    assert len({seat.digest for row in rows for seat in row.slots}) == 1
     (tmp_path / "old.py").write_text("def act(observation, legal, rng):\n    return legal[-1]\n")
     done = coworld(*asked, "--json", cwd=tmp_path)
     assert done.status == 2
@@ -203,7 +203,7 @@ def test_files_are_compared_from_anywhere_and_known_by_what_they_hold(tmp_path: 
 
 
 def test_how_a_ranking_is_shown(tmp_path: Path) -> None:
-    plan = ranking_plan(entrants=(SeatRow(name="Ada"), SeatRow(name="Bob \x1b[1m")), max_blocks=2)
+    plan = ranking_plan(entrants=(SlotRow(name="Ada"), SlotRow(name="Bob \x1b[1m")), max_blocks=2)
     rows = [row for block in (1, 2) for row in pair_rows(block, 1.0)]
     said = click.unstyle(evaluation_result(rank_rows(plan, rows), tmp_path))
     assert said.splitlines()[:3] == ["game 1 default · base seed 0", "0 of 1 pairs are told apart, after 2 blocks.", ""]

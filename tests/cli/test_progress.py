@@ -54,7 +54,7 @@ STARTED = RunStarted(
     workspace="/tmp/out",
     run_id="r",
 )
-FAULT = Fault(fault="player", slot=1, error_type="player_error", message="It left.", time=dt.datetime.now(dt.UTC))
+FAULT = Fault(party="player", slot=1, error_type="player_error", message="It left.", time=dt.datetime.now(dt.UTC))
 OVER = Exit(reason="exited", code=0)
 
 
@@ -133,7 +133,7 @@ async def test_minor_events_print_nothing() -> None:
     missed = ProbeFinished(probe="p", ok=False, counts=False, detail="the game was over")
     assert told(PhaseStarted(phase="ready"), ProbeFinished(probe="p", ok=True), missed, UnitStarted(unit="game")) == []
     assert told(parse_event('{"kind": "game_paused", "seq": 1}')) == []
-    interrupted = FAULT.model_copy(update={"fault": "operator", "error_type": "interrupted", "slot": None})
+    interrupted = FAULT.model_copy(update={"party": "operator", "error_type": "interrupted", "slot": None})
     assert told(FaultSeen(fault=interrupted)) == []
 
 

@@ -243,7 +243,7 @@ def test_people_are_named_as_such(layout: EpisodeLayout) -> None:
 
 def test_faults_warnings_starvation_and_leaks(layout: EpisodeLayout) -> None:
     fault = Fault(
-        fault="player",
+        party="player",
         slot=1,
         error_type="player_error",
         message="Player 1 (Bob) exited with status 3.",
@@ -291,7 +291,7 @@ def test_batch_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def row(index: int, **changes: object) -> EpisodeRow:
         fields: dict[str, object] = {"index": index, "run_id": "r", "workspace": f"episode-{index:04d}", "seconds": 1.5}
         fields |= {"status": "completed", "ok": True, "seed": index, "scores": (1, 2.5, 4)}
-        fields["seats"] = ({"name": "Ada"}, {"name": "B\x1b[2Job", "player_id": "bob"}, {"name": "Ada (2)"})
+        fields["slots"] = ({"name": "Ada"}, {"name": "B\x1b[2Job", "player_id": "bob"}, {"name": "Ada (2)"})
         return EpisodeRow.model_validate({**fields, **changes})
 
     summary = BatchSummary(
@@ -306,14 +306,14 @@ def test_batch_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         seconds=4.0,
         mean_scores=(1.0, 2.5, 4.0),
         players=(
-            PlayerSummary(name="Ada", image="ada:7", seats=(0, 2), episodes=2, mean_score=2.5),
-            PlayerSummary(name="B\x1b[2Job", player_id="bob", image="x", seats=(1,), episodes=2, mean_score=2.5),
-            PlayerSummary(name="ghost", player_id="ghost", seats=(), episodes=0),
+            PlayerSummary(name="Ada", image="ada:7", slots=(0, 2), episodes=2, mean_score=2.5),
+            PlayerSummary(name="B\x1b[2Job", player_id="bob", image="x", slots=(1,), episodes=2, mean_score=2.5),
+            PlayerSummary(name="ghost", player_id="ghost", slots=(), episodes=0),
         ),
         episodes=(
             row(1),
             row(2, starved=True),
-            row(3, status="failed", ok=False, scores=(), fault="player", slot=1, message="It left.", seed=None),
+            row(3, status="failed", ok=False, scores=(), party="player", fault_slot=1, message="It left.", seed=None),
         ),
     )
     assert results.batch_result(summary, tmp_path / "out") == (
@@ -336,13 +336,13 @@ def test_batch_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_values_of_later_versions_are_shown_as_they_are(layout: EpisodeLayout) -> None:
-    written = {name: json.loads(files(f"0.2.0/{name}")[0].read_bytes()) for name in LEFT}
+    written = {name: json.loads(files(f"{name}")[0].read_bytes()) for name in LEFT}
     later = {name: with_later_values(with_added_fields(value)) for name, value in written.items()}
     faulty, batch, certified = later.values()
     shown = results.episode_result(read_record(faulty), layout, follow_up=None)
     assert f"{LATER} in 1.2 s" in shown
     assert f"fault: {LATER} · {LATER}\n" in shown
-    batch["episodes"][0] |= {"ok": False, "fault": "\x1b[2Jsomebody"}
+    batch["episodes"][0] |= {"ok": False, "party": "\x1b[2Jsomebody"}
     shown = results.batch_result(read_summary(batch), layout.workspace)
     assert f"somebody: {LATER}\n" in shown
     shown = verdict_text(read_certification(certified), layout.workspace, manifest="paint")

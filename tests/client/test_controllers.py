@@ -191,6 +191,14 @@ async def test_diverging_recording_reports_the_tick(
     assert failed.value.code == "recording_diverged"
 
 
+@pytest.mark.parametrize("word", ["slot", "seat"])
+def test_answers_name_their_slot_also_by_its_former_word(tmp_path: Path, word: str) -> None:
+    with zipfile.ZipFile(tmp_path / "left.zip", "w") as artifact:
+        artifact.writestr("answers.jsonl", json.dumps({word: 1, "tick": 0, "action": {"take": 2}}) + "\n")
+    read_own_player(f"recording:{tmp_path}/left.zip@1").put(tmp_path)
+    assert json.loads((tmp_path / "recording.json").read_text())["actions"] == {"1": {"0": {"take": 2}}}
+
+
 @pytest.mark.parametrize(
     ("word", "code"),
     [

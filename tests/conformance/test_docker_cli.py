@@ -21,8 +21,9 @@ from support.plugin import install
 import coworld_core
 import coworld_runner
 from coworld_core import read_record
-from coworld_runner import Backend, UnitSpec, backend_names, make_backend
+from coworld_runner import Backend, UnitSpec, make_backend
 from coworld_runner.backends import base, engine
+from coworld_runner.backends.registry import backend_names
 from coworld_runner.testing import BackendConformance
 
 pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]

@@ -11,14 +11,14 @@ import pytest
 from support.simulated import diagnosis_plan, played, strengths
 
 from coworld_core.episode.conduct import SeatConduct, quantile_seconds, read_conduct
-from coworld_core.episode.record import EpisodeRow, SeatRow
+from coworld_core.episode.record import EpisodeRow, SlotRow
 from coworld_core.evaluation import DiagnosisReport, report_rows
 from coworld_core.evaluation.battery import BASELINE, BOT, STRONG, EarlierDiagnosis, EarlierNumber
 from coworld_core.evaluation.diagnosis import Diagnosis
 from coworld_core.evaluation.estimates import Interval, difference_interval, share_interval
 from coworld_core.evaluation.reports import IntervalRecord
 
-OTHERS: dict[str, Any] = {"baseline": SeatRow(name="Weak"), "strong": SeatRow(name="Strong")}
+OTHERS: dict[str, Any] = {"baseline": SlotRow(name="Weak"), "strong": SlotRow(name="Strong")}
 
 
 def reported(plan: Any, of: dict[str, float], *, seat: float = 0.0, noise: float = 1.0, seed: int = 0) -> Any:
@@ -51,7 +51,7 @@ def test_a_player_between_two_others() -> None:
             assert value.interval.low < truth < value.interval.high
         assert (one.repeated, one.other_scores, one.other_replays) == (2, 0, 0)
         assert one.conduct.acted is None
-    assert [len(one.seats) for one in report.variants] == [2, 4, 0]
+    assert [len(one.slot_effects) for one in report.variants] == [2, 4, 0]
     assert report.variants[0].with_itself is not None
     assert report.variants[2].with_itself is None
     # the seat is odd; nothing is wrong with the player
@@ -92,15 +92,15 @@ def test_constant_scores_are_reported() -> None:
 
 
 def test_faults_are_ranked_before_lost_points() -> None:
-    plan = diagnosis_plan(max_blocks=30, baseline=SeatRow(name="Weak"))
+    plan = diagnosis_plan(max_blocks=30, baseline=SlotRow(name="Weak"))
     rows: list[EpisodeRow] = []
     for at, row in enumerate(played(plan, strengths({BASELINE: 9.0}, seat=50.0))):
         conduct = SeatConduct(acted=9, idle=1, refused=2, seconds=((0.01, 8), (2.0, 1)))
-        changed: dict[str, Any] = {"conduct": (conduct, conduct), "replay": str(at)}
+        changed: dict[str, Any] = {"conduct": (conduct, conduct), "replay_sha256": str(at)}
         if row.key.startswith(("block-0004.1-1", "block-0005.1-2")):
             kind = "player_timeout" if row.key.endswith("1-1") else "player_error"
             slot = 0 if kind == "player_timeout" or row.key.endswith("1-2") else 1
-            changed |= {"ok": False, "status": "failed", "scores": (), "fault": "player", "slot": slot}
+            changed |= {"ok": False, "status": "failed", "scores": (), "party": "player", "fault_slot": slot}
             changed |= {"error_type": kind, "message": "Oh.", "workspace": f"in-{kind}"}
         rows.append(row.model_copy(update=changed))
     report = report_rows(plan, reversed(rows))
@@ -121,14 +121,14 @@ def test_faults_are_ranked_before_lost_points() -> None:
 
 def test_absent_player_ends_the_diagnosis_after_three_blocks() -> None:
     plan = diagnosis_plan(max_blocks=30, **OTHERS)
-    gone = {"ok": False, "status": "failed", "scores": (), "fault": "player", "error_type": "player_never_started"}
+    gone = {"ok": False, "status": "failed", "scores": (), "party": "player", "error_type": "player_never_started"}
     evaluation = Diagnosis(plan)
     rows: list[EpisodeRow] = []
     for row in played(plan, strengths({})):
         block, lineup = int(row.key[6:10]), int(row.key.rpartition("-")[2])
         seated = evaluation.lineups(block)[lineup - 1]
         slot = seated.index(BOT) if BOT in seated else None
-        rows.append(row if slot is None else row.model_copy(update={**gone, "slot": slot}))
+        rows.append(row if slot is None else row.model_copy(update={**gone, "fault_slot": slot}))
     report = report_rows(plan, rows)
     assert isinstance(report, DiagnosisReport)
     assert (report.stopped, report.blocks) == ("never_started", 0)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, ranking_plan, strength_blocks
 
 from coworld_cli.options.values import RATINGS
-from coworld_core.episode.record import EpisodeRow, PlayerFault, SeatRow
+from coworld_core.episode.record import EpisodeRow, PlayerFault, SlotRow
 from coworld_core.errors import EnvironmentFault
 from coworld_core.evaluation.comparison import Comparison, ComparisonReport, compare_rows
 from coworld_core.evaluation.designs import (
@@ -99,7 +99,7 @@ class Ledger(BlockLedger):
 
 
 def spoilt(key: str, party: str, error_type: str = "crash", *scores: float, slot: int | None = None) -> EpisodeRow:
-    return episode_row(key, *scores, ok=False, fault=party, error_type=error_type, slot=slot, message="It broke.")
+    return episode_row(key, *scores, ok=False, party=party, error_type=error_type, fault_slot=slot, message="It broke.")
 
 
 def test_blocks_are_judged_in_their_own_order() -> None:
@@ -362,7 +362,7 @@ def test_the_report_depends_on_the_rows_alone() -> None:
     # what was under way when it was decided changes nothing
     chance.shuffle(rows)
     assert compare_rows(plan, rows).model_dump_json() == report.model_dump_json()
-    assert json.loads(report.model_dump_json())["plan"]["seats"] == 2
+    assert json.loads(report.model_dump_json())["plan"]["slot_count"] == 2
 
 
 def test_player_that_never_starts_ends_the_evaluation() -> None:
@@ -427,12 +427,12 @@ def test_the_seat_that_the_game_favours() -> None:
     chance = random.Random(7)
     rows = [row for block in range(1, 31) for row in pair_rows(block, chance.gauss(0, 1), seat=2 + chance.random())]
     report = compare_rows(comparison_plan(max_blocks=30), rows)
-    assert [seat.effect for seat in report.seat_effects] == pytest.approx([1.25, -1.25], abs=0.1)
+    assert [seat.effect for seat in report.slot_effects] == pytest.approx([1.25, -1.25], abs=0.1)
     assert codes(report) == ["seat_effect"]
 
 
 def test_markdown_keeps_its_form_whatever_players_are_called() -> None:
-    report = decided([1.0, 2.0], new=SeatRow(name="a|b\n<b>"))
+    report = decided([1.0, 2.0], new=SlotRow(name="a|b\n<b>"))
     text = report_markdown(report)
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 4
@@ -598,7 +598,7 @@ def test_distinguishable_players_are_reported() -> None:
 
 def ranked(blocks: int, *strengths: float, **plan: Any) -> RankingReport:
     """A ranking of players who differ in nothing but their strengths."""
-    entrants = tuple(SeatRow(name=f"Player {index}") for index in range(len(strengths)))
+    entrants = tuple(SlotRow(name=f"Player {index}") for index in range(len(strengths)))
     ranking = Ranking(ranking_plan(entrants=entrants, max_blocks=blocks, **plan))
     strength = dict(zip(ranking.plan.players(), strengths, strict=True))
     chance = random.Random(11)
@@ -621,7 +621,7 @@ def test_ranking_ends_when_all_players_are_distinguishable() -> None:
 
 @pytest.mark.parametrize("seats", [1, 2, 3, 4])
 def test_indistinguishable_players_are_reported(seats: int) -> None:
-    report = ranked(120, 0.0, 3.0, 0.0, seats=seats)
+    report = ranked(120, 0.0, 3.0, 0.0, slot_count=seats)
     assert report.stopped == "max_blocks"
     assert report.standings[0].label == "player-2"
     assert [name for name, _ in not_apart(report)] in (["Player 0"], ["Player 2"])

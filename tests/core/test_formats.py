@@ -12,8 +12,10 @@ from pydantic import BaseModel, ValidationError
 from support.formats import (
     ADDED,
     LATER,
+    PRESENT,
     files,
     objects,
+    older,
     only_what_was_there,
     unknown,
     with_added_fields,
@@ -30,8 +32,12 @@ from coworld_core.episode.events import (
     read_events,
 )
 from coworld_core.episode.outcome import Exit, Fault
-from coworld_core.episode.record import EpisodeRecord, EpisodeRow, ImageRecord, read_record, read_summary
+from coworld_core.episode.record import EpisodeRecord, EpisodeRow, ImageRecord, read_record, read_rows, read_summary
 from coworld_core.errors import CoworldError, EpisodeError, RecordError, UsageError
+from coworld_core.evaluation.reading import read_plan, report_rows
+from coworld_core.records import READING, parse_record, read_as
+from coworld_core.tournament.log import Configured, read_log
+from coworld_core.tournament.standings import Tournament, TournamentReport
 
 Reader = Callable[[Any], BaseModel]
 
@@ -39,7 +45,12 @@ RECORDS = [
     *(pytest.param(read_record, path, id="/".join(path.parts[-3:])) for path in files("episode.json")),
     *(pytest.param(read_summary, path, id="/".join(path.parts[-3:])) for path in files("summary.json")),
 ]
-LOGS = [pytest.param(path, id="/".join(path.parts[-3:-1])) for path in files("events.ndjson")]
+LOGS = [
+    pytest.param(path, id="/".join(path.parts[-3:-1]))
+    for path in files("events.ndjson")
+    if path.parent.name != "tournament"
+]
+ROOT = Path(__file__).parent / "formats"
 FAULTY, LOG = files("player-fault/episode.json")[0], files("player-fault/events.ndjson")[0]
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -61,7 +72,7 @@ def faulty() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("read", "path"), RECORDS)
-def test_a_record_of_any_version_reads_and_is_written_as_it_was(read: Reader, path: Path) -> None:
+def test_a_record_reads_and_is_written_as_it_was(read: Reader, path: Path) -> None:
     written = path.read_text()
     again = only_what_was_there(json.loads(read(path).model_dump_json()), json.loads(written))
     assert json.dumps(again, indent=2, ensure_ascii=False) + "\n" == written
@@ -70,7 +81,7 @@ def test_a_record_of_any_version_reads_and_is_written_as_it_was(read: Reader, pa
 
 
 @pytest.mark.parametrize("path", LOGS)
-def test_a_log_of_any_version_reads_and_is_written_as_it_was(path: Path) -> None:
+def test_a_log_reads_and_is_written_as_it_was(path: Path) -> None:
     events = read_events(path)
     assert unknown(events) == []
     assert not any(isinstance(event, UnknownEvent) for event in events)
@@ -89,6 +100,59 @@ def test_old_values_keep_their_meaning() -> None:
     assert str(record.fault) == "player 0: Player 0 (Sweep Painter) exited with status 3. [player_error]"
     seen = [event.fault for event in read_events(LOG) if isinstance(event, FaultSeen)]
     assert seen == list(record.faults)
+
+
+RENAMED = [
+    *(pytest.param(read_record, *pair, id="/".join(pair[0].parts[-3:])) for pair in older("episode.json")),
+    *(pytest.param(read_summary, *pair, id="/".join(pair[0].parts[-3:])) for pair in older("summary.json")),
+    *(
+        pytest.param(read_events, *pair, id="/".join(pair[0].parts[-3:]))
+        for pair in older("events.ndjson")
+        if pair[0].parent.name != "tournament"
+    ),
+]
+"""Files in words of earlier versions, each with the same file in today's."""
+
+
+@pytest.mark.parametrize(("read", "before", "now"), RENAMED)
+def test_a_file_in_former_words_says_the_same(read: Reader, before: Path, now: Path) -> None:
+    assert read(before) == read(now)
+    assert unknown(read(before)) == []
+
+
+def test_a_former_value_is_read_as_todays() -> None:
+    ended = read_as(Exit, parse_record('{"reason": "deadline", "code": 143}', source="exit"), what="exit")
+    assert (ended.reason, str(ended)) == ("timeout", "was stopped when its time was up")
+    with pytest.raises(ValidationError, match="literal_error"):
+        Exit(reason="deadline")  # pyright: ignore[reportArgumentType]
+
+
+EVALUATIONS = [pytest.param(path.parent, id="/".join(path.parts[-3:-1])) for path in sorted(ROOT.rglob("plan.json"))]
+
+
+@pytest.mark.parametrize("directory", EVALUATIONS)
+def test_an_evaluation_of_any_version_has_its_report(directory: Path) -> None:
+    """Its plan and rows are read as whole as they were written; the report that follows is in today's words."""
+    plan, rows = read_plan(directory), list(read_rows(directory))
+    assert unknown(plan) == unknown(tuple(rows)) == []
+    report, written = report_rows(plan, rows), directory / "report.json"
+    assert report == type(report).model_validate_json(written.read_bytes(), context=READING)
+    if directory.parent.name == PRESENT:
+        assert report.model_dump_json(indent=2) + "\n" == written.read_text()
+
+
+@pytest.mark.parametrize("log", sorted(ROOT.rglob("tournament/events.ndjson")), ids=lambda path: path.parts[-3])
+def test_a_tournament_of_any_version_has_its_standings(log: Path) -> None:
+    events = list(read_log(log))
+    assert unknown(tuple(events)) == []
+    first = next(event for event in events if isinstance(event, Configured))
+    tournament = Tournament(first.rules, None)
+    for event in events:
+        tournament.apply(event)
+    report = tournament.report()
+    written = TournamentReport.model_validate_json((log.parent / "report.json").read_bytes(), context=READING)
+    assert report.standings == written.standings
+    assert report.pairs == written.pairs
 
 
 # --- what later versions may write ----------------------------------------------------------------------------------
@@ -261,7 +325,7 @@ def test_only_typed_errors_are_raised(value: object) -> None:
 
 # --- what this version writes ---------------------------------------------------------------------------------------
 
-FAULT = {"fault": "game", "error_type": "crash", "message": "m", "time": "2026-01-01T00:00:00Z"}
+FAULT = {"party": "game", "error_type": "crash", "message": "m", "time": "2026-01-01T00:00:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -287,7 +351,7 @@ def test_making_one_is_strict_about_fields(model: type[BaseModel], fields: dict[
     [
         (Exit, {"reason": LATER}),
         (Fault, {**FAULT, "error_type": LATER}),
-        (Fault, {**FAULT, "fault": LATER}),
+        (Fault, {**FAULT, "party": LATER}),
         (Notice, {"message": "m", "level": LATER}),
         (Notice, {"message": "m", "kind": LATER}),
         (RunFinished, {"status": LATER, "ok": True, "seconds": 1}),

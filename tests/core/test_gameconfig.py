@@ -6,22 +6,19 @@ from typing import Any
 
 import pytest
 
-from coworld_core import (
-    Manifest,
+from coworld_core import Manifest, generate_tokens, load_manifest, with_tokens
+from coworld_core.errors import ManifestError, UsageError
+from coworld_core.manifest.gameconfig import (
     declares_named_players,
     find_variant,
     game_config_for,
-    generate_tokens,
-    load_manifest,
     named_players,
     overwritten_named_players,
     slot_count,
     token_bounds,
     validate_game_config,
-    with_tokens,
+    with_input_controls,
 )
-from coworld_core.errors import ManifestError, UsageError
-from coworld_core.manifest.gameconfig import with_input_controls
 
 
 @pytest.fixture

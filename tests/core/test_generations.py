@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from support.manifests import lost
 
-from coworld_core import ImageRef, accepted_by, build_request, check_manifest, dump_manifest, load_manifest
+from coworld_core import build_request, check_manifest, dump_manifest, load_manifest
 from coworld_core.episode.request import load_request
 from coworld_core.errors import ImageError, ManifestError
+from coworld_core.images import ImageRef
+from coworld_core.manifest.published import accepted_by
 
 Generation = Callable[[str], dict[str, Any]]
 

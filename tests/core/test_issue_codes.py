@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from coworld_core import Report, check_manifest, check_request, check_results, hydrate, load_manifest
+from coworld_core import Report, check_manifest, check_request, check_results, load_manifest
 from coworld_core.codes import ISSUE_CODES
 from coworld_core.errors import ManifestError
+from coworld_core.manifest.template import hydrate
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from coworld_core import check_manifest, find_manifest, load_manifest
+from coworld_core import check_manifest, load_manifest
 from coworld_core.errors import ManifestError, UsageError
+from coworld_core.manifest.loading import find_manifest
 
 
 @pytest.fixture

@@ -7,18 +7,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from coworld_core import (
-    Manifest,
-    ResourceRequests,
-    RoleRunnable,
-    Runnable,
-    dump_manifest,
-    load_manifest,
-    manifest_sha256,
-)
+from coworld_core import Manifest, dump_manifest, load_manifest
 from coworld_core.episode.request import JobSpec
 from coworld_core.errors import ManifestError
 from coworld_core.manifest import models as module
+from coworld_core.manifest.loading import manifest_sha256
+from coworld_core.manifest.models import ResourceRequests, RoleRunnable, Runnable
 
 MODELS = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, BaseModel)]
 MODELS = [model for model in MODELS if model is not BaseModel and model.model_fields] + [JobSpec]

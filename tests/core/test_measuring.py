@@ -30,7 +30,7 @@ from support.simulated import (
     strengths,
 )
 
-from coworld_core.episode.record import EpisodeRow, PlayerFault, SeatRow, read_rows
+from coworld_core.episode.record import EpisodeRow, PlayerFault, SlotRow, read_rows
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.evaluation import (
     MixtureReport,
@@ -164,7 +164,7 @@ def test_faults_are_counted_in_episodes_that_are_played_again_too() -> None:
         "ok": False,
         "status": "failed",
         "scores": (),
-        "fault": "platform",
+        "party": "platform",
         "error_type": "crash",
         "message": "Gone.",
     }
@@ -181,12 +181,12 @@ def test_faults_are_counted_in_episodes_that_are_played_again_too() -> None:
 def test_a_mixture() -> None:
     plan = mixture_plan(2, 1, 1, max_blocks=60)
     report: MixtureReport = reported(plan, strengths({"player-1": 2.0, "player-2": 1.0}, seat=1.0))
-    means = [entrant.mean for entrant in report.entrants]
+    means = [entrant.mean_score for entrant in report.entrants]
     # nobody sits in the better seat more often than others
     assert means == pytest.approx([2.25, 1.25, 0.25], abs=0.25)
-    assert [seat.effect > 0.5 for seat in report.seat_effects] == [True, False, False, False]
-    assert len(report.places) == 12
-    first = next(place for place in report.places if (place.label, place.slot) == ("player-1", 0))
+    assert [seat.effect > 0.5 for seat in report.slot_effects] == [True, False, False, False]
+    assert len(report.slot_scores) == 12
+    first = next(place for place in report.slot_scores if (place.label, place.slot) == ("player-1", 0))
     assert first.interval is not None
     assert first.interval.low < 3 < first.interval.high
     assert [(pair.first, pair.second, pair.apart) for pair in report.pairs] == [
@@ -209,30 +209,30 @@ def test_a_mixture_of_one() -> None:
 
 
 def test_values_are_exact_where_nothing_is_left_to_chance() -> None:
-    plan = pickup_plan(2, seats=4, max_blocks=8)
+    plan = pickup_plan(2, slot_count=4, max_blocks=8)
     of = {"candidate": 3.0, "pool-1": 1.0, "pool-2": 2.0}
     report: PickupReport = reported(plan, strengths(of, noise=0.0, seat=5.0))
     assert report.self_play is not None
-    assert (report.self_play.seats, report.self_play.value) == (4, 1.5)
-    assert [one.seats for one in report.values] == [1, 2, 3]
+    assert (report.self_play.slot_count, report.self_play.value) == (4, 1.5)
+    assert [one.slot_count for one in report.values] == [1, 2, 3]
     # what each seat is worth, and whom it replaces, cancels over the blocks
     assert [one.value for one in report.values] == pytest.approx([1.5] * 3, abs=0.3)
 
 
 def test_a_team_is_measured_by_its_table() -> None:
-    plan = pickup_plan(1, seats=2, max_blocks=4)
+    plan = pickup_plan(1, slot_count=2, max_blocks=4)
     table = strengths({"candidate": 3.0}, noise=0.0)
     assert reported(plan, table).overall.value == 3.0
     assert reported(plan.model_copy(update={"team": True}), table).overall.value == 1.5
 
 
 def test_a_pickup_in_a_game_for_one() -> None:
-    report = reported(pickup_plan(3, seats=1, max_blocks=6), strengths({"candidate": 3.0}, noise=0.0))
+    report = reported(pickup_plan(3, slot_count=1, max_blocks=6), strengths({"candidate": 3.0}, noise=0.0))
     assert (report.overall.value, len(report.values), report.self_play) == (3.0, 1, None)
 
 
 def test_credit_is_exact_where_nothing_is_left_to_chance() -> None:
-    plan = pickup_plan(2, seats=4, max_blocks=5, credit="shapley", team=True)
+    plan = pickup_plan(2, slot_count=4, max_blocks=5, credit="shapley", team=True)
     report: PickupReport = reported(plan, added(0.0))
     found = {one.label: one.value for one in report.credits}
     # what two add together is shared by both
@@ -249,7 +249,7 @@ def test_intervals_of_values_credit_and_synergy_contain_the_truth() -> None:
     runs = 20
     for run in range(runs):
         # of fewer than twenty blocks, intervals are Student's, and quick
-        plan = pickup_plan(2, seats=3, max_blocks=12, credit="shapley", team=True)
+        plan = pickup_plan(2, slot_count=3, max_blocks=12, credit="shapley", team=True)
         report: PickupReport = reported(plan, added(0.5), seed=run)
         truth = {label: adds + TOGETHER / 2 * (label != "pool-2") for label, adds in ADDS.items()}
         said = [("credit", one, truth[one.label]) for one in report.credits]
@@ -257,7 +257,7 @@ def test_intervals_of_values_credit_and_synergy_contain_the_truth() -> None:
             ("synergy", one, TOGETHER * ((one.first, one.second) == ("candidate", "pool-1")))
             for one in report.synergies
         ]
-        null: PickupReport = reported(pickup_plan(2, seats=3, max_blocks=12), strengths({}, seat=1.0), seed=run)
+        null: PickupReport = reported(pickup_plan(2, slot_count=3, max_blocks=12), strengths({}, seat=1.0), seed=run)
         said += [("value", one, 0.0) for one in null.values]
         for what, one, value in said:
             assert one.interval is not None
@@ -271,7 +271,7 @@ def test_credit_of_many_is_sampled() -> None:
     def table(lineup: Any, luck: random.Random) -> list[float]:
         return [sum(map(float, (ADDS.get(label, 0.1) for label in lineup if label)), luck.random())] * len(lineup)
 
-    plan = pickup_plan(5, seats=6, max_blocks=3, credit="shapley")
+    plan = pickup_plan(5, slot_count=6, max_blocks=3, credit="shapley")
     report: PickupReport = reported(plan, table)
     assert [one.value for one in report.credits] == pytest.approx([0.6, 0.3, 0.0, 0.1, 0.1, 0.1])
     assert len(report.synergies) == 15
@@ -328,12 +328,12 @@ def test_a_verdict_names_forfeits_and_the_first_of_them() -> None:
 
 def test_a_forfeit_costs_a_team_all_that_it_would_share() -> None:
     """Otherwise whoever fails would raise the mean of its table by what the others are given."""
-    plan = pickup_plan(1, seats=3, max_blocks=6, team=True, credit="shapley")
+    plan = pickup_plan(1, slot_count=3, max_blocks=6, team=True, credit="shapley")
     rows: list[EpisodeRow] = []
     for row in played(plan, strengths({}, seat=1.0)):
         lineup = open_evaluation(plan).lineups(int(row.key[6:10]))[int(row.key.rpartition("-")[2]) - 1]
         at = lineup.index("candidate") if "candidate" in lineup else None
-        fault = {"ok": False, "fault": "player", "slot": at, "error_type": "player_error", "message": "Exit 1."}
+        fault = {"ok": False, "party": "player", "fault_slot": at, "error_type": "player_error", "message": "Exit 1."}
         rows.append(row.model_copy(update=fault) if at is not None else row)
     report = report_rows(plan, rows)
     assert isinstance(report, PickupReport)
@@ -347,12 +347,12 @@ HOSTILE = "<b>x</b>|`y`\n\u202e[z](javascript:1)"
 
 def reports() -> list[ShownReport]:
     """One of each kind, with names that nobody should trust."""
-    player = SeatRow(name=HOSTILE)
-    rank = ranking_plan(entrants=(player, SeatRow(name="B"), SeatRow(name="C")), seats=2, max_blocks=6)
+    player = SlotRow(name=HOSTILE)
+    rank = ranking_plan(entrants=(player, SlotRow(name="B"), SlotRow(name="C")), slot_count=2, max_blocks=6)
     found = [
         reported(scrimmage_plan(player=player, max_blocks=4), strengths({})),
         reported(mixture_plan(1, 1, max_blocks=4).model_copy(update={"entrants": (player, player)}), strengths({})),
-        reported(pickup_plan(2, seats=3, candidate=player, credit="shapley", max_blocks=4), strengths({})),
+        reported(pickup_plan(2, slot_count=3, candidate=player, credit="shapley", max_blocks=4), strengths({})),
         reported(rank, strengths({})),
         reported(diagnosis_plan(player=player, baseline=player, max_blocks=6), strengths({}, seat=9.0)),
     ]

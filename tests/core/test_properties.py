@@ -22,16 +22,14 @@ from coworld_core import (
     check_results,
     dump_manifest,
     load_manifest,
-    manifest_sha256,
-    parse_extra_ports,
-    parse_json,
 )
 from coworld_core.codes import ISSUE_CODES
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.ids import id_problem
 from coworld_core.images import ImageRef, image_problem
-from coworld_core.manifest.loading import Mode
-from coworld_core.ports import extra_ports_problems
+from coworld_core.jsontext import parse_json
+from coworld_core.manifest.loading import Mode, manifest_sha256
+from coworld_core.ports import extra_ports_problems, parse_extra_ports
 
 MANIFESTS = int(os.environ.get("COWORLD_TEST_MANIFESTS", "500" if FULL or os.environ.get("CI") == "true" else "150"))
 """How many mutated manifests are written again; 20 000 and more by hand."""

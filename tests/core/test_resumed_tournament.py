@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.simulated import episode_row, tournament_rules
 
-from coworld_core.episode.record import EpisodeRow, SeatRow
+from coworld_core.episode.record import EpisodeRow, SlotRow
 from coworld_core.evaluation.designs import episode_key
 from coworld_core.tournament import Field, PairingRule, Tournament, TournamentMatch
 from coworld_core.tournament.elimination import single_elimination
@@ -19,7 +19,7 @@ from coworld_core.tournament.standings import TournamentState
 
 
 def rules_of(seats: int, rating: Any = "bradley-terry") -> TournamentRules:
-    return tournament_rules(seats=seats, pairing="tried", rounds=10**6, max_blocks=10**6, rating=rating)
+    return tournament_rules(slot_count=seats, pairing="tried", rounds=10**6, max_blocks=10**6, rating=rating)
 
 
 class Uneven:
@@ -32,13 +32,13 @@ class Uneven:
         row = episode_row(key, *[float(self._chance.randrange(-3, 4)) + 1 / 3 for _ in range(seats)])
         match self._chance.randrange(12):
             case 0:
-                failed = {"error_type": "player_error", "fault": "player", "slot": self._chance.randrange(seats)}
+                failed = {"error_type": "player_error", "party": "player", "fault_slot": self._chance.randrange(seats)}
             case 1:
-                failed = {"error_type": "game_unhealthy", "fault": "game"}
+                failed = {"error_type": "game_unhealthy", "party": "game"}
             case 2:
-                failed = {"error_type": "crash", "fault": "platform"}
+                failed = {"error_type": "crash", "party": "platform"}
             case _:
-                return row.model_copy(update={"seats": tuple(SeatRow(name="x", digest="d") for _ in range(seats))})
+                return row.model_copy(update={"slots": tuple(SlotRow(name="x", digest="d") for _ in range(seats))})
         return row.model_copy(update={"status": "failed", "ok": False, "scores": (), "message": "It broke.", **failed})
 
 
@@ -56,7 +56,7 @@ def play(tournament: Tournament, rows: Uneven) -> list[LogEvent]:
 
 
 def entered(names: Sequence[str]) -> list[LogEvent]:
-    return [EntrantAdded(name=name, player=SeatRow(name=name, image=name)) for name in names]
+    return [EntrantAdded(name=name, player=SlotRow(name=name, image=name)) for name in names]
 
 
 def shown(tournament: Tournament) -> dict[str, Any]:
@@ -92,8 +92,8 @@ def test_resumed_and_replayed_tournaments_agree(pairing: PairingRule, seats: int
         read = TournamentState.model_validate_json(state.model_dump_json())
         stored = Tournament.resumed(rules, pairing, read)
         assert shown(stored) == shown(whole)
-        assert [event.model_dump(exclude={"at"}) for event in stored.next_events()] == [
-            event.model_dump(exclude={"at"}) for event in whole.next_events()
+        assert [event.model_dump(exclude={"time"}) for event in stored.next_events()] == [
+            event.model_dump(exclude={"time"}) for event in whole.next_events()
         ]
     counted = {fate for fate, count in whole.totals.fates.items() if count}
     assert {"counted", "void"} <= counted, "faults took part in it"
@@ -153,5 +153,5 @@ def test_a_state_fits_the_rules_that_it_was_made_by() -> None:
     state = tournament.state()
     assert state is not None
     assert state.fits(rules_of(2).model_copy(update={"rounds": 3, "version": "2"}))
-    for change in ({"pairing": "swiss"}, {"seats": 3}, {"rating": "mean"}):
+    for change in ({"pairing": "swiss"}, {"slot_count": 3}, {"rating": "mean"}):
         assert not state.fits(rules_of(2).model_copy(update=change))

@@ -10,9 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from coworld_core import build_request, episode_request_schema, load_manifest, manifest_schema
+from coworld_core import build_request, load_manifest, manifest_schema
 from coworld_core.manifest.models import ROLE_SECTIONS
-from coworld_core.schemas import SCHEMA_FILES, schema_path, write_schemas
+from coworld_core.schemas import SCHEMA_FILES, episode_request_schema, schema_path, write_schemas
 
 DEFINITIONS = {
     "CoworldAchievement",

@@ -6,13 +6,13 @@ import datetime as dt
 from typing import Any
 
 from coworld_core.episode.outcome import Exit, Fault
-from coworld_core.episode.record import BatchSummary, EpisodeRecord, EpisodeRow, ImageRecord, SeatRow, SlotRecord
+from coworld_core.episode.record import BatchSummary, EpisodeRecord, EpisodeRow, ImageRecord, SlotRecord, SlotRow
 from coworld_core.tables import html_table
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 HOSTILE = '<img src=x onerror="alert(1)">\n\x1b[2J'
 SEAT_KEYS = ["slot", "player", "player_id", "image", "digest", "score"]
-FAULT_KEYS = ["error_type", "fault", "fault_slot", "message"]
+FAULT_KEYS = ["error_type", "party", "fault_slot", "message"]
 
 
 def record(**changes: Any) -> EpisodeRecord:
@@ -38,7 +38,7 @@ def record(**changes: Any) -> EpisodeRecord:
 def row(index: int, **changes: Any) -> EpisodeRow:
     fields: dict[str, Any] = {"index": index, "run_id": f"r{index}", "workspace": f"e{index}", "seconds": 1.0}
     fields |= {"status": "completed", "ok": True, "scores": (1.0, 2.5)}
-    fields["seats"] = (SeatRow(name="Ada", image="ada"), SeatRow(name=HOSTILE, player_id="bob", image="bob"))
+    fields["slots"] = (SlotRow(name="Ada", image="ada"), SlotRow(name=HOSTILE, player_id="bob", image="bob"))
     return EpisodeRow(**(fields | changes))
 
 
@@ -58,7 +58,7 @@ def summary(*rows: EpisodeRow) -> BatchSummary:
     )
 
 
-FAULT = Fault(fault="player", slot=1, error_type="player_error", message=HOSTILE, time=NOW)
+FAULT = Fault(party="player", slot=1, error_type="player_error", message=HOSTILE, time=NOW)
 
 
 def test_an_episode_in_a_line() -> None:
@@ -92,8 +92,10 @@ def test_rows_of_an_episode() -> None:
 
 
 def test_rows_of_several_episodes() -> None:
-    failed = row(3, status="failed", ok=False, scores=(), seats=(), error_type="player_error", fault="player", slot=1)
-    rows = summary(row(1), row(2, seats=()), failed).to_records()
+    failed = row(
+        3, status="failed", ok=False, scores=(), slots=(), error_type="player_error", party="player", fault_slot=1
+    )
+    rows = summary(row(1), row(2, slots=()), failed).to_records()
     assert [(found["index"], found["slot"], found["score"]) for found in rows] == [
         (1, 0, 1.0),
         (1, 1, 2.5),
@@ -103,7 +105,7 @@ def test_rows_of_several_episodes() -> None:
     ]
     assert {*map(tuple, rows)} == {("coworld", "version", "backend", *row(1).to_records()[0])}
     assert set(record().to_records()[0]) < set(rows[0]), "one and several fit into one table"
-    assert (rows[-1]["fault"], rows[-1]["fault_slot"]) == ("player", 1)
+    assert (rows[-1]["party"], rows[-1]["fault_slot"]) == ("player", 1)
 
 
 def test_pages_are_inert() -> None:
@@ -115,6 +117,12 @@ def test_pages_are_inert() -> None:
         assert "<img" not in page
         assert "&lt;img" in page
         assert "\x1b" not in page
+
+
+def test_a_notebook_shows_what_was_played() -> None:
+    assert record(seed=7).about[1] == "seed 7"
+    assert "seed" not in " ".join(record(seed=None).about)
+    assert " · ".join(record(seed=7).about) in record(seed=7)._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_long_table_is_cut_and_an_empty_one_is_its_caption() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support.simulated import episode_row, tournament_rules
 
-from coworld_core.episode.record import SeatRow
+from coworld_core.episode.record import SlotRow
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import Lineup, episode_key
 from coworld_core.tournament import Field, PairingRule, PlayedMatch, Tournament, TournamentReport, read_log
@@ -138,7 +138,7 @@ def history(pairing: PairingRule, strengths: dict[str, float], *, by_slot: float
     first = Configured(rules=RULES.model_copy(update=rules))
     events: list[LogEvent] = [first]
     tournament = Tournament(first.rules, pairing)
-    events += [EntrantAdded(name=name, player=SeatRow(name=name)) for name in strengths]
+    events += [EntrantAdded(name=name, player=SlotRow(name=name)) for name in strengths]
     for event in events:
         tournament.apply(event)
     while coming := tournament.next_events():
@@ -197,7 +197,7 @@ def test_standings_follow_from_the_log_alone() -> None:
     # episodes end in another order, clocks go backwards, and somebody rates otherwise: nothing is played for it
     rows = [event for event in events if isinstance(event, EpisodeEnded)]
     shuffled = [event for event in events if not isinstance(event, EpisodeEnded)] + [
-        event.model_copy(update={"at": rows[0].at}) for event in reversed(rows)
+        event.model_copy(update={"time": rows[0].time}) for event in reversed(rows)
     ]
     assert replayed(shuffled, round_robin) == report
     mean = replayed([*events, Configured(rules=RULES.model_copy(update={"rating": "mean"}))], round_robin)
@@ -210,7 +210,7 @@ def test_often_failing_player_is_not_rated_by_its_results(rating: str) -> None:
     events = history(round_robin, STRENGTHS, rating=rating)
     lineups = list(_lineups(events))
     rows = [at for at, event in enumerate(events) if isinstance(event, EpisodeEnded)]
-    fault = {"ok": False, "fault": "player", "slot": 0, "error_type": "player_error", "message": "Exit 1."}
+    fault = {"ok": False, "party": "player", "fault_slot": 0, "error_type": "player_error", "message": "Exit 1."}
     for at, lineup in zip(rows, lineups, strict=True):
         ended = events[at]
         assert isinstance(ended, EpisodeEnded)
@@ -226,10 +226,10 @@ def test_often_failing_player_is_not_rated_by_its_results(rating: str) -> None:
 
 def test_unequal_seat_counts_do_not_change_ratings() -> None:
     """Of three in four seats one has two of them, and the seats are not worth the same."""
-    events = history(round_robin, STRENGTHS, by_slot=10.0, seats=4, rounds=2, rating="mean")
+    events = history(round_robin, STRENGTHS, by_slot=10.0, slot_count=4, rounds=2, rating="mean")
     report = replayed(events, round_robin)
     assert [(one.name, one.rating) for one in report.standings] == [("Bob", 18.0), ("Cleo", 17.0), ("Ada", 16.0)]
-    assert [seat.effect for seat in report.seat_effects] == [-15.0, -5.0, 5.0, 15.0]
+    assert [seat.effect for seat in report.slot_effects] == [-15.0, -5.0, 5.0, 15.0]
     lineups = {tuple(sorted(str(label) for label in lineup)) for lineup in _lineups(events)}
     assert len(lineups) == 2, "another one has two seats when they meet again"
 
@@ -250,10 +250,10 @@ def test_a_dropped_round_of_broken_games_does_not_end_the_tournament() -> None:
         ScheduledBlock(block=number, match=number, players=names, lineup=names, seed=number) for number in (1, 2, 3)
     )
     for event in (
-        *(EntrantAdded(name=name, player=SeatRow(name=name)) for name in names),
+        *(EntrantAdded(name=name, player=SlotRow(name=name)) for name in names),
         RoundScheduled(round=1, blocks=blocks),
         *(
-            EpisodeEnded(row=episode_row(episode_key(block, attempt, 1), fault="game"))
+            EpisodeEnded(row=episode_row(episode_key(block, attempt, 1), party="game"))
             for attempt in (1, 2, 3)
             for block in (1, 2, 3)
         ),
@@ -273,7 +273,7 @@ def test_withdrawal_cancels_open_blocks_and_keeps_results() -> None:
     assert report.plan.withdrawn == ("Ada",)
     assert {one.name: one.withdrawn for one in report.standings}["Ada"]
     # back again, with another round
-    again = replayed([*cut, EntrantAdded(name="Ada", player=SeatRow(name="Ada"))], round_robin)
+    again = replayed([*cut, EntrantAdded(name="Ada", player=SlotRow(name="Ada"))], round_robin)
     assert again.plan.withdrawn == ()
 
 
@@ -282,7 +282,7 @@ def test_a_game_that_is_over_takes_a_few_bytes() -> None:
     tournament = Tournament(rules, free_play)
     names = [f"player {number}" for number in range(6)]
     for name in names:
-        tournament.apply(EntrantAdded(name=name, player=SeatRow(name=name)))
+        tournament.apply(EntrantAdded(name=name, player=SlotRow(name=name)))
     chance = random.Random(3)
 
     def play(rounds: int) -> int:

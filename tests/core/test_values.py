@@ -9,27 +9,16 @@ from typing import Any
 
 import pytest
 
-from coworld_core import (
-    ExtraPort,
-    ImageRef,
-    Platform,
-    content_tag,
-    generate_tokens,
-    host_platform,
-    hydrate,
-    is_reserved_env,
-    is_safe_id,
-    load_manifest,
-    new_run_id,
-    parse_extra_ports,
-    parse_json,
-    parse_quantity,
-    placeholder,
-    placeholders,
-)
+from coworld_core import generate_tokens, load_manifest
+from coworld_core.environment import is_reserved_env
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import ImageError, ManifestError, UsageError
-from coworld_core.ids import SAFE_ID_PATTERN
+from coworld_core.ids import SAFE_ID_PATTERN, is_safe_id, new_run_id
+from coworld_core.images import ImageRef, Platform, content_tag, host_platform
+from coworld_core.jsontext import parse_json
+from coworld_core.manifest.template import hydrate, placeholder, placeholders
+from coworld_core.ports import ExtraPort, parse_extra_ports
+from coworld_core.quantities import parse_quantity
 
 IMAGE_ID = "img_01234567-89ab-cdef-0123-456789abcdef"
 DIGEST = "sha256:" + "ab" * 32

@@ -24,7 +24,7 @@ ENDS = VerdictPolicy(players_end_it=True)
 
 
 def fault(party: str, error_type: str, slot: int | None = None, seconds: float = 3.0) -> Fault:
-    said: dict[str, Any] = {"fault": party, "error_type": error_type, "slot": slot, "seconds": seconds}
+    said: dict[str, Any] = {"party": party, "error_type": error_type, "slot": slot, "seconds": seconds}
     return Fault(message="It happened.", time=NOW, **said)
 
 
@@ -138,13 +138,13 @@ def test_player_is_not_blamed_when_another_fault_explains_it(
 ) -> None:
     played = record(*faults, results=results, replay=replay)
     verdict = judge(played, policy)
-    explains = [item for item in faults if item.fault != "player" and item.error_type != "episode_timeout"]
+    explains = [item for item in faults if item.party != "player" and item.error_type != "episode_timeout"]
     assert verdict.counts is (verdict.error_type is None)
-    assert not verdict.counts or (results and not any(item.fault == "game" for item in faults))
+    assert not verdict.counts or (results and not any(item.party == "game" for item in faults))
     if not results and explains:
         assert verdict.party != "player"
     if verdict.party == "player":
-        assert any(item.fault == "player" and item.slot == verdict.slot for item in faults)
+        assert any(item.party == "player" and item.slot == verdict.slot for item in faults)
     # whoever asks for the record's own fault hears the same, where the game did not come to its end
     if not results:
         assert verdict.error_type == (played.fault.error_type if played.fault else "results_missing")

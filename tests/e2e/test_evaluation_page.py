@@ -12,7 +12,7 @@ from support.browser import DESK, Pages, Size
 from support.hostile_certification import HOSTILE
 from support.simulated import leave, mixture_plan, pickup_plan, played, ranking_plan, strengths
 
-from coworld_core.episode.record import SeatRow
+from coworld_core.episode.record import SlotRow
 from coworld_runner.evaluation import read_evaluation, report_page
 from coworld_runner.evaluation.page import different_games
 
@@ -25,15 +25,15 @@ NARROW: Size = {"width": 360, "height": 780}
 def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a page of three evaluations, two of them of another game, and one of hostile players."""
     root = tmp_path_factory.mktemp("page #1 ?")
-    entrants = tuple(SeatRow(name=name) for name in (*HOSTILE, "A name that goes on for so long that it has to wrap"))
-    rank = ranking_plan(entrants=entrants, seats=2, max_blocks=12, coworld=HOSTILE[0])
+    entrants = tuple(SlotRow(name=name) for name in (*HOSTILE, "A name that goes on for so long that it has to wrap"))
+    rank = ranking_plan(entrants=entrants, slot_count=2, max_blocks=12, coworld=HOSTILE[0])
     rows = [row.model_copy(update={"message": HOSTILE[1]}) for row in played(rank, strengths({"player-1": 3.0}))]
     hostile = leave(root / "rank: 1", rank, rows)
     replay = hostile / rows[0].workspace / "replay"
     replay.parent.mkdir()
     replay.write_text("{}")
     mixed = mixture_plan(2, 1, max_blocks=8)
-    valued = pickup_plan(2, seats=3, credit="shapley", max_blocks=6)
+    valued = pickup_plan(2, slot_count=3, credit="shapley", max_blocks=6)
     runs = [
         hostile,
         leave(root / "run", mixed, played(mixed, strengths({}))),

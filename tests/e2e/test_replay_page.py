@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from support.browser import Pages
 from support.cli_kit import coworld
 
-from coworld_runner import ReplayPage
+from coworld_runner.replay.alone import ReplayPage
 from coworld_runner.serving.starting import new_game
 
 pytestmark = pytest.mark.browser

@@ -77,12 +77,12 @@ def test_several_episodes_are_summed_up_by_player(tmp_path: Path) -> None:
     done = coworld("run-episode", QUICK, "guest", "confidant", *several, "-o", "out", cwd=tmp_path)
     assert done.status == 0, done.stderr
     summary = read_summary(tmp_path / "out")
-    assert [(player.player_id, player.name, player.seats, player.episodes) for player in summary.players] == [
+    assert [(player.player_id, player.name, player.slots, player.episodes) for player in summary.players] == [
         ("guest", "Guest", (0,), 2),
         ("confidant", "Confidant", (1,), 2),
     ]
     assert tuple(player.mean_score for player in summary.players) == summary.mean_scores
-    assert [[str(seat) for seat in row.seats] for row in summary.episodes] == [
+    assert [[str(seat) for seat in row.slots] for row in summary.episodes] == [
         ["Guest (guest)", "Confidant (confidant)"]
     ] * 2
     assert "  episode  Guest  Confidant " in done.stdout

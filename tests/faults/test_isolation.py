@@ -75,7 +75,7 @@ def command_lines() -> list[str]:
 async def test_a_player_finds_nothing_to_steal(arena: Arena) -> None:
     # what is required and there is in nobody's way
     wanted = ("network_isolation", "file_isolation", "memory_limit", "pids_limit")
-    options = EpisodeOptions(timeout=90, required_capabilities=wanted)
+    options = EpisodeOptions(timeout_seconds=90, required_capabilities=wanted)
     found = await arena.play(arena.plan("well", "tells", "steals"), options)
     assert found.record.ok
     log = found.player_log(1)
@@ -115,7 +115,7 @@ def callers(service: socket.socket) -> int:
 @pytest.mark.parametrize("network", ["game-only", "open"])
 async def test_player_network_reach(arena: Arena, listener: socket.socket, network: Any) -> None:
     port = listener.getsockname()[1]
-    options = EpisodeOptions(timeout=90, player_network=network)
+    options = EpisodeOptions(timeout_seconds=90, player_network=network)
     found = await arena.play(arena.plan("well", f"phones {port}", f"phones {port}"), options)
     assert found.record.ok
     logs = found.player_log(0), found.player_log(1)
@@ -156,7 +156,7 @@ async def test_players_reach_only_named_https_hosts(arena: Arena, monkeypatch: p
         urls = [f"https://{host}/" for host in (where, wild, other, inside, server.address)] + [f"https://{where}:80/"]
         secrets = {"AUTHORITY": server.certificate, "URLS": " ".join(urls), "ADDRESS": server.address}
         plan = arena.plan("well", ["python3", "-c", _CALLS], "well", secret_env=secrets)
-        options = EpisodeOptions(timeout=90, player_https=(where, "*.wild.coworld-test.example", inside))
+        options = EpisodeOptions(timeout_seconds=90, player_https=(where, "*.wild.coworld-test.example", inside))
         # once the game is ready, before any player starts
         found = await arena.play(plan, options, on_ready=lambda _: server.join(arena.run_ids[-1]))
     assert found.record.ok
@@ -195,19 +195,19 @@ async def test_hosts_are_refused_where_players_cannot_be_held_to_them(arena: Are
 async def test_game_cannot_redirect_the_runner(arena: Arena, listener: socket.socket) -> None:
     """The runner is in no closed network, so it asks nobody but the game, whatever the game answers."""
     plan = arena.plan("redirects", play_seconds=60.0, elsewhere=listener.getsockname()[1])
-    found = await arena.play(plan, EpisodeOptions(timeout=90, watch=True))
+    found = await arena.play(plan, EpisodeOptions(timeout_seconds=90, watch=True))
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("game", "game_contract_violation")
+    assert (fault.party, fault.error_type) == ("game", "game_contract_violation")
     assert "302" in fault.message
     assert callers(listener) == 0
 
 
 async def test_a_fork_bomb_is_contained(arena: Arena) -> None:
     """A container is held by the kernel, as the conformance suite shows."""
-    options = EpisodeOptions(timeout=90, player_limits=Limits(pids=30))
+    options = EpisodeOptions(timeout_seconds=90, player_limits=Limits(pids=30))
     found = await arena.play(arena.plan("well", "well", "forks 200"), options)
     (fault,) = found.record.faults
-    assert (fault.fault, fault.slot, fault.error_type) == ("player", 1, "player_error")
+    assert (fault.party, fault.slot, fault.error_type) == ("player", 1, "player_error")
     assert fault.exit is not None
     assert fault.exit.reason == "pids"
 

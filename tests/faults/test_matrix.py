@@ -51,7 +51,7 @@ class Blame:
 
     @classmethod
     def of(cls, fault: Fault) -> Blame:
-        return cls(fault.fault, fault.error_type, fault.slot)
+        return cls(fault.party, fault.error_type, fault.slot)
 
 
 def game(error_type: str) -> tuple[Blame, ...]:
@@ -116,20 +116,26 @@ STAYS: dict[str, Any] = {"idle": "finish", "skip": EXIT}
 GAMES = [
     row("well", scores=True, engine=True, docker=True),
     # before it is ready
-    row("never-listens", *game("game_unhealthy"), options={"ready_timeout": READY}, says="did not answer", engine=True),
+    row(
+        "never-listens",
+        *game("game_unhealthy"),
+        options={"ready_timeout_seconds": READY},
+        says="did not answer",
+        engine=True,
+    ),
     *(
-        row(name, *game("game_unhealthy"), options={"ready_timeout": EXIT}, says=says, idle="ready", skip=EXIT)
+        row(name, *game("game_unhealthy"), options={"ready_timeout_seconds": EXIT}, says=says, idle="ready", skip=EXIT)
         for name, says in (("unhealthy", "503"), ("redirects-health", "302"), ("hints", "no answer"))
     ),
     row("healthy-late", scores=True, config={"delay": 1.5}),
     row("exits-7-before-healthy", *game("game_unhealthy"), says="status 7", reason="exited", engine=True),
     row("exits-0-before-healthy", *game("game_unhealthy"), says="no, thank you", reason="exited"),
     # while it plays
-    row("hangs", *game("episode_timeout"), options={"timeout": DEADLINE}, **HANGS),
+    row("hangs", *game("episode_timeout"), options={"timeout_seconds": DEADLINE}, **HANGS),
     row(
         "ignores-term",
         *game("episode_timeout"),
-        options={"timeout": DEADLINE, "stop_grace": 0.5},
+        options={"timeout_seconds": DEADLINE, "stop_grace_seconds": 0.5},
         engine=True,
         **HANGS,
     ),
@@ -141,7 +147,12 @@ GAMES = [
         engine=True,
         docker=True,
     ),
-    row("stops-itself", *game("episode_timeout"), options={"timeout": DEADLINE, "stop_grace": 0.5}, **HANGS),
+    row(
+        "stops-itself",
+        *game("episode_timeout"),
+        options={"timeout_seconds": DEADLINE, "stop_grace_seconds": 0.5},
+        **HANGS,
+    ),
     row("storms", scores=True, config={"play_seconds": 0.6}),
     row("paints", *game("game_unhealthy"), says="it says what it wants", reason="exited"),
     row("loses-directory", *game("results_missing"), says="without writing results"),
@@ -185,7 +196,7 @@ GAMES = [
         "half-results-hangs",
         *game("episode_timeout"),
         *game("results_malformed"),
-        options={"timeout": DEADLINE},
+        options={"timeout_seconds": DEADLINE},
         **HANGS,
     ),
     row("nan-results", *game("results_malformed")),
@@ -200,25 +211,36 @@ GAMES = [
     row("huge-results", *game("results_malformed"), config={"size": 5 * MIB}),
     row("results-then-exits-5", *game("game_unhealthy"), scores=True, reason="exited", says="status 5"),
     # what comes after
-    row("lingers", scores=True, config={"delay": LONG}, options={"linger": 0.5}, engine=True),
+    row("lingers", scores=True, config={"delay": LONG}, options={"linger_seconds": 0.5}, engine=True),
     row("no-replay", scores=True, says="wrote no replay"),
     row(
         "no-replay-lingers",
         scores=True,
         says="wrote no replay",
         config={"delay": LONG},
-        options={"replay_timeout": 1, "linger": 0.5},
+        options={"replay_timeout_seconds": 1, "linger_seconds": 0.5},
     ),
-    row("slow-replay", scores=True, config={"delay": 4}, options={"replay_timeout": 1, "linger": 0.5}, engine=True),
-    row("piecewise-replay", scores=True, config={"delay": 4}, options={"linger": 3}),
-    row("provisional-results", scores=True, config={"play_seconds": 6}, options={"replay_timeout": 4, "linger": 0.5}),
+    row(
+        "slow-replay",
+        scores=True,
+        config={"delay": 4},
+        options={"replay_timeout_seconds": 1, "linger_seconds": 0.5},
+        engine=True,
+    ),
+    row("piecewise-replay", scores=True, config={"delay": 4}, options={"linger_seconds": 3}),
+    row(
+        "provisional-results",
+        scores=True,
+        config={"play_seconds": 6},
+        options={"replay_timeout_seconds": 4, "linger_seconds": 0.5},
+    ),
     # never over, whatever it has written: its players need not end
     *(
         row(
             name,
             *game("episode_timeout"),
             scores=True,
-            options={"timeout": DEADLINE, "linger": 100 * DEADLINE},
+            options={"timeout_seconds": DEADLINE, "linger_seconds": 100 * DEADLINE},
             **HANGS,
         )
         for name in ("rewrites-results", "rewrites-replay")
@@ -227,7 +249,7 @@ GAMES = [
         "current-results",
         *game("episode_timeout"),
         scores=True,
-        options={"timeout": DEADLINE, "linger": 100 * DEADLINE},
+        options={"timeout_seconds": DEADLINE, "linger_seconds": 100 * DEADLINE},
         **HANGS,
     ),
     # its contract
@@ -240,14 +262,14 @@ GAMES = [
         "silent-viewer",
         *game("game_contract_violation"),
         config={"play_seconds": LONG},
-        options={"viewer_timeout": 1},
+        options={"viewer_timeout_seconds": 1},
         says="/global",
     ),
     row(
         "hangs-viewers",
         *game("game_contract_violation"),
         config={"play_seconds": LONG},
-        options={"viewer_timeout": 1},
+        options={"viewer_timeout_seconds": 1},
         says="/global",
     ),
     *(
@@ -255,7 +277,7 @@ GAMES = [
             name,
             *game("game_contract_violation"),
             config={"play_seconds": LONG},
-            options={"viewer_timeout": 0.5},
+            options={"viewer_timeout_seconds": 0.5},
             says="/global",
         )
         for name in ("babbles", "long-head", "says-goodbye")
@@ -277,7 +299,7 @@ GAMES = [
     row(
         "crowds-viewers-for-ever",
         *game("episode_timeout"),
-        options={"timeout": DEADLINE, "watch": True},
+        options={"timeout_seconds": DEADLINE, "watch": True},
         engine=True,
         docker=True,
         **HANGS,
@@ -293,7 +315,7 @@ PLAYERS = [
         "exits-0",
         "exits-0",
         blames=player("player_left_early", 0, 1),
-        options={"timeout": DEADLINE},
+        options={"timeout_seconds": DEADLINE},
         says="the game was not over at the deadline",
         **HANGS,
     ),
@@ -302,7 +324,7 @@ PLAYERS = [
         "exits-0",
         blames=player("player_left_early", 0, 1),
         config={"play_seconds": LONG},
-        options={"abandoned_timeout": 0.5},
+        options={"abandoned_timeout_seconds": 0.5},
         says="the game was not over 0.5 s after the last player had left",
     ),
     seat("exits-0-midway", scores=True, config={"play_seconds": 3.5}, says="ended with status 0"),
@@ -312,21 +334,21 @@ PLAYERS = [
         blames=player("player_timeout"),
         scores=True,
         go="unit_started",
-        options={"player_exit_timeout": EXIT},
+        options={"player_exit_timeout_seconds": EXIT},
         **STAYS,
     ),
     seat(
         "hangs-after",
         blames=player("player_timeout"),
         scores=True,
-        options={"player_exit_timeout": EXIT},
+        options={"player_exit_timeout_seconds": EXIT},
         **STAYS,
     ),
     seat(
         "ignores-term",
         blames=player("player_timeout"),
         scores=True,
-        options={"player_exit_timeout": EXIT, "stop_grace": 0.5},
+        options={"player_exit_timeout_seconds": EXIT, "stop_grace_seconds": 0.5},
         says=NOTHING_MORE,
         engine=True,
         **STAYS,
@@ -409,7 +431,7 @@ PLAYERS = [
         "stops-itself",
         blames=player("player_timeout"),
         scores=True,
-        options={"player_exit_timeout": EXIT, "stop_grace": 0.5},
+        options={"player_exit_timeout_seconds": EXIT, "stop_grace_seconds": 0.5},
         says=NOTHING_MORE,
         **STAYS,
     ),
@@ -427,7 +449,7 @@ CASES = [
 async def test_blame(arena: Arena, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     # what the contract allows is 200 MiB, which would only take time
     monkeypatch.setattr(collecting, "ARTIFACT_LIMIT", 2 * MIB)
-    found = await play(arena, case, EpisodeOptions(timeout=600))
+    found = await play(arena, case, EpisodeOptions(timeout_seconds=600))
     judge(case, found)
 
 
@@ -571,8 +593,8 @@ async def test_noisy_game_does_not_slow_its_neighbour(arena: Arena) -> None:
         found[name] = await arena.play(plan, options, workspace=arena.directory / name)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(one, "crowds-viewers", EpisodeOptions(timeout=90, watch=True))
-        group.start_soon(one, "well", EpisodeOptions(timeout=90))
+        group.start_soon(one, "crowds-viewers", EpisodeOptions(timeout_seconds=90, watch=True))
+        group.start_soon(one, "well", EpisodeOptions(timeout_seconds=90))
     for evidence in found.values():
         assert evidence.record.faults == ()
         assert evidence.record.scores == (0.0, 1.0)
@@ -588,14 +610,14 @@ async def test_noisy_game_does_not_slow_its_neighbour(arena: Arena) -> None:
 
 async def test_a_game_may_decide_how_to_go_on(arena: Arena) -> None:
     """With ``continue`` a player's failure is told and the game goes on without it."""
-    options = EpisodeOptions(timeout=60, on_player_failure="continue")
+    options = EpisodeOptions(timeout_seconds=60, on_player_failure="continue")
     found = await play(arena, seat("exits-3", go="fault_seen"), options)
     assert tuple(map(Blame.of, found.record.faults)) == player("player_error")
     assert found.record.scores == (0.0, 1.0)
 
 
 async def test_early_leave_is_reported_during_the_game(arena: Arena) -> None:
-    found = await play(arena, seat("exits-0", go="notice"), EpisodeOptions(timeout=60))
+    found = await play(arena, seat("exits-0", go="notice"), EpisodeOptions(timeout_seconds=60))
     (warning,) = [event for event in found.of_kind("notice") if "Player 1" in event.message]
     assert warning.level == "warning"
     assert warning.seq < found.position("unit_exited", unit="game")
@@ -653,7 +675,7 @@ async def test_every_game_with_every_player(arena: Arena) -> None:
         async with limit:
             workspace = arena.directory / f"{game_behaviour}+{player_behaviour}"
             plan = arena.plan(game_behaviour, "well", player_behaviour, delay=LONG)
-            options = EpisodeOptions(timeout=90, player_exit_timeout=6, linger=1)
+            options = EpisodeOptions(timeout_seconds=90, player_exit_timeout_seconds=6, linger_seconds=1)
             found = await arena.play(plan, options, workspace=workspace)
             blames = set(map(Blame.of, found.record.faults))
             must, may = expected(game_behaviour, player_behaviour)

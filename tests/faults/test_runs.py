@@ -59,13 +59,14 @@ async def test_a_player_that_does_not_connect_is_named_and_then_blamed(
 ) -> None:
     monkeypatch.setattr(missing, "_SILENT", 0.5)
     found = await arena.play(
-        arena.plan("well", "well", player, connect_timeout=180), EpisodeOptions(timeout=60, connect_timeout=3)
+        arena.plan("well", "well", player, connect_timeout=180),
+        EpisodeOptions(timeout_seconds=60, connect_timeout_seconds=3),
     )
     said = [event.message for event in found.events if isinstance(event, Notice) and "Waiting for" in event.message]
     assert [re.sub(r"for \d+ s", "for N s", words) for words in said] == [
         f"Waiting for player 1 ({player}): it has not connected for N s."
     ]
-    told = [(fault.fault, fault.slot, fault.error_type) for fault in found.record.faults]
+    told = [(fault.party, fault.slot, fault.error_type) for fault in found.record.faults]
     assert told == [("player", 1, "player_timeout")]
     assert "had not connected 3 s after" in found.record.faults[0].message
 
@@ -103,7 +104,7 @@ async def test_the_contract_is_checked_again_only_where_the_way_may_have_failed(
 
     monkeypatch.setattr(probes, "probe_contract", counting)
     async with backend(default_context=PACKAGE) as arena.backend:
-        options = EpisodeOptions(timeout=90, viewer_timeout=1)
+        options = EpisodeOptions(timeout_seconds=90, viewer_timeout_seconds=1)
         found = await arena.play(arena.plan(game, "well", play_seconds=60.0 if game != "well" else 2.0), options)
     assert found.record.ok == (game == "well")
     assert len(asked) == times
@@ -180,7 +181,7 @@ def nothing_started(arena: Arena) -> None:
     assert found.of_kind("unit_created") == []
     assert found.record.status == "failed"
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type, fault.phase) == ("operator", "image_unreachable", "prepare")
+    assert (fault.party, fault.error_type, fault.phase) == ("operator", "image_unreachable", "prepare")
 
 
 # --- many at once ---------------------------------------------------------------------------------------------------
@@ -198,7 +199,9 @@ async def test_runs_of_one_package_do_not_get_into_each_others_way(arena: Arena,
 
     async def one(number: int) -> None:
         workspace = arena.directory / f"at-once-{number}"
-        found.append(await arena.play(arena.plan(seed=number * 10), EpisodeOptions(timeout=110), workspace=workspace))
+        found.append(
+            await arena.play(arena.plan(seed=number * 10), EpisodeOptions(timeout_seconds=110), workspace=workspace)
+        )
 
     async with anyio.create_task_group() as group:
         for number in range(count):
@@ -218,7 +221,7 @@ async def test_a_failed_episode_loses_no_other(arena: Arena) -> None:
         parallel=2,
         backend=arena.backend,
         workspace=arena.directory / "batch",
-        options=EpisodeOptions(timeout=90),
+        options=EpisodeOptions(timeout_seconds=90),
     )
     arena.run_ids += [row.run_id for row in summary.episodes]
     assert summary.status == "failed"
@@ -229,8 +232,8 @@ async def test_a_failed_episode_loses_no_other(arena: Arena) -> None:
     assert [row.error_type for row in summary.episodes] == [None, "game_unhealthy", None, "game_unhealthy"]
     assert summary.mean_scores == (3.0, 4.0)
     (player,) = summary.players
-    assert (player.name, player.seats, player.episodes, player.mean_score) == ("well", (0, 1), 2, 3.5)
-    assert [[seat.name for seat in row.seats] for row in summary.episodes] == [["well", "well"]] * 4
+    assert (player.name, player.slots, player.episodes, player.mean_score) == ("well", (0, 1), 2, 3.5)
+    assert [[seat.name for seat in row.slots] for row in summary.episodes] == [["well", "well"]] * 4
     written = read_summary(arena.directory / "batch")
     assert written == summary
     for row in summary.episodes:
@@ -241,7 +244,7 @@ async def test_a_config_that_a_seed_spoils_fails_that_episode_alone(arena: Arena
     summary = await run_batch(
         arena.plan(seed=999), episodes=3, backend=arena.backend, workspace=arena.directory / "batch"
     )
-    assert [(row.fault, row.error_type) for row in summary.episodes] == [
+    assert [(row.party, row.error_type) for row in summary.episodes] == [
         (None, None),
         (None, None),
         ("operator", "config_error"),
@@ -341,7 +344,7 @@ async def test_a_run_that_is_cut_short_leaves_a_record_and_nothing_else(
         return
     assert found.record.status == "interrupted"
     assert not found.record.ok
-    assert [(fault.fault, fault.error_type) for fault in found.record.faults] == [("operator", "interrupted")]
+    assert [(fault.party, fault.error_type) for fault in found.record.faults] == [("operator", "interrupted")]
 
 
 @pytest.mark.parametrize("moment", ["on_ready", "probe"])
@@ -418,8 +421,10 @@ async def test_late_file_is_reported_and_not_awaited(
         return await fetch(unit, wanted, target, limit=limit)
 
     monkeypatch.setattr(BaseUnit, "fetch", never)
-    found = await arena.play(arena.plan("well", "well", "artifact 10"), EpisodeOptions(timeout=60, collect_timeout=1))
-    told = [(fault.fault, fault.error_type) for fault in found.record.faults]
+    found = await arena.play(
+        arena.plan("well", "well", "artifact 10"), EpisodeOptions(timeout_seconds=60, collect_timeout_seconds=1)
+    )
+    told = [(fault.party, fault.error_type) for fault in found.record.faults]
     assert told == ([(blamed, "artifact_transport_error")] if blamed else [])
     assert all(f"{name} could not be fetched within 1 s" in fault.message for fault in found.record.faults)
     # all the rest was
@@ -430,7 +435,7 @@ async def test_late_file_is_reported_and_not_awaited(
 
 async def test_unexpected_units_are_reported_and_ignored(tmp_path: Path) -> None:
     async with Recording() as backend:
-        options = EpisodeOptions(timeout=60, on_player_failure="stop")
+        options = EpisodeOptions(timeout_seconds=60, on_player_failure="stop")
         plan = misfit_plan("well", "well", "exits-3", connect_timeout=180)
         await run_episode(plan, backend=backend, workspace=tmp_path / "run", options=options)
     found = evidence(tmp_path / "run")
@@ -483,27 +488,27 @@ class Slow(ProcessBackend):
 async def test_engine_time_is_not_charged_to_players(arena: Arena, step: str, party: str, says: str) -> None:
     arena.backend = Slow(step)
     # the game before the players has time enough to be ready
-    found = await arena.play(arena.plan(), EpisodeOptions(timeout=10 if step == "start_players" else 2.5))
+    found = await arena.play(arena.plan(), EpisodeOptions(timeout_seconds=10 if step == "start_players" else 2.5))
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == (party, "episode_timeout")
+    assert (fault.party, fault.error_type) == (party, "episode_timeout")
     assert says in fault.message
     assert found.record.status == "failed"
 
 
 async def test_one_deadline_is_above_all_others(arena: Arena) -> None:
     """A game that is not ready at the deadline is not given its own, longer time."""
-    found = await arena.play(arena.plan("never-listens"), EpisodeOptions(timeout=6, ready_timeout=60))
+    found = await arena.play(arena.plan("never-listens"), EpisodeOptions(timeout_seconds=6, ready_timeout_seconds=60))
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("game", "episode_timeout")
+    assert (fault.party, fault.error_type) == ("game", "episode_timeout")
     assert "not ready" in fault.message
     assert "after its start" in fault.message
 
 
 async def test_a_player_that_is_left_at_the_deadline_does_not_spoil_the_scores(arena: Arena) -> None:
     plan = arena.plan("well", "well", "hangs-after")
-    found = await arena.play(plan, EpisodeOptions(timeout=15, player_exit_timeout=60))
+    found = await arena.play(plan, EpisodeOptions(timeout_seconds=15, player_exit_timeout_seconds=60))
     (fault,) = found.record.faults
-    assert (fault.fault, fault.slot, fault.error_type) == ("player", 1, "player_timeout")
+    assert (fault.party, fault.slot, fault.error_type) == ("player", 1, "player_timeout")
     assert found.record.scores == (0.0, 1.0)
     assert found.record.status == "completed"
 
@@ -514,7 +519,7 @@ async def test_an_engine_that_fails_is_not_the_players_fault(arena: Arena) -> No
     with pytest.raises(EnvironmentFault, match="out of order"):
         await arena.play(arena.plan())
     (fault,) = evidence(workspace).record.faults
-    assert (fault.fault, fault.error_type, fault.hint) == ("platform", "platform_error", "Turn it off and on again.")
+    assert (fault.party, fault.error_type, fault.hint) == ("platform", "platform_error", "Turn it off and on again.")
 
 
 @pytest.mark.parametrize("unit", ["game", "player-1"])
@@ -535,7 +540,7 @@ async def test_a_unit_that_the_machine_took_away_is_not_to_blame(arena: Arena, u
     listener = at("probe_finished", {}, take_away)
     found = await arena.play(arena.plan(play_seconds=30), listeners=(listener,))
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("platform", "platform_error")
+    assert (fault.party, fault.error_type) == ("platform", "platform_error")
     assert fault.exit is not None
     assert fault.exit.reason == "lost"
     assert found.record.scores == (), "the game was waited for"
@@ -558,7 +563,7 @@ async def test_a_replay_that_is_closed_while_its_size_is_asked_is_not_missed(
 
     monkeypatch.setattr(Unit, "size", slow)
     # it would end by itself before a missed replay was given up
-    options = EpisodeOptions(timeout=90, linger=0.5, replay_timeout=80)
+    options = EpisodeOptions(timeout_seconds=90, linger_seconds=0.5, replay_timeout_seconds=80)
     found = await arena.play(arena.plan("lingers", delay=20.0), options)
     assert found.record.ok
     assert found.record.game is not None
@@ -591,12 +596,12 @@ async def test_a_container_that_was_removed_is_not_to_blame(arena: Arena) -> Non
                 workspace=workspace,
                 run_id=run_id,
                 listeners=(at("probe_finished", {}, ready.set),),
-                options=EpisodeOptions(timeout=60),
+                options=EpisodeOptions(timeout_seconds=60),
             )
         )
     (record,) = records
     assert record.fault is not None
-    assert record.fault.fault == "platform", record.fault
+    assert record.fault.party == "platform", record.fault
     assert record.scores == (), "the game was waited for"
     assert evidence(workspace).record == record
 

@@ -159,7 +159,7 @@ async def test_replay_larger_than_the_disk_is_reported(arena: Arena, small_disk:
     assert found.record.status == "completed"
     assert found.record.scores == (0.0, 1.0)
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("platform", "artifact_transport_error")
+    assert (fault.party, fault.error_type) == ("platform", "artifact_transport_error")
     assert "room" in fault.message or "space" in fault.message
     assert not found.layout.replay.exists()
 
@@ -175,7 +175,7 @@ async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) 
         if who == "game"
         else arena.plan("well", "well", f"floods-log {32 * MIB}")
     )
-    options = EpisodeOptions(timeout=60, game_limits=limits, player_limits=limits)
+    options = EpisodeOptions(timeout_seconds=60, game_limits=limits, player_limits=limits)
     workspace = small_disk / "flooded"
     record = await run_episode(
         plan, backend=arena.backend, workspace=workspace, options=options, run_id=arena.new_run()
@@ -183,7 +183,7 @@ async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) 
     layout = EpisodeLayout(workspace)
     assert read_record(layout.record) == record
     assert not record.ok
-    assert {(fault.fault, fault.error_type) for fault in record.faults} == {("platform", "artifact_transport_error")}
+    assert {(fault.party, fault.error_type) for fault in record.faults} == {("platform", "artifact_transport_error")}
     assert any("is not complete: No space left on device" in warning for warning in record.warnings)
     assert record.status == "failed"
     assert not layout.results.exists()
@@ -219,7 +219,7 @@ async def test_a_batch_on_a_disk_that_fills_up_keeps_what_it_had(arena: Arena, s
             episodes=4,
             backend=arena.backend,
             workspace=small_disk / "batch",
-            options=EpisodeOptions(timeout=60),
+            options=EpisodeOptions(timeout_seconds=60),
         )
     assert full.value.code == "disk_full"
     first = fingerprint(small_disk / "batch/episode-0001")

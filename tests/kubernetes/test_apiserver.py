@@ -53,7 +53,7 @@ async def test_ten_episodes_outlive_a_restart_of_the_api_server(
         try:
             found = await arena.play(
                 arena.plan(play_seconds=PLAY_SECONDS),
-                EpisodeOptions(timeout=600),
+                EpisodeOptions(timeout_seconds=600),
                 listeners=(watch,),
                 workspace=arena.directory / f"episode-{index}",
             )

@@ -25,7 +25,7 @@ EXIT = 8.0
 
 def on_cluster(case: Case) -> Case:
     """The row as a cluster has it: its deadlines are waited for, since others are played by the same clock."""
-    limits = {"timeout": DEADLINE, "ready_timeout": READY, "player_exit_timeout": EXIT}
+    limits = {"timeout_seconds": DEADLINE, "ready_timeout_seconds": READY, "player_exit_timeout_seconds": EXIT}
     options = {name: limits.get(name, value) for name, value in case.options.items()}
     return replace(case, options=options, idle="")
 
@@ -38,7 +38,7 @@ async def test_blame(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     async def one(number: int, case: Case) -> None:
         async with limit:
             try:
-                found = await play(arena, case, EpisodeOptions(timeout=600), arena.directory / str(number))
+                found = await play(arena, case, EpisodeOptions(timeout_seconds=600), arena.directory / str(number))
                 judge(case, found)
             except (AssertionError, Exception) as error:
                 wrong[f"{number} {case.id}"] = f"{type(error).__name__}: {error}"

@@ -28,7 +28,7 @@ os.execvp("python3", ["python3", "player.py", "well"])
 
 
 async def test_pods_call_out_through_the_proxy_alone(arena: Arena, namespace: str) -> None:
-    options = EpisodeOptions(timeout=240, player_https=(INSIDE,))
+    options = EpisodeOptions(timeout_seconds=240, player_https=(INSIDE,))
     urls = {f"https://{INSIDE}/": "leads to 10.", "https://other.example.com/": "is not one of the hosts"}
     plan = arena.plan("well", ["python3", "-c", _CALLS], "well", secret_env={"URLS": " ".join(urls)})
     with pytest.raises(CapabilityError, match="network policies"):

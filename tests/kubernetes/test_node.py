@@ -46,14 +46,14 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
             # what is left of the pods goes when their node is back
             tasks.start_soon(resume)
             found = await arena.play(
-                arena.plan(play_seconds=600.0), EpisodeOptions(timeout=DEADLINE), listeners=(watch,)
+                arena.plan(play_seconds=600.0), EpisodeOptions(timeout_seconds=DEADLINE), listeners=(watch,)
             )
             tasks.cancel_scope.cancel()
     finally:
         kubelet.send_signal(signal.SIGCONT)
     assert stopped
     (fault,) = found.record.faults
-    assert (fault.fault, fault.error_type) == ("platform", "platform_error"), fault
+    assert (fault.party, fault.error_type) == ("platform", "platform_error"), fault
     assert "has stopped reporting" in fault.message
     assert "pod " in fault.message
     await anyio.to_thread.run_sync(until_empty, namespace)
@@ -83,7 +83,9 @@ async def test_game_is_not_blamed_for_checks_that_did_not_reach_it(arena: Arena,
 
         try:
             plan = arena.plan(play_seconds=2 * SILENCE)
-            found = await arena.play(plan, EpisodeOptions(timeout=300, viewer_timeout=2), listeners=(watch,))
+            found = await arena.play(
+                plan, EpisodeOptions(timeout_seconds=300, viewer_timeout_seconds=2), listeners=(watch,)
+            )
         finally:
             kubelet.send_signal(signal.SIGCONT)
         assert found.record.faults == ()

@@ -70,7 +70,7 @@ async def test_request_is_played_to_results_replay_and_logs(
     limits: list[float] = []
 
     async def noting(plan: EpisodePlan, *, options: EpisodeOptions, **rest: Any) -> EpisodeRecord:
-        limits.append(options.timeout)
+        limits.append(options.timeout_seconds)
         return await run_episode(plan, options=options, **rest)
 
     monkeypatch.setattr("observatory.work.worker.run_episode", noting)
@@ -368,10 +368,10 @@ async def test_full_disk_pauses_the_worker_without_using_an_attempt(
 
 
 def test_player_faults_are_read_from_records_of_any_version() -> None:
-    (path,) = files("0.2.0/player-fault/episode.json")
+    (path,) = files("player-fault/episode.json")
     written = json.loads(path.read_bytes())
     later = with_added_fields(written)
-    later["faults"][0]["error_type"], later["faults"][1]["fault"] = LATER, LATER
+    later["faults"][0]["error_type"], later["faults"][1]["party"] = LATER, LATER
     types = [[fault["error_type"] for fault in player_faults(EpisodeRequest(record=each))] for each in (written, later)]
     assert types == [["player_error", "player_error"], [LATER]]
     assert player_faults(EpisodeRequest(record=None)) == []

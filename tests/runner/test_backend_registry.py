@@ -11,9 +11,9 @@ import pytest
 from support.plugin import MOON, install
 
 from coworld_core.errors import BackendUnavailable, CoworldError, UsageError
-from coworld_runner import BackendOptions, ClusterOptions, backend_names, make_backend
+from coworld_runner import BackendOptions, make_backend
 from coworld_runner.backends import DockerBackend, KubernetesBackend, ProcessBackend
-from coworld_runner.backends.registry import find_backend
+from coworld_runner.backends.registry import ClusterOptions, backend_names, find_backend
 from coworld_runner.doctor import check_machine, leftovers
 from coworld_runner.testing import private_scratch
 

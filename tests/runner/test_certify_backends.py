@@ -45,7 +45,9 @@ async def misfits(kind: Kind, behaviour: str, *players: str, run: tuple[str, ...
 
 def options(**episode: Any) -> CertifyOptions:
     return CertifyOptions(
-        episode=EpisodeOptions(**{"timeout": 60.0, "ready_timeout": 30.0, "player_exit_timeout": 5.0, **episode}),
+        episode=EpisodeOptions(
+            **{"timeout_seconds": 60.0, "ready_timeout_seconds": 30.0, "player_exit_timeout_seconds": 5.0, **episode}
+        ),
         sources=SourceOptions(offline=True),
     )
 

@@ -112,7 +112,7 @@ def test_hostile_text_is_only_text(status: Any) -> None:
 
 @pytest.mark.parametrize("word", [LATER, "<b onclick='x'>&\"later"])
 def test_a_record_of_a_later_version_has_a_page(word: str) -> None:
-    (path,) = files("0.2.0/certified/certification.json")
+    (path,) = files("certified/certification.json")
     later = with_later_values(with_added_fields(json.loads(path.read_bytes())))
     later |= {"verdict": None, "steps": [{**step, "status": word, "id": word} for step in later["steps"]]}
     page = assert_self_contained(render_page(read_certification(later)))

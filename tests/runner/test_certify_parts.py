@@ -66,7 +66,7 @@ def candidate(workspace: Path) -> Candidate:
 
 def test_the_fault_that_decides_comes_first_and_results_are_another_steps() -> None:
     def fault(party: Any, error_type: Any, slot: int | None = None) -> Fault:
-        return Fault(fault=party, error_type=error_type, slot=slot, message="It happened.", time=NOW)
+        return Fault(party=party, error_type=error_type, slot=slot, message="It happened.", time=NOW)
 
     player, game = fault("player", "player_error", 1), fault("game", "game_unhealthy")
     played = episode(faults=(player, fault("game", "results_missing"), game))
@@ -165,7 +165,7 @@ def test_a_player_that_never_started_or_ended_badly_fails() -> None:
 
 
 def test_players_are_not_blamed_for_what_the_game_did() -> None:
-    fault = Fault(fault="game", error_type="game_unhealthy", message="It died.", time=NOW)
+    fault = Fault(party="game", error_type="game_unhealthy", message="It died.", time=NOW)
     broken = Exit(reason="exited", code=1)
     answer = attendance(slot(0, exit=broken), slot(1, exit=Exit(reason="stopped")), faults=(fault,))
     assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")
@@ -235,9 +235,12 @@ def test_a_single_slot_has_no_other_tokens() -> None:
 
 def test_a_short_deadline_is_the_game_s_to_become_healthy_too() -> None:
     usual, short = CertifyOptions(), CertifyOptions.within(30, offline=True)
-    assert (short.episode.timeout, short.episode.ready_timeout) == (30, 30)
+    assert (short.episode.timeout_seconds, short.episode.ready_timeout_seconds) == (30, 30)
     assert short.sources.offline
     assert short.platform == usual.platform
     long = CertifyOptions.within(9999, platform="linux/arm64")
-    assert (long.episode.timeout, long.episode.ready_timeout) == (9999, usual.episode.ready_timeout)
+    assert (long.episode.timeout_seconds, long.episode.ready_timeout_seconds) == (
+        9999,
+        usual.episode.ready_timeout_seconds,
+    )
     assert long.platform == "linux/arm64"

@@ -11,7 +11,7 @@ import anyio
 import jsonschema
 import pytest
 from pydantic import ValidationError
-from support.formats import LATER, files, only_what_was_there, unknown, with_added_fields, with_later_values
+from support.formats import LATER, files, older, only_what_was_there, unknown, with_added_fields, with_later_values
 from support.small_world import MANIFEST, fast, game, package_of, player, world
 
 from coworld_core.episode.events import (
@@ -299,15 +299,21 @@ async def test_a_template_is_certified_with_a_caveat_where_there_are_no_images(t
 
 
 @pytest.mark.parametrize("path", files("certification.json"), ids=lambda path: "/".join(path.parts[-3:]))
-def test_a_record_of_any_version_reads_and_is_written_as_it_was(path: Path) -> None:
+def test_a_record_reads_and_is_written_as_it_was(path: Path) -> None:
     written = path.read_text()
     assert unknown(read_certification(path)) == []
     again = only_what_was_there(json.loads(read_certification(path.parent).to_json()), json.loads(written))
     assert json.dumps(again, indent=2, ensure_ascii=False) + "\n" == written
 
 
+@pytest.mark.parametrize(("before", "now"), older("certification.json"))
+def test_record_in_former_words_is_read(before: Path, now: Path) -> None:
+    assert unknown(read_certification(before)) == []
+    assert read_certification(before) == read_certification(now)
+
+
 def test_fields_of_later_versions_are_kept() -> None:
-    (path,) = files("0.2.0/certified/certification.json")
+    (path,) = files("certified/certification.json")
     later = with_later_values(with_added_fields(json.loads(path.read_bytes())))
     found = read_certification(later)
     assert only_what_was_there(json.loads(found.to_json()), later) == later

@@ -53,7 +53,7 @@ async def test_a_good_coworld_is_executable(tmp_path: Path) -> None:
     assert any("images" in caveat for caveat in found.caveats)
     assert found.scores == (1.0, 2.5)
     assert found.standings == (("First (first)", 1.0), ("Second (second)", 2.5))
-    assert found.model_copy(update={"seats": ()}).standings == (("slot 0", 1.0), ("slot 1", 2.5))
+    assert found.model_copy(update={"slots": ()}).standings == (("slot 0", 1.0), ("slot 1", 2.5))
     seen = codes(found.step("smoke-episode").evidence)
     assert seen >= {
         "slot_page",
@@ -121,7 +121,7 @@ async def test_a_game_with_one_vice_fails_one_step(
 
 async def test_a_game_that_is_never_ready_fails_at_its_deadline(tmp_path: Path) -> None:
     async with world(game_vices=("never_ready",)) as bad:
-        found = await bad.certify(tmp_path / "out", options=fast(episode={"ready_timeout": 0.3}))
+        found = await bad.certify(tmp_path / "out", options=fast(episode={"ready_timeout_seconds": 0.3}))
     assert failures(found) == {"smoke-episode": "game_unhealthy"}
 
 
@@ -211,7 +211,7 @@ async def test_a_player_that_crashes_fails_the_episode_and_its_attendance(tmp_pa
 
 async def test_player_that_never_ends_fails(tmp_path: Path) -> None:
     async with world(player_vices=("second:stays",)) as bad:
-        found = await bad.certify(tmp_path / "out", options=fast(episode={"player_exit_timeout": 0.5}))
+        found = await bad.certify(tmp_path / "out", options=fast(episode={"player_exit_timeout_seconds": 0.5}))
     assert failures(found) == {"smoke-episode": "player_timeout", "players-run": "player_timeout"}
 
 

@@ -47,7 +47,7 @@ async def test_commissioner_ranks_and_moves_players(tmp_path: Path) -> None:
         report = await played_on(small, place)
     said = said_by(report)
     assert (report.stopped, report.rounds, report.blocks) == ("rounds", 3, 10)
-    assert [(one.round, one.division, len(one.places)) for one in said.rounds] == [
+    assert [(one.round, one.division, len(one.rankings)) for one in said.rounds] == [
         (1, "Challengers", 3),
         (2, "Challengers", 2),
         (3, "Masters", 2),

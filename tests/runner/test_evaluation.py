@@ -36,7 +36,7 @@ async def test_the_stronger_player_is_better(tmp_path: Path) -> None:
     assert [entrant.mean is not None and entrant.forfeits == 0 for entrant in report.entrants] == [True, True]
     rows = list(read_rows(tmp_path / "run"))
     assert len(rows) == 30
-    seats = {row.key: [seat.player_id for seat in row.seats] for row in rows}
+    seats = {row.key: [seat.player_id for seat in row.slots] for row in rows}
     assert seats["block-0001.1-1"] == ["first", "second"]
     assert seats["block-0001.1-2"] == ["second", "first"]
     seeds = {row.key: row.seed for row in rows}
@@ -85,7 +85,7 @@ async def test_comparison_resumes(tmp_path: Path) -> None:
 
 async def test_a_player_that_dies_at_once_ends_it_after_three_blocks(tmp_path: Path) -> None:
     async with contest(1.0, 0.0, "second:dies") as small:
-        report = await compared(small, tmp_path / "run", parallel=1, options=EpisodeOptions(failure_grace=0.05))
+        report = await compared(small, tmp_path / "run", parallel=1, options=EpisodeOptions(failure_grace_seconds=0.05))
     assert (report.stopped, report.blocks, report.entrants[1].forfeits) == ("never_started", 0, 6)
     assert len(list(read_rows(tmp_path / "run"))) == 6
 
@@ -94,7 +94,7 @@ async def test_a_battery_goes_through_all_variants_and_is_gone_on_with(tmp_path:
     async with contest() as small:
         how: Any = {"backend": small.backend, "parallel": 4, "workspace": tmp_path / "run"}
         how |= {"baseline": "second", "strong": "third"}
-        rules = EvaluationRules(max_blocks=2, starved=True)
+        rules = EvaluationRules(max_blocks=2, count_starved=True)
         more = dataclasses.replace(rules, max_blocks=3)
         report = await diagnose(small.package, "first", rules=rules, **how)
         assert [(one.id, one.blocks, one.repeated) for one in report.variants] == [("default", 2, 2), ("long", 2, 2)]
@@ -124,7 +124,7 @@ async def test_starved_blocks_are_played_again(tmp_path: Path, monkeypatch: pyte
     heard: list[Any] = []
     async with contest() as small:
         report = await compared(
-            small, tmp_path / "run", parallel=1, starved=False, max_blocks=2, listeners=(heard.append,)
+            small, tmp_path / "run", parallel=1, count_starved=False, max_blocks=2, listeners=(heard.append,)
         )
     assert (report.blocks, report.replayed, report.spoiled) == (2, 1, 0)
     # what was to come next is left for later
@@ -168,7 +168,7 @@ async def test_measure_other_than_scores_is_compared(tmp_path: Path) -> None:
 
 
 async def test_a_ranking(tmp_path: Path) -> None:
-    rules = EvaluationRules(variant="default", starved=True, max_blocks=6)
+    rules = EvaluationRules(variant="default", count_starved=True, max_blocks=6)
     async with contest() as small:
         run: Any = {"backend": small.backend, "workspace": tmp_path / "run", "parallel": 4}
         report = await rank(small.package, ["third", "first", "second"], rules=rules, **run)
@@ -179,7 +179,7 @@ async def test_a_ranking(tmp_path: Path) -> None:
     assert (report.stopped, report.blocks, len(report.pairs)) == ("max_blocks", 6, 3)
     assert {names[pair.first]: pair.won for pair in report.pairs if names[pair.first] == "First"} == {"First": 2}
     rows = list(read_rows(tmp_path / "run"))
-    assert len({frozenset(seat.player_id for seat in row.seats) for row in rows}) == 3
+    assert len({frozenset(seat.player_id for seat in row.slots) for row in rows}) == 3
     plan = RankingPlan.model_validate_json((tmp_path / "run/plan.json").read_bytes())
     assert rank_rows(plan, reversed(rows)) == report
     assert "- Not told apart: " in files(tmp_path / "run")[1].decode()
@@ -187,7 +187,7 @@ async def test_a_ranking(tmp_path: Path) -> None:
 
 def how(small: World, workspace: Path) -> Any:
     """Where and how to play."""
-    rules = EvaluationRules(variant="default", starved=True)
+    rules = EvaluationRules(variant="default", count_starved=True)
     return {"backend": small.backend, "workspace": workspace, "parallel": 4, "rules": rules}
 
 
@@ -203,7 +203,7 @@ async def test_scrimmage_can_be_extended(tmp_path: Path) -> None:
             await scrimmage(small.package, "first", episodes=0, **how(small, tmp_path / "other"))
     rows = list(read_rows(tmp_path / "run"))
     assert (report.blocks, len(rows), len({row.seed for row in rows})) == (5, 5, 5)
-    assert {seat.player_id for row in rows for seat in row.seats} == {"first"}
+    assert {seat.player_id for row in rows for seat in row.slots} == {"first"}
     # the report is what its files say it is, whichever kind it is of
     left = read_evaluation(tmp_path / "run")
     assert (left.report, left.episodes, list(left.rows())) == (report, len(rows), rows)
@@ -263,7 +263,7 @@ async def test_an_image_that_changes_is_refused(tmp_path: Path) -> None:
             await compared(small, tmp_path / "run", parallel=1, listeners=(push,))
     assert refused.value.code == "image_changed"
     kept: list[EpisodeRow] = list(read_rows(tmp_path / "run"))
-    assert {seat.digest for row in kept for seat in row.seats} == {"sha256:before"}
+    assert {seat.digest for row in kept for seat in row.slots} == {"sha256:before"}
     report = json.loads(files(tmp_path / "run")[0])
     assert [entrant["digest"] for entrant in report["entrants"]] == ["sha256:before"] * 2
     assert report["blocks"] == 1

@@ -205,7 +205,7 @@ def disrupted(reason: str) -> list[dict[str, Any]]:
         (main_ended(139), "signal", None, 11),
         (main_ended(0, signal=9), "signal", None, 9),
         (main_ended(137, "OOMKilled"), "oom", None, 9),
-        (main_ended(137, phase="Failed", reason="DeadlineExceeded", message="too long"), "deadline", None, 9),
+        (main_ended(137, phase="Failed", reason="DeadlineExceeded", message="too long"), "timeout", None, 9),
         (main_ended(137, phase="Failed", reason="Evicted", message=LOW), "evicted", None, 9),
         (main_ended(137, phase="Failed", reason="Evicted", message=FULL), "disk", None, 9),
         (main_ended(143, phase="Failed", reason="NodeShutdown", message="Node is shutting down"), "lost", None, 15),
@@ -224,7 +224,7 @@ def test_exit_reason_is_read_from_the_pod(
     ended = state.exit_of(seen)
     assert ended is not None
     assert (ended.reason, ended.code, ended.signal) == (reason, code, signal), ended
-    if reason in {"evicted", "lost", "deadline", "disk"}:
+    if reason in {"evicted", "lost", "timeout", "disk"}:
         assert ended.detail
 
 

@@ -62,18 +62,18 @@ async def test_each_plan_has_its_row(tmp_path: Path) -> None:
     assert {event.key: event.ok for event in heard} == {key: row.ok for key, row in found.items()}
     assert sorted(asked) == sorted(found)
     good = found["ada/bob #1"]
-    assert [(seat.name, seat.player_id, seat.image) for seat in good.seats] == [
+    assert [(seat.name, seat.player_id, seat.image) for seat in good.slots] == [
         ("First", "first", "counting-player"),
         ("Second", "second", "counting-player"),
     ]
-    assert [seat.player_id for seat in found["bob-ada"].seats] == ["second", "first"]
+    assert [seat.player_id for seat in found["bob-ada"].slots] == ["second", "first"]
     assert (good.ok, good.scores, good.variant) == (True, (1.0, 2.5), "default")
     assert "play" in [phase.phase for phase in good.phases]
     record = read_record(tmp_path / "many" / good.workspace)
     assert (record.run_id, record.seconds) == (good.run_id, good.seconds)
     # what one plan has wrong is its own affair
-    assert (found["wrong"].fault, found["wrong"].error_type) == ("operator", "config_error")
-    assert (found["nobody"].fault, found["nobody"].error_type) == ("operator", "image_unreachable")
+    assert (found["wrong"].party, found["wrong"].error_type) == ("operator", "config_error")
+    assert (found["nobody"].party, found["nobody"].error_type) == ("operator", "image_unreachable")
     assert [row.workspace for row in found.values()].count("bob-ada") == 1
 
 
@@ -171,7 +171,7 @@ async def test_crash_of_an_episode_is_recorded_in_its_row(tmp_path: Path, monkey
     assert crashing.left == 0
     assert (tally.status, tally.completed, tally.faulted) == ("failed", 2, 1)
     found = rows(tmp_path / "many")
-    assert {key: (row.ok, row.fault, row.error_type) for key, row in found.items()} == {
+    assert {key: (row.ok, row.party, row.error_type) for key, row in found.items()} == {
         "a": (False, "platform", "crash"),
         "b": (True, None, None),
         "c": (True, None, None),

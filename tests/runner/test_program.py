@@ -170,7 +170,7 @@ async def test_every_outcome_of_a_program(
     seen: list[BaseEvent] = []
     outcome = await run(code, tmp_path, options=ProgramOptions(**options), publish=seen.append)
     fault = outcome.fault
-    found = (outcome.outcome, fault.fault if fault else None, fault.message if fault else "")
+    found = (outcome.outcome, fault.party if fault else None, fault.message if fault else "")
     assert found == wanted
     assert outcome.ok is (fault is None)
     assert [event.fault for event in seen if isinstance(event, FaultSeen)] == ([fault] if fault else [])
@@ -190,14 +190,14 @@ async def test_program_log_is_kept_and_named_by_the_fault(tmp_path: Path) -> Non
 async def test_at_the_deadline_it_is_stopped_and_what_it_wrote_is_kept(tmp_path: Path) -> None:
     outcome = await run(_hangs, tmp_path, options=ProgramOptions(timeout=0.2))
     assert outcome.unit.exit is not None
-    assert outcome.unit.exit.reason == "deadline"
+    assert outcome.unit.exit.reason == "timeout"
     assert outcome.path("grade.json").read_text() == "{}"
 
 
 async def test_a_program_that_is_not_there_never_started(tmp_path: Path) -> None:
     outcome = await run(grade, tmp_path, grader(argv=("nonsense",)))
     assert outcome.fault is not None
-    assert (outcome.outcome, outcome.fault.fault, outcome.fault.phase) == ("program_never_started", "program", "start")
+    assert (outcome.outcome, outcome.fault.party, outcome.fault.phase) == ("program_never_started", "program", "start")
     assert (outcome.unit.exit, outcome.unit.logs, outcome.outputs) == (None, (), {})
 
 
@@ -206,7 +206,7 @@ async def test_a_port_that_is_taken_is_for_whoever_asked_for_it(tmp_path: Path) 
         port = Port(name="http", host_port=taken.getsockname()[1])
         outcome = await run(grade, tmp_path, grader(ports=(port,)))
     assert outcome.fault is not None
-    assert (outcome.outcome, outcome.fault.fault) == ("program_never_started", "operator")
+    assert (outcome.outcome, outcome.fault.party) == ("program_never_started", "operator")
 
 
 class _Changed(FakeBackend):
@@ -235,13 +235,13 @@ class _Changed(FakeBackend):
 async def test_time_spent_before_the_program_runs_is_not_its_fault(tmp_path: Path) -> None:
     outcome = await run(grade, tmp_path, grader(image="slow"), backend=_Changed(), options=ProgramOptions(timeout=0.1))
     assert outcome.fault is not None
-    assert (outcome.outcome, outcome.fault.fault, outcome.fault.phase) == ("program_timeout", "platform", "prepare")
+    assert (outcome.outcome, outcome.fault.party, outcome.fault.phase) == ("program_timeout", "platform", "prepare")
 
 
 async def test_unobservable_program_is_not_blamed_at_the_deadline(tmp_path: Path) -> None:
     outcome = await run(grade, tmp_path, backend=_Changed({"grader": _hangs}), options=ProgramOptions(timeout=0.1))
     assert outcome.fault is not None
-    assert (outcome.outcome, outcome.fault.fault) == ("platform_error", "platform")
+    assert (outcome.outcome, outcome.fault.party) == ("platform_error", "platform")
     assert "the engine does not answer" in outcome.fault.message
 
 
@@ -496,18 +496,18 @@ async def test_as_a_process_it_reads_and_writes(tmp_path: Path) -> None:
     [
         (("write:grade.json:1", "die:11"), Limits(), "signal"),
         (("size:grade.json:3000000", "hang"), Limits(disk_bytes=2_000_000), "disk"),
-        (("write:grade.json:1", "stubborn", "hang"), Limits(), "deadline"),
+        (("write:grade.json:1", "stubborn", "hang"), Limits(), "timeout"),
     ],
 )
 async def test_as_a_process_it_is_ended(tmp_path: Path, steps: tuple[str, ...], limits: Limits, word: str) -> None:
-    options = ProgramOptions(timeout=3.0 if word == "deadline" else 60.0, stop_grace=0.1)
+    options = ProgramOptions(timeout=3.0 if word == "timeout" else 60.0, stop_grace=0.1)
     async with processes() as backend:
         outcome = await run_program(
             on_a_process(*steps, limits=limits), backend=backend, directory=tmp_path / "run", options=options
         )
     assert outcome.unit.exit is not None
     assert outcome.unit.exit.reason == word
-    assert outcome.outcome == ("program_timeout" if word == "deadline" else "program_error")
+    assert outcome.outcome == ("program_timeout" if word == "timeout" else "program_error")
 
 
 _VICTIM = """

@@ -113,7 +113,7 @@ async def test_program_fault_is_reported(
     async with backend as opened:
         outcome = await run_program(subject(*steps, **more), backend=opened, directory=tmp_path / "run")
     assert outcome.fault is not None
-    assert (outcome.outcome, outcome.fault.fault) == wanted, outcome.fault
+    assert (outcome.outcome, outcome.fault.party) == wanted, outcome.fault
     assert set(outcome.outputs) == ({"more"} if "write:more:1" in steps else set())
 
 
@@ -124,7 +124,7 @@ async def test_at_the_deadline_it_is_ended_and_what_it_wrote_is_kept(backend: Ba
         outcome = await run_program(subject(*steps), backend=opened, directory=tmp_path / "run", options=options)
     assert outcome.outcome == "program_timeout"
     assert outcome.unit.exit is not None
-    assert outcome.unit.exit.reason == "deadline"
+    assert outcome.unit.exit.reason == "timeout"
     assert outcome.path("grade.json").read_text() == "1"
     assert outcome.log_tail == "waiting\n"
 

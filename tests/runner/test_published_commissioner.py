@@ -35,5 +35,5 @@ async def test_a_commissioner_with_the_published_messages_drives_a_tournament(tm
     assert (division.name, division.description) == ("Open", "Everybody.")
     assert division.words == {"round_structure": "There and back.", "scoring_mechanics": "2 compete."}
     assert [one.rank for one in division.members] == [1, 2]
-    over = [(one.code, one.display, len(one.places)) for one in report.commissioned.rounds]
+    over = [(one.code, one.display, len(one.rankings)) for one in report.commissioned.rounds]
     assert over == [("", {"legs": 2}, 2)] * 2

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from support.small_world import MANIFEST, World, fast, world
 
+from coworld_core.episode.events import RunStarted
 from coworld_core.episode.record import read_record, read_summary
 from coworld_core.errors import UsageError
-from coworld_runner import Listener, RunStarted, certify, plan_episode, resolve_package, run_batch, run_episode
+from coworld_runner import Listener, certify, plan_episode, resolve_package, run_batch, run_episode
 from coworld_runner.certification import read_certification
 
 
@@ -42,6 +43,9 @@ async def test_an_episode_of_a_directory(small: World, directory: Path) -> None:
     assert record.ok, record
     assert seen == ["Second", "First"]
     assert read_record(directory / "results" / "latest") == record
+    assert record.workspace is not None
+    assert record.workspace.resolve() == (directory / "results" / "latest").resolve()
+    assert record.replay.read_bytes()
 
 
 async def test_additional_files_of_a_game_are_kept(directory: Path) -> None:

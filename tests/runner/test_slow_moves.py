@@ -37,7 +37,7 @@ async def test_a_connected_player_that_sends_nothing_is_named(tmp_path: Path) ->
             players=[str(bot), "random"],
             backend="process",
             workspace=tmp_path / "out",
-            options=EpisodeOptions(watch=True, timeout=60),
+            options=EpisodeOptions(watch=True, timeout_seconds=60),
             listeners=(listen,),
         )
     assert said == ["Waiting for player 0 (silent): nothing sent for 5 s."]

@@ -57,7 +57,7 @@ async def played(place: Path, arena: Subject, backend: Backend, *, rounds: int) 
 def said_over(report: TournamentReport) -> list[tuple[int, str, int, dict[str, Any] | None]]:
     """The rounds as their commissioner ended them: number, division, places given, and what it wants shown."""
     assert report.commissioned is not None
-    return [(one.round, one.division, len(one.places), one.display) for one in report.commissioned.rounds]
+    return [(one.round, one.division, len(one.rankings), one.display) for one in report.commissioned.rounds]
 
 
 TWO_ROUNDS = [(number, "Challengers", 2, {"masters": 0}) for number in (1, 2)]

@@ -67,7 +67,7 @@ async def test_a_bad_replay_is_the_game_s_fault(game: str, error_type: str, tmp_
             listeners=(lambda event: seen.append(getattr(event, "kind", "")),),
         )
     (fault,) = verified.faults
-    assert (fault.fault, fault.error_type, fault.phase) == ("game", error_type, "verify_replay")
+    assert (fault.party, fault.error_type, fault.phase) == ("game", error_type, "verify_replay")
     assert "fault_seen" in seen
     assert written(tmp_path / "w") == verified
     assert verified.scores == record.scores

@@ -63,7 +63,7 @@ class Arena:
             plan,
             backend=self.backend,
             workspace=workspace,
-            options=options or EpisodeOptions(timeout=90),
+            options=options or EpisodeOptions(timeout_seconds=90),
             listeners=listeners,
             on_ready=on_ready,
             run_id=self.new_run(),

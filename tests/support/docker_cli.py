@@ -16,19 +16,11 @@ from typing import Any, Self, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from coworld_core import BackendUnavailable, Exit, ImageError, Issue, StartError
-from coworld_runner import (
-    Backend,
-    BackendOptions,
-    BaseBackend,
-    Capabilities,
-    Endpoint,
-    Found,
-    ImageInfo,
-    ImageReady,
-    Publish,
-    UnitSpec,
-)
+from coworld_core import Exit, ImageError, Issue, StartError
+from coworld_core.episode.events import ImageReady
+from coworld_core.errors import BackendUnavailable
+from coworld_runner import Backend, BackendOptions, BaseBackend, Capabilities, Found, ImageInfo, Publish, UnitSpec
+from coworld_runner.backend import Endpoint
 from coworld_runner.backends.base import INPUTS_MOUNT, LOCALHOST, BaseUnit, choose_port, run_is_alive
 from coworld_runner.backends.engine import Signal, Signals
 

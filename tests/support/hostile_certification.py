@@ -77,7 +77,7 @@ def hostile_certification(status: Any = "completed") -> Certification:
             )
             for index, step in enumerate(TRANSCRIPT.steps)
         ),
-        seats=(SeatedPlayer(name=_ALL, player_id=_ALL), SeatedPlayer(name=_ALL)),
+        slots=(SeatedPlayer(name=_ALL, player_id=_ALL), SeatedPlayer(name=_ALL)),
         scores=(1, 2),
         trouble=_ALL,
         versions={_ALL: _ALL},

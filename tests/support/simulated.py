@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coworld_core.episode.record import ROWS_NAME, EpisodeRow, SeatRow
+from coworld_core.episode.record import ROWS_NAME, EpisodeRow, SlotRow
 from coworld_core.evaluation.battery import DiagnosisPlan, VariantPlan
 from coworld_core.evaluation.comparison import ComparisonPlan
 from coworld_core.evaluation.designs import Lineup, episode_key
@@ -54,7 +54,7 @@ _GAME: dict[str, Any] = {
     "coworld": "game",
     "version": "1",
     "variant": "default",
-    "seats": 2,
+    "slot_count": 2,
     "seed": 0,
     "seeded": True,
     "max_blocks": 400,
@@ -62,7 +62,7 @@ _GAME: dict[str, Any] = {
 
 
 def comparison_plan(**values: Any) -> ComparisonPlan:
-    return ComparisonPlan.model_validate({**_GAME, "new": SeatRow(name="New"), "old": SeatRow(name="Old"), **values})
+    return ComparisonPlan.model_validate({**_GAME, "new": SlotRow(name="New"), "old": SlotRow(name="Old"), **values})
 
 
 def tournament_rules(**values: Any) -> TournamentRules:
@@ -75,25 +75,27 @@ def ranking_plan(**values: Any) -> RankingPlan:
 
 def diagnosis_plan(*variants: tuple[str, int], **values: Any) -> DiagnosisPlan:
     """A plan for a player in variants, each given as id and number of seats; by default, one variant of two seats."""
-    battery = tuple(VariantPlan(id=name, seats=seats, seeded=True) for name, seats in variants or [("default", 2)])
-    own = {"player": SeatRow(name="Player"), "variants": battery, "seats": max(one.seats for one in battery)}
+    battery = tuple(VariantPlan(id=name, slot_count=seats, seeded=True) for name, seats in variants or [("default", 2)])
+    own = {"player": SlotRow(name="Player"), "variants": battery, "slot_count": max(one.slot_count for one in battery)}
     return DiagnosisPlan.model_validate({**_GAME, **own, **values})
 
 
 def scrimmage_plan(**values: Any) -> ScrimmagePlan:
-    return ScrimmagePlan.model_validate({**_GAME, "player": SeatRow(name="Player"), **values})
+    return ScrimmagePlan.model_validate({**_GAME, "player": SlotRow(name="Player"), **values})
 
 
 def mixture_plan(*counts: int, **values: Any) -> MixturePlan:
     """A plan for players A, B, … with the given numbers of seats."""
-    entrants = tuple(SeatRow(name=name) for name in "ABCDEFGH"[: len(counts)])
-    return MixturePlan.model_validate({**_GAME, "entrants": entrants, "counts": counts, "seats": sum(counts), **values})
+    entrants = tuple(SlotRow(name=name) for name in "ABCDEFGH"[: len(counts)])
+    return MixturePlan.model_validate(
+        {**_GAME, "entrants": entrants, "counts": counts, "slot_count": sum(counts), **values}
+    )
 
 
 def pickup_plan(pool: int = 1, **values: Any) -> PickupPlan:
     """A plan for the candidate C and a pool of A, B, …"""
-    others = tuple(SeatRow(name=name) for name in ("A", "B", "D", "E", "F", "G", "H")[:pool])
-    return PickupPlan.model_validate({**_GAME, "candidate": SeatRow(name="C"), "pool": others, **values})
+    others = tuple(SlotRow(name=name) for name in ("A", "B", "D", "E", "F", "G", "H")[:pool])
+    return PickupPlan.model_validate({**_GAME, "candidate": SlotRow(name="C"), "pool": others, **values})
 
 
 def played(
@@ -193,14 +195,14 @@ def deserting_rows(
         results: Whether the game still writes results, and calls it a draw.
     """
     good = episode_row("", 0.0, 0.0)
-    bad = {"ok": False, "fault": "player", "error_type": "player_error", "message": "Exit 1."}
+    bad = {"ok": False, "party": "player", "error_type": "player_error", "message": "Exit 1."}
     for number, lineup in enumerate(lineups, 1):
         slot, scores, fault = lineup.index(deserter), [0.0, 0.0], dict[str, object]()
         for _ in range(steps):
             scores[chance.random() < 0.5] += 1
             if scores[slot] < scores[1 - slot]:
                 scores = [min(scores)] * 2 if results else []
-                fault = {**bad, "slot": slot, "status": "completed" if results else "failed"}
+                fault = {**bad, "fault_slot": slot, "status": "completed" if results else "failed"}
                 break
         key = episode_key(block, 1, number)
         yield good.model_copy(update={"key": key, "workspace": key, "scores": tuple(scores), **fault})

@@ -359,7 +359,7 @@ class World:
 
 def fast(*, episode: Mapping[str, Any] | None = None, **changes: Any) -> CertifyOptions:
     """Options with bounded waits and no network; ``episode`` changes single fields, ``changes`` whole options."""
-    waits = EpisodeOptions(timeout=60.0, ready_timeout=20.0, player_exit_timeout=5.0)
+    waits = EpisodeOptions(timeout_seconds=60.0, ready_timeout_seconds=20.0, player_exit_timeout_seconds=5.0)
     options = CertifyOptions(
         episode=replace(waits, **(episode or {})),
         replay=ReplayOptions(ready_timeout=20.0),

@@ -85,7 +85,7 @@ def _internal(error: BaseException) -> dict[str, Any]:
         f"Internal error: {what}" + (f" ({place})" if place else ""),
         "This is a bug in coworld. Run the command again with COWORLD_DEBUG=1 for the traceback, and report that "
         "with the output of `coworld version`.",
-        {"type": type(error).__name__, "place": place},
+        {"type": type(error).__name__, "where": place},
     )
 
 

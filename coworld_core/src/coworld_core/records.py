@@ -3,6 +3,8 @@
 A value built by code may only have the fields and values of this version. A file written by another version is read as
 far as possible: unknown fields, at any depth, are kept and written back by ``model_dump_json``, and so are unknown
 values of enumerations marked with ``Grows``. Every version writes the fields without a default, which readers need.
+A field that was renamed is read by its old name too (``validation_alias=AliasChoices("new", "old")``), and a renamed
+value by ``Grows.formerly``; neither is written again.
 """
 
 # no annotations from __future__: pydantic 2.11 and 2.12 look in other modules for the names in that of extra fields
@@ -76,10 +78,16 @@ class _Open:
 
     Args:
         plausible: Whether a value may be one that another version defines.
+        older: The present value for each one that only earlier versions wrote.
     """
 
-    def __init__(self, plausible: Callable[[object], bool]) -> None:
+    def __init__(self, plausible: Callable[[object], bool], older: Mapping[object, str] | None = None) -> None:
         self._plausible = plausible
+        self._older = older or {}
+
+    def formerly(self, **older: str) -> "_Open":
+        """The same for an enumeration with renamed values: ``Grows.formerly(old="new")``."""
+        return _Open(self._plausible, older)  # pyright: ignore[reportArgumentType]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """The declared schema, extended for reading; values are written unchanged."""
@@ -88,7 +96,9 @@ class _Open:
         )
 
     def _read(self, value: Any, known: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-        return value if info.context is READING and self._plausible(value) else known(value)
+        if info.context is READING and self._plausible(value):
+            return self._older.get(value, value)
+        return known(value)
 
 
 def _is_text(value: object) -> bool:

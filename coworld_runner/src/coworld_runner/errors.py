@@ -8,7 +8,7 @@ __all__ = ["OWN_DOING", "PLATFORM_ENDS", "BuildError", "leaves", "unwrapped"]
 
 OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable", "port_taken")
 """Codes of a ``StartError`` that the unit to start caused itself."""
-PLATFORM_ENDS = ("evicted", "lost", "deadline")
+PLATFORM_ENDS = ("evicted", "lost", "timeout")
 """Ends of a unit (``Exit.reason``) that its platform caused."""
 
 

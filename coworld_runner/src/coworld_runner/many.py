@@ -28,7 +28,7 @@ from coworld_core.episode.record import (
     EpisodeRecord,
     EpisodeRow,
     PlayerFault,
-    SeatRow,
+    SlotRow,
     read_record,
     read_rows,
 )
@@ -366,10 +366,10 @@ class Many:
                     seed=plan.seed,
                     status="failed",
                     ok=False,
-                    seats=_seats(plan),
+                    slots=_seats(plan),
                     seconds=round(time.monotonic() - begun, 3),
                     error_type=verdict.error_type,
-                    fault=verdict.party,
+                    party=verdict.party,
                     message=verdict.message,
                 )
         return _row(index, key, directory, plan, record)
@@ -387,18 +387,18 @@ def _row(index: int, key: str, directory: Path, plan: EpisodePlan, record: Episo
         seed=record.seed,
         status=record.status,
         ok=record.ok,
-        seats=_seats(plan, record),
+        slots=_seats(plan, record),
         scores=record.scores,
         seconds=record.seconds,
         phases=record.phases,
         starved=starvation.starved if starvation is not None else None,
-        starved_by=starvation.caused_by if starvation is not None and starvation.starved else (),
+        starved_by=starvation.starved_by if starvation is not None and starvation.starved else (),
         error_type=fault.error_type if fault is not None else None,
-        fault=fault.fault if fault is not None else None,
-        slot=fault.slot if fault is not None else None,
+        party=fault.party if fault is not None else None,
+        fault_slot=fault.slot if fault is not None else None,
         message=fault.message if fault is not None else None,
         player_faults=_player_faults(record, conduct),
-        replay=next((file.sha256 for file in record.artifacts if file.path == EpisodeLayout.replay_name), ""),
+        replay_sha256=next((file.sha256 for file in record.artifacts if file.path == EpisodeLayout.replay_name), ""),
         conduct=conduct,
     )
 
@@ -406,7 +406,7 @@ def _row(index: int, key: str, directory: Path, plan: EpisodePlan, record: Episo
 def _player_faults(record: EpisodeRecord, conduct: Sequence[SeatConduct]) -> tuple[PlayerFault, ...]:
     first: dict[int, Fault] = {}
     for fault in record.faults:
-        if fault.fault == "player" and fault.slot is not None:
+        if fault.party == "player" and fault.slot is not None:
             first.setdefault(fault.slot, fault)
     connected = {slot.slot: slot.connected for slot in record.slots}
     # a connection may be too short to be seen, but who has acted was there
@@ -417,10 +417,10 @@ def _player_faults(record: EpisodeRecord, conduct: Sequence[SeatConduct]) -> tup
     )
 
 
-def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[SeatRow, ...]:
+def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[SlotRow, ...]:
     digests = [slot.image.digest for slot in record.slots] if record is not None else [""] * len(plan.seats)
     return tuple(
-        SeatRow(
+        SlotRow(
             name=seat.name,
             player_id=seat.player_id,
             image=seat.image,
@@ -469,7 +469,7 @@ class Rows(abc.ABC):
 
     def note(self, row: EpisodeRow) -> None:
         """Remember that this row exists."""
-        self.seen[row.key] = _what(row.variant, row.seed, row.seats)
+        self.seen[row.key] = _what(row.variant, row.seed, row.slots)
         self.directories.add(row.workspace)
 
 
@@ -513,7 +513,7 @@ class _RowFile(Rows):
         self.note(row)
 
 
-def _what(variant: str, seed: int | None, seats: tuple[SeatRow, ...]) -> bytes:
+def _what(variant: str, seed: int | None, seats: tuple[SlotRow, ...]) -> bytes:
     """A short digest that tells episodes apart; small, because there may be many episodes."""
     told = repr((variant, seed, [(seat.name, seat.player_id, seat.image) for seat in seats]))
     return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -368,7 +368,7 @@ class _Run:
             return
         self._exit = await unit.wait()
         if late:
-            self._exit = self._exit.model_copy(update={"reason": "deadline"})
+            self._exit = self._exit.model_copy(update={"reason": "timeout"})
             if trouble := self._backend.trouble():
                 self._blame("platform_error", "platform", f"Nothing could be seen of it at {self._limit}: {trouble}.")
             else:
@@ -459,7 +459,7 @@ class _Run:
         stdout, stderr = _logs(self._layout.logs, self._program.name)
         log = stderr if self._backend.capabilities.separate_streams else stdout
         self._fault = Fault(
-            fault=party,
+            party=party,
             error_type=error_type,
             message=message,
             hint=hint,

@@ -514,7 +514,7 @@ async def _play(
         max_blocks=options.max_blocks,
         metric=options.metric,
         forfeit=options.forfeit,
-        starved=options.count_starved,
+        count_starved=options.count_starved,
     )
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)

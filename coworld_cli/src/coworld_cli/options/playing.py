@@ -407,6 +407,8 @@ class PlayOptions(PackageOptions):
             watch: Whether to show the game's progress.
             countdown: Seconds for the game to count down before it starts.
         """
+        from dataclasses import fields
+
         from coworld_runner.episode.running import EpisodeOptions
 
         defaults = EpisodeOptions()
@@ -419,24 +421,18 @@ class PlayOptions(PackageOptions):
             "pids_limit": (self.player_pids, self.game_pids),
         }
         required += [name for name, values in limited.items() if any(value is not None for value in values)]
-        return EpisodeOptions(
-            timeout=self.timeout_seconds,
-            ready_timeout=self.ready_timeout_seconds,
-            player_exit_timeout=self.player_exit_timeout_seconds,
-            abandoned_timeout=self.abandoned_timeout_seconds,
-            linger=self.linger_seconds,
-            on_player_failure=self.on_player_failure,
-            game_limits=_limited(defaults.game_limits, self.game_memory, self.game_cpus, self.game_pids),
-            player_limits=_limited(defaults.player_limits, self.player_memory, self.player_cpus, self.player_pids),
-            player_network=self.network or defaults.player_network,
-            player_https=self.player_https,
-            players_drop_privileges=self.players_drop_privileges,
-            required_capabilities=tuple(dict.fromkeys(required)),
-            platform=self.platform,
-            watch=watch,
-            admin=self.admin,
-            countdown=countdown,
-        )
+        # Whatever is named as a field is passed on; without a default, that of the field holds.
+        own = [item.name for item in fields(EpisodeOptions) if item.name in self.declared]
+        named = {name: value for name in own if (value := getattr(self, name)) is not None}
+        special = {
+            "game_limits": _limited(defaults.game_limits, self.game_memory, self.game_cpus, self.game_pids),
+            "player_limits": _limited(defaults.player_limits, self.player_memory, self.player_cpus, self.player_pids),
+            "player_network": self.network or defaults.player_network,
+            "required_capabilities": tuple(dict.fromkeys(required)),
+            "watch": watch,
+            "countdown_seconds": countdown,
+        }
+        return EpisodeOptions(**named | special)
 
 
 class EvaluationOptions(PlayOptions):

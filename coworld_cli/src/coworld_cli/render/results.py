@@ -92,8 +92,7 @@ def _headline(record: EpisodeRecord) -> str:
         verdict = click.style(f"completed with {plural(len(record.faults), 'fault')}", fg="red", bold=True)
     else:
         verdict = click.style(clean(record.status, one_line=True), fg="red", bold=True)
-    seed = f" · seed {record.seed}" if record.seed is not None else ""
-    about = click.style(f"{clean(record.variant, one_line=True)}{seed} · {record.backend}", dim=True)
+    about = click.style(clean(" · ".join(record.about), one_line=True), dim=True)
     return f"{click.style(name, bold=True)} {about}  {verdict} in {seconds(record.seconds)}"
 
 
@@ -136,7 +135,7 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None) -> list[str]:
         fault: The fault.
         layout: Where the log is.
     """
-    who = f"player {fault.slot}" if fault.fault == "player" and fault.slot is not None else fault.fault
+    who = f"player {fault.slot}" if fault.party == "player" and fault.slot is not None else fault.party
     lines = [
         f"{click.style('fault:', fg='red', bold=True)} {clean(f'{who} · {fault.error_type}', one_line=True)}",
         f"  {clean(fault.message, one_line=True)}",
@@ -203,8 +202,8 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
         bold=True,
     )
     about = click.style(f"{clean(summary.variant, one_line=True)} · {summary.backend}", dim=True)
-    names = next((row.seats for row in summary.episodes if row.seats), ())
-    seats = max((len(row.scores) or len(row.seats) for row in summary.episodes), default=0)
+    names = next((row.slots for row in summary.episodes if row.slots), ())
+    seats = max((len(row.scores) or len(row.slots) for row in summary.episodes), default=0)
     shown = [clean(seat.name, one_line=True) for seat in names[:seats]]
     shown += [str(slot) for slot in range(len(names), seats)]
     seeded = any(row.seed is not None for row in summary.episodes)
@@ -218,7 +217,11 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
             scores[winner] = click.style(scores[winner], fg="green", bold=best is not None)
         remark = ""
         if not row.ok:
-            who = f"player {row.slot}" if row.fault == "player" and row.slot is not None else row.fault or row.status
+            who = (
+                f"player {row.fault_slot}"
+                if row.party == "player" and row.fault_slot is not None
+                else row.party or row.status
+            )
             remark = click.style(clean(f"{who}: {row.message or row.status}", one_line=True), fg="red")
         elif row.starved:
             remark = click.style("short of processors", fg="yellow")
@@ -248,7 +251,7 @@ def _players(players: Sequence[PlayerSummary]) -> str:
         rows.append(
             [
                 *_named(player.name, player.player_id or player.image),
-                ", ".join(map(str, player.seats)),
+                ", ".join(map(str, player.slots)),
                 str(player.episodes),
                 click.style(mean, bold=True),
             ]

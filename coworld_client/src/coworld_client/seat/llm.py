@@ -110,7 +110,7 @@ class LlmPlayer:
             print(f"tick {asked['tick']}: {why}; playing the default", file=sys.stderr, flush=True)
         self._lines.append(
             {
-                "seat": self._seat,
+                "slot": self._seat,
                 "tick": asked["tick"],
                 "action": None if action is NOTHING else action,
                 "default": why if default else None,

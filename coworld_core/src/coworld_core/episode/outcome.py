@@ -9,19 +9,20 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from ..records import Grows, Record
 
 __all__ = ["EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultParty", "decisive"]
 
 ExitReason = Annotated[
-    Literal["exited", "signal", "oom", "disk", "pids", "stopped", "deadline", "evicted", "lost"], Grows
+    Literal["exited", "signal", "oom", "disk", "pids", "stopped", "timeout", "evicted", "lost"],
+    Grows.formerly(deadline="timeout"),
 ]
 """Why a unit is no longer running.
 
 ``exited``: by itself, with a status; ``signal``: by a signal; ``oom``, ``disk``, ``pids``: over its limit of memory,
-disk or processes; ``stopped``: by coworld, because its part was over; ``deadline``: by coworld, because time was up;
+disk or processes; ``stopped``: by coworld, because its part was over; ``timeout``: by coworld, because time was up;
 ``evicted``: by the platform; ``lost``: the platform no longer knows it.
 """
 
@@ -86,7 +87,7 @@ class Exit(Record):
             "disk": "was killed: over its disk limit",
             "pids": "was killed: over its process limit",
             "stopped": "was stopped when its part was over",
-            "deadline": "was stopped at the deadline",
+            "timeout": "was stopped when its time was up",
             "evicted": "was evicted by the platform",
             "lost": "vanished from the platform",
         }
@@ -102,7 +103,7 @@ class Exit(Record):
 class Fault(Record):
     """One thing that went wrong, recorded when it was detected."""
 
-    fault: FaultParty = Field(description="Whose fault it was.")
+    party: FaultParty = Field(validation_alias=AliasChoices("party", "fault"), description="Whose fault it was.")
     slot: int | None = Field(default=None, ge=0, description="The player's slot, when the fault is a player's.")
     error_type: ErrorType = Field(description="Stable name of what went wrong.")
     message: str = Field(description="What happened, in a sentence.")
@@ -115,7 +116,7 @@ class Fault(Record):
     log_tail: str = Field(default="", description="The last lines of that log.")
 
     def __str__(self) -> str:
-        who = f"player {self.slot}" if self.fault == "player" and self.slot is not None else self.fault
+        who = f"player {self.slot}" if self.party == "player" and self.slot is not None else self.party
         return f"{who}: {self.message} [{self.error_type}]"
 
 
@@ -129,6 +130,6 @@ def decisive(faults: Sequence[Fault]) -> Fault | None:
     Args:
         faults: The faults in the order they were detected.
     """
-    others = (fault for fault in faults if fault.fault != "player" and fault.error_type != "episode_timeout")
+    others = (fault for fault in faults if fault.party != "player" and fault.error_type != "episode_timeout")
     first = faults[0] if faults else None
-    return next(others, first) if first is not None and first.fault == "player" else first
+    return next(others, first) if first is not None and first.party == "player" else first

@@ -6,19 +6,21 @@ Records are written strictly and read leniently (``records``), by ``read_record`
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from pydantic import Field
+from pydantic import AliasChoices, BaseModel, Field, PrivateAttr
 
-from ..errors import EpisodeError
+from ..errors import EpisodeError, UsageError
 from ..records import Record, SchemaVersion, open_record, read_as, read_lines
 from ..tables import Tabular, html_table, one_line
+from .artifacts import EpisodeLayout
 from .conduct import SeatConduct
 from .outcome import EpisodeStatus, Exit, Fault, decisive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from ..manifest.loading import Source
     from ..tables import TableRow
@@ -35,9 +37,9 @@ __all__ = [
     "PhaseTiming",
     "PlayerFault",
     "PlayerSummary",
-    "SeatRow",
     "SeatedPlayer",
     "SlotRecord",
+    "SlotRow",
     "StarvationRecord",
     "UnitRecord",
     "read_record",
@@ -45,6 +47,9 @@ __all__ = [
     "read_summary",
 ]
 
+
+_COLUMNS = ("coworld", "version", "backend", "run_id", "variant", "seed", "status", "ok", "seconds")
+"""What ``to_records`` tells of an episode as a whole, besides its deciding fault."""
 
 SUMMARY_NAME = "summary.json"
 """File name of a ``BatchSummary``."""
@@ -136,8 +141,10 @@ class StarvationRecord(Record):
         "largest. Without a tick: share of the play during which any process on the machine waited.",
     )
     threshold: float = Field(ge=0, description="The share from which an episode counts as starved.")
-    caused_by: tuple[int, ...] = Field(
-        default=(), description="Slots of the players that ran on more than one processor at that time."
+    starved_by: tuple[int, ...] = Field(
+        default=(),
+        validation_alias=AliasChoices("starved_by", "caused_by"),
+        description="Slots of the players that ran on more than one processor at that time.",
     )
     source: str = Field(description="Source of the figures, e.g. the kernel's pressure or scheduler statistics.")
     unit: str | None = Field(default=None, description="The player that waited for that share; null: none, or unknown.")
@@ -159,7 +166,11 @@ class StarvationRecord(Record):
 
 
 class EpisodeRecord(Record, Tabular):
-    """The record of an episode: what ran, how it went and whose fault any failure was. It is always written."""
+    """The record of an episode: what ran, how it went and whose fault any failure was. It is always written.
+
+    A record that ``run_episode`` returned, or that was read from a file, knows its ``workspace``, and so the episode's
+    logs and replay. The workspace is not written, and records are equal wherever they were read.
+    """
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
     run_id: str = Field(description="The run's label, which everything it created carries.")
@@ -193,10 +204,75 @@ class EpisodeRecord(Record, Tabular):
     leaks: tuple[LeakRecord, ...] = Field(default=(), description="What could not be removed.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
 
+    _workspace: Path | None = PrivateAttr(default=None)
+
+    def in_workspace(self, directory: Path | None) -> EpisodeRecord:
+        """A copy that finds the episode's files in a directory; None: that has none."""
+        found = self.model_copy()
+        found._workspace = directory.absolute() if directory is not None else None
+        return found
+
+    @property
+    def workspace(self) -> Path | None:
+        """The directory of the episode's files; None if the record was read from elsewhere."""
+        return self._workspace
+
+    @property
+    def layout(self) -> EpisodeLayout:
+        """The paths of the episode's files, of which some may not exist.
+
+        Raises:
+            UsageError: Code ``workspace_unknown`` if the record does not know its workspace.
+        """
+        if self._workspace is None:
+            raise UsageError(
+                "This record was not read from a file, so the episode's files are unknown.",
+                code="workspace_unknown",
+                hint="Read it from the episode's directory.",
+            )
+        return EpisodeLayout(self._workspace)
+
+    @property
+    def replay(self) -> Path:
+        """The replay.
+
+        Raises:
+            UsageError: Code ``workspace_unknown``, or ``file_not_found`` if there is none.
+        """
+        return _existing(self.layout.replay)
+
+    @property
+    def game_log(self) -> str:
+        """What the game wrote to its standard output, and then to its standard error.
+
+        Raises:
+            UsageError: Code ``workspace_unknown``, or ``file_not_found`` if there is no log.
+        """
+        return _text(self.layout.game_stdout) + _text(self.layout.game_stderr)
+
+    def player_log(self, slot: int) -> str:
+        """What the player in a slot wrote to its standard output and error.
+
+        Raises:
+            UsageError: Code ``workspace_unknown``, or ``file_not_found`` if there is no log, as for a person.
+        """
+        return _text(self.layout.player_log(slot))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EpisodeRecord):
+            return NotImplemented
+        return BaseModel.__eq__(self.in_workspace(None), other.in_workspace(None))
+
     @property
     def ok(self) -> bool:
         """Whether the episode completed without a fault."""
         return self.status == "completed" and not self.faults
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """What was played and where, in a few words that displays show beside the scores."""
+        seed = f"seed {self.seed}" if self.seed is not None else ""
+        return tuple(filter(None, (self.variant, seed, self.backend)))
 
     @property
     def fault(self) -> Fault | None:
@@ -218,7 +294,7 @@ class EpisodeRecord(Record, Tabular):
             fault.message,
             code=fault.error_type,
             hint=fault.hint,
-            context={"run_id": self.run_id, "fault": fault.fault, "slot": fault.slot},
+            context={"run_id": self.run_id, "party": fault.party, "slot": fault.slot},
         )
 
     def to_records(self) -> list[TableRow]:
@@ -226,31 +302,23 @@ class EpisodeRecord(Record, Tabular):
 
         Returns:
             Rows with the keys ``coworld``, ``version``, ``backend``, ``run_id``, ``variant``, ``seed``, ``status``,
-            ``ok``, ``seconds``; ``error_type``, ``fault`` (the party), ``fault_slot`` and ``message`` of the
+            ``ok``, ``seconds``; ``error_type``, ``party``, ``fault_slot`` and ``message`` of the
             deciding fault, or None; ``slot``, ``player`` (its name), ``player_id``, ``image``, ``digest`` and
             ``score``. An episode without seats has one row, in which the last six are None.
         """
         fault = self.fault
         common: TableRow = {
-            "coworld": self.coworld,
-            "version": self.version,
-            "backend": self.backend,
-            "run_id": self.run_id,
-            "variant": self.variant,
-            "seed": self.seed,
-            "status": self.status,
-            "ok": self.ok,
-            "seconds": self.seconds,
+            **{name: getattr(self, name) for name in _COLUMNS},
             "error_type": fault.error_type if fault else None,
-            "fault": fault.fault if fault else None,
+            "party": fault.party if fault else None,
             "fault_slot": fault.slot if fault else None,
             "message": fault.message if fault else None,
         }
         seats = [
-            SeatRow(name=seat.name, player_id=seat.player_id, image=seat.image.image, digest=seat.image.digest)
+            SlotRow(name=seat.name, player_id=seat.player_id, image=seat.image.image, digest=seat.image.digest)
             for seat in self.slots
         ]
-        return _by_seat(common, seats, self.scores)
+        return _by_slot(common, seats, self.scores)
 
     def __str__(self) -> str:
         blame = f", {self.fault}" if self.fault else ""
@@ -269,7 +337,7 @@ class EpisodeRecord(Record, Tabular):
             }
             for slot, seat in enumerate(self.slots)
         ]
-        return html_table(str(self), rows, notes=[*map(str, self.faults), *self.warnings])
+        return html_table(str(self), rows, notes=[" · ".join(self.about), *map(str, self.faults), *self.warnings])
 
 
 class BatchSummary(Record, Tabular):
@@ -339,7 +407,7 @@ class BatchSummary(Record, Tabular):
                 "status": row.status,
                 "scores": _figures(row.scores),
                 "seconds": row.seconds,
-                "fault": row.message,
+                "message": row.message,
             }
             for row in self.episodes
         ]
@@ -350,14 +418,16 @@ class PlayerSummary(SeatedPlayer):
     """How one player did in several episodes, in all its seats."""
 
     image: str = Field(default="", description="The image it runs from; empty for a person.")
-    seats: tuple[int, ...] = Field(default=(), description="The slots it played in.")
+    slots: tuple[int, ...] = Field(
+        default=(), validation_alias=AliasChoices("slots", "seats"), description="The slots it played in."
+    )
     episodes: int = Field(ge=0, description="Number of episodes with valid results that it played.")
     mean_score: float | None = Field(
         default=None, description="Mean score over those episodes and its seats in them; null if there are none."
     )
 
 
-class SeatRow(SeatedPlayer):
+class SlotRow(SeatedPlayer):
     """The player in a seat, and the image it ran from."""
 
     image: str = Field(default="", description="The image; empty for a person.")
@@ -389,7 +459,9 @@ class EpisodeRow(Record, Tabular):
     seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
     status: EpisodeStatus = Field(description="How it ended.")
     ok: bool = Field(description="Whether it ended without a fault.")
-    seats: tuple[SeatRow, ...] = Field(default=(), description="The players, by slot.")
+    slots: tuple[SlotRow, ...] = Field(
+        default=(), validation_alias=AliasChoices("slots", "seats"), description="The players, by slot."
+    )
     scores: tuple[float, ...] = Field(default=(), description="Scores by slot.")
     seconds: float = Field(ge=0, description="How long it took.")
     phases: tuple[PhaseTiming, ...] = Field(default=(), description="How long each phase took.")
@@ -400,13 +472,23 @@ class EpisodeRow(Record, Tabular):
         default=(), description="Slots of the players whose own processes took the processors, if any did."
     )
     error_type: str | None = Field(default=None, description="Type of the deciding fault, if any.")
-    fault: str | None = Field(default=None, description="Whose fault it was, if any.")
-    slot: int | None = Field(default=None, description="Slot of the player at fault, if it was a player.")
+    party: str | None = Field(
+        default=None, validation_alias=AliasChoices("party", "fault"), description="Whose fault it was, if any."
+    )
+    fault_slot: int | None = Field(
+        default=None,
+        validation_alias=AliasChoices("fault_slot", "slot"),
+        description="Slot of the player at fault, if it was a player.",
+    )
     message: str | None = Field(default=None, description="The deciding fault in a sentence.")
     player_faults: tuple[PlayerFault, ...] = Field(
         default=(), description="Every player at fault, with its first fault; empty in older rows."
     )
-    replay: str = Field(default="", description="SHA-256 of its replay, in hex; empty if there is none.")
+    replay_sha256: str = Field(
+        default="",
+        validation_alias=AliasChoices("replay_sha256", "replay"),
+        description="SHA-256 of its replay, in hex; empty if there is none.",
+    )
     conduct: tuple[SeatConduct, ...] = Field(
         default=(), description="What each seat did, by slot, if the game's events tell."
     )
@@ -414,16 +496,17 @@ class EpisodeRow(Record, Tabular):
     @property
     def failed_players(self) -> tuple[PlayerFault, ...]:
         """Every player at fault; in older rows, the one whose fault decides."""
-        if self.player_faults or self.fault != "player" or self.slot is None:
+        if self.player_faults or self.party != "player" or self.fault_slot is None:
             return self.player_faults
-        return (PlayerFault(slot=self.slot, error_type=self.error_type or "player_error", message=self.message or ""),)
+        error_type, message = self.error_type or "player_error", self.message or ""
+        return (PlayerFault(slot=self.fault_slot, error_type=error_type, message=message),)
 
     def to_records(self) -> list[TableRow]:
         """The episode as flat rows, one per seat, for a data frame.
 
         Returns:
             Rows with the keys ``index``, ``key``, ``workspace``, ``run_id``, ``variant``, ``seed``, ``status``, ``ok``,
-            ``seconds``, ``error_type``, ``fault``, ``fault_slot``, ``message``, ``slot``, ``player``, ``player_id``,
+            ``seconds``, ``error_type``, ``party``, ``fault_slot``, ``message``, ``slot``, ``player``, ``player_id``,
             ``image``, ``digest`` and ``score``; all but the first three as in ``EpisodeRecord.to_records``.
         """
         common: TableRow = {
@@ -437,14 +520,14 @@ class EpisodeRow(Record, Tabular):
             "ok": self.ok,
             "seconds": self.seconds,
             "error_type": self.error_type,
-            "fault": self.fault,
-            "fault_slot": self.slot,
+            "party": self.party,
+            "fault_slot": self.fault_slot,
             "message": self.message,
         }
-        return _by_seat(common, self.seats, self.scores)
+        return _by_slot(common, self.slots, self.scores)
 
 
-def _by_seat(common: TableRow, seats: Sequence[SeatRow], scores: Sequence[float]) -> list[TableRow]:
+def _by_slot(common: TableRow, seats: Sequence[SlotRow], scores: Sequence[float]) -> list[TableRow]:
     """One row per seat: the common columns, then those of the seat."""
     nobody: TableRow = dict.fromkeys(("slot", "player", "player_id", "image", "digest", "score"))
     return [
@@ -462,6 +545,16 @@ def _by_seat(common: TableRow, seats: Sequence[SeatRow], scores: Sequence[float]
     ] or [{**common, **nobody}]
 
 
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise UsageError(f"There is no file {path}.", code="file_not_found")
+    return path
+
+
+def _text(path: Path) -> str:
+    return _existing(path).read_text(encoding="utf-8", errors="replace")
+
+
 def _figures(scores: Sequence[float]) -> str:
     return ", ".join(f"{score:g}" for score in scores)
 
@@ -474,14 +567,19 @@ def read_record(source: Source) -> EpisodeRecord:
             a Python value.
 
     Returns:
-        The record. It keeps fields that only another version knows, and writes them back unchanged.
+        The record. It keeps fields that only another version knows, and writes them back unchanged. If it was read from
+        a path, it knows the episode's other files too.
 
     Raises:
         RecordError: It is not such a record, or lacks a required field.
         UsageError: The file does not exist or cannot be read.
     """
     what = "episode record"
-    return read_as(EpisodeRecord, open_record(source, what=what, name="episode.json"), what=what)
+    record = read_as(EpisodeRecord, open_record(source, what=what, name="episode.json"), what=what)
+    if isinstance(source, Mapping | bytes):
+        return record
+    path = Path(source)
+    return record.in_workspace(path if path.is_dir() else path.parent)
 
 
 def read_rows(source: Path | str | bytes) -> Iterator[EpisodeRow]:

@@ -100,7 +100,7 @@ def judge(record: EpisodeRecord, policy: VerdictPolicy | None = None) -> Verdict
 
     def counts_against(fault: Fault) -> bool:
         cut_short = policy.players_end_it and fault.seconds is not None and over is not None and fault.seconds <= over
-        return fault.fault == "game" or cut_short
+        return fault.party == "game" or cut_short
 
     against = _against(decisive(tuple(fault for fault in record.faults if counts_against(fault))))
     if against is not None:
@@ -119,14 +119,14 @@ def judge_row(row: EpisodeRow) -> Verdict:
         row: The row of the episode, which holds only the deciding fault.
     """
     results = row.status == "completed" or (row.status == "interrupted" and bool(row.scores))
-    if results and row.fault != "game":
+    if results and row.party != "game":
         return _COUNTS
     return Verdict(
         counts=False,
-        party=cast("FaultParty", row.fault) or "game",
+        party=cast("FaultParty", row.party) or "game",
         error_type=row.error_type or "results_missing",
         message=row.message or "There are no results.",
-        slot=row.slot if row.fault == "player" else None,
+        slot=row.fault_slot if row.party == "player" else None,
     )
 
 
@@ -155,9 +155,9 @@ def _against(fault: Fault | None) -> Verdict | None:
         return None
     return Verdict(
         counts=False,
-        party=fault.fault,
+        party=fault.party,
         error_type=fault.error_type,
         message=fault.message,
         hint=fault.hint,
-        slot=fault.slot if fault.fault == "player" else None,
+        slot=fault.slot if fault.party == "player" else None,
     )

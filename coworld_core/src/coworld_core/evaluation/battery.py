@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
-from ..episode.record import SeatRow
+from ..episode.record import SlotRow
 from ..records import Record
-from .reports import EvaluationPlan, IntervalRecord, MeasuredSeat, MeasuredValue
+from .reports import EvaluationPlan, IntervalRecord, MeasuredSlot, MeasuredValue
 
 __all__ = [
     "BASELINE",
@@ -31,7 +31,7 @@ class VariantPlan(Record):
     """A variant of the battery."""
 
     id: str = Field(description="Id of the variant, or certification.")
-    seats: int = Field(ge=1, description="Number of seats.")
+    slot_count: int = Field(ge=1, validation_alias=AliasChoices("slot_count", "seats"), description="Number of slots.")
     seeded: bool = Field(description="Whether its config takes a seed.")
 
 
@@ -54,13 +54,13 @@ class DiagnosisPlan(EvaluationPlan):
     """The plan of a diagnosis: everything its report depends on besides the rows."""
 
     kind: Literal["diagnose"] = "diagnose"  # pyright: ignore[reportIncompatibleVariableOverride]
-    player: SeatRow = Field(description="The diagnosed player.")
-    baseline: SeatRow | None = Field(default=None, description="The player that scores 0 on the normalised scale.")
-    strong: SeatRow | None = Field(default=None, description="The player that scores 1 on that scale.")
+    player: SlotRow = Field(description="The diagnosed player.")
+    baseline: SlotRow | None = Field(default=None, description="The player that scores 0 on the normalised scale.")
+    strong: SlotRow | None = Field(default=None, description="The player that scores 1 on that scale.")
     variants: tuple[VariantPlan, ...] = Field(min_length=1, description="The battery; blocks cycle through it.")
     before: EarlierDiagnosis | None = Field(default=None, description="The earlier diagnosis to compare with.")
 
-    def players(self) -> dict[str, SeatRow]:
+    def players(self) -> dict[str, SlotRow]:
         """The measured players, by label."""
         said = {BOT: self.player, BASELINE: self.baseline, STRONG: self.strong}
         return {label: player for label, player in said.items() if player is not None}
@@ -98,7 +98,11 @@ class VariantDiagnosis(Record):
         default=None,
         description="Its score if the baseline scores 0 and the strong player 1; null unless these are told apart.",
     )
-    seats: tuple[MeasuredSeat, ...] = Field(default=(), description="The effect of each seat on its score.")
+    slot_effects: tuple[MeasuredSlot, ...] = Field(
+        default=(),
+        validation_alias=AliasChoices("slot_effects", "seats"),
+        description="The effect of each slot on its score.",
+    )
     repeated: int = Field(ge=0, description="Episodes that were played twice.")
     other_scores: int = Field(ge=0, description="Of these, those with different scores the second time.")
     other_replays: int = Field(ge=0, description="Of these, those with a different replay the second time.")

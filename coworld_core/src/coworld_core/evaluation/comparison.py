@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..episode.events import EvaluationProgressed
-from ..episode.record import EpisodeRow, SeatRow
+from ..episode.record import EpisodeRow, SlotRow
 from ..records import Grows
 from .contents import Parts, ShownReport, players_table
 from .designs import Lineup, comparison_lineups
@@ -43,11 +43,11 @@ class ComparisonPlan(EvaluationPlan):
     """The plan of a comparison: everything its report depends on besides the rows."""
 
     kind: Literal["compare"] = "compare"  # pyright: ignore[reportIncompatibleVariableOverride]
-    new: SeatRow = Field(description="The player that is to prove better.")
-    old: SeatRow = Field(description="The player to compare it with.")
+    new: SlotRow = Field(description="The player that is to prove better.")
+    old: SlotRow = Field(description="The player to compare it with.")
     margin: float | None = Field(default=None, ge=0, description="Differences up to this count as none.")
 
-    def players(self) -> dict[str, SeatRow]:
+    def players(self) -> dict[str, SlotRow]:
         """The measured players, by label."""
         return {NEW: self.new, OLD: self.old}
 
@@ -109,7 +109,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
-        return comparison_lineups(NEW, OLD, self.plan.seats, block)
+        return comparison_lineups(NEW, OLD, self.plan.slot_count, block)
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; return why no more are needed, or an empty string while more are."""

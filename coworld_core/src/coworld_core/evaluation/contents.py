@@ -174,7 +174,7 @@ def players_table(report: EvaluationReport) -> Table:
         rows=tuple(
             (
                 names[entrant.label],
-                shown_number(entrant.mean, entrant.interval),
+                shown_number(entrant.mean_score, entrant.interval),
                 shown_interval(entrant.interval),
                 *([str(entrant.forfeits)] if forfeits else []),
             )
@@ -195,7 +195,7 @@ def seats_table(report: EvaluationReport) -> Table:
                 shown_number(seat.effect, seat.interval, signed=True),
                 shown_interval(seat.interval, signed=True),
             )
-            for seat in report.seat_effects
+            for seat in report.slot_effects
         ),
         names=(0, 2),
     )

@@ -39,7 +39,7 @@ from .reports import (
     MeasuredValue,
     Remark,
     interval_record,
-    measured_seats,
+    measured_slots,
     measured_value,
     rounded,
 )
@@ -100,15 +100,15 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         """The lineups of a block: the player in all seats, perhaps twice, then each player alone in one seat."""
         turn, at = self._place(block)
         variant = self.plan.variants[at]
-        whole: Lineup = (BOT,) * variant.seats
+        whole: Lineup = (BOT,) * variant.slot_count
         repeated = [whole] if variant.seeded and turn < _REPEATED else []
         # in a one-seat game, the first lineup already has the player alone
-        alone = [label for label in self.plan.players() if label != BOT or variant.seats > 1]
-        seat = turn % variant.seats
+        alone = [label for label in self.plan.players() if label != BOT or variant.slot_count > 1]
+        seat = turn % variant.slot_count
         return (
             whole,
             *repeated,
-            *(tuple(label if slot == seat else None for slot in range(variant.seats)) for label in alone),
+            *(tuple(label if slot == seat else None for slot in range(variant.slot_count)) for label in alone),
         )
 
     def look(self, block: JudgedBlock) -> str:
@@ -128,7 +128,7 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         """The players, the variant, and the seat in which each of them sits alone."""
         turn, at = self._place(block.block)
         variant = self.plan.variants[at]
-        return (variant.id, str(turn % variant.seats), *super().alike(block))
+        return (variant.id, str(turn % variant.slot_count), *super().alike(block))
 
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
         """The scores of all episodes, with a repeated lineup counted once."""
@@ -181,7 +181,7 @@ class _Taken:
         if repeated and rows[0].ok and rows[1].ok:
             self._repeats["all"] += 1
             self._repeats["scores"] += rows[0].scores != rows[1].scores
-            self._repeats["replays"] += rows[0].replay != rows[1].replay
+            self._repeats["replays"] += rows[0].replay_sha256 != rows[1].replay_sha256
         if block.fate != "counted":
             return
         whole = block.tables[0]
@@ -198,7 +198,7 @@ class _Taken:
         if BOT not in lineup:
             return
         self._episodes += 1
-        if row.fault == "player" and row.slot is not None and lineup[row.slot] == BOT:
+        if row.party == "player" and row.fault_slot is not None and lineup[row.fault_slot] == BOT:
             self._faults[row.error_type or "player_error"] += 1
             self._first = self._first or row.workspace
         for label, seat in zip(lineup, row.conduct, strict=False):
@@ -215,7 +215,7 @@ class _Taken:
             label: [a - b for a, b in zip(own, scores[label], strict=True)] if label in scores else []
             for label in (BASELINE, STRONG)
         }
-        many = self._variant.seats > 1
+        many = self._variant.slot_count > 1
         return VariantDiagnosis(
             id=self._variant.id,
             blocks=self._whole.count if measured else 0,
@@ -225,7 +225,7 @@ class _Taken:
             over_baseline=measured_value(Sample(less[BASELINE])),
             over_strong=measured_value(Sample(less[STRONG])),
             normalised=_normalised(less[BASELINE], less[STRONG]),
-            seats=measured_seats(self._seats.effects, among=self._among) if measured else (),
+            slot_effects=measured_slots(self._seats.effects, among=self._among) if measured else (),
             repeated=self._repeats["all"],
             other_scores=self._repeats["scores"],
             other_replays=self._repeats["replays"],
@@ -299,7 +299,7 @@ def _estimates(variants: Sequence[VariantDiagnosis]) -> list[Estimate]:
         ]
         found += [
             Estimate(quantity="seat effect", of=f"{one.id} seat {seat.slot}", value=seat.effect, interval=seat.interval)
-            for seat in one.seats
+            for seat in one.slot_effects
         ]
     return found
 

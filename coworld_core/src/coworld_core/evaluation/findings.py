@@ -59,7 +59,7 @@ def findings(
                 f"Of {plural(one.repeated, 'episode')} that {_were(one.repeated)} played twice with the same seed, "
                 f"{one.other_replays} came out differently, {what}.",
             )
-        for seat in one.seats:
+        for seat in one.slot_effects:
             if excludes_zero(seat.interval) and seat.effect > 0:
                 words = f"{seat.effect:g} more in seat {seat.slot} than on average"
                 say("seat_effect", one, f"With itself it scores {words}.")
@@ -134,7 +134,7 @@ def diagnosis_tables(
 def _scores(plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis]) -> Table:
     """A row for each variant, without the columns that do not apply to the plan."""
     wanted = [
-        ("With itself", "with_itself", any(one.seats > 1 for one in plan.variants)),
+        ("With itself", "with_itself", any(one.slot_count > 1 for one in plan.variants)),
         ("Alone", "alone", True),
         ("Over baseline", "over_baseline", plan.baseline is not None),
         ("Over strong", "over_strong", plan.strong is not None),
@@ -194,7 +194,7 @@ def _seats(variants: Sequence[VariantDiagnosis]) -> Table:
             shown_interval(seat.interval, signed=True),
         )
         for one in variants
-        for seat in one.seats
+        for seat in one.slot_effects
     ]
     return Table(
         title="Seats, with itself",

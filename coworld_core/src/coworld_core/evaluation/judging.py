@@ -220,7 +220,7 @@ class BlockLedger:
             "block": block,
             "attempts": attempts,
             "seconds": tuple([row.seconds for row in rows]),
-            "faults": tuple([(row.fault, row.error_type or "") for row in rows if row.fault is not None]),
+            "faults": tuple([(row.party, row.error_type or "") for row in rows if row.party is not None]),
         }
 
     def missing(self, block: int) -> list[tuple[str, Lineup]]:
@@ -369,7 +369,7 @@ def _forfeits(
 
 def _absent(episodes: Sequence[tuple[Lineup, _Episode]]) -> frozenset[str]:
     """Entrants that played in none of these episodes."""
-    if all(episode.row.fault is None for _, episode in episodes):
+    if all(episode.row.party is None for _, episode in episodes):
         return frozenset()
     seated: set[str | None] = set()
     came: set[str | None] = set()

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
-from ..episode.record import SeatRow
+from ..episode.record import SlotRow
 from ..wording import plural
 from .contents import (
     INTERVAL,
@@ -44,10 +44,10 @@ class MixturePlan(EvaluationPlan):
     """The plan of a mixture: everything its report depends on besides the rows."""
 
     kind: Literal["run"] = "run"  # pyright: ignore[reportIncompatibleVariableOverride]
-    entrants: tuple[SeatRow, ...] = Field(min_length=1, description="The players.")
+    entrants: tuple[SlotRow, ...] = Field(min_length=1, description="The players.")
     counts: tuple[int, ...] = Field(description="Number of seats of each player.")
 
-    def players(self) -> dict[str, SeatRow]:
+    def players(self) -> dict[str, SlotRow]:
         """The measured players, by label."""
         return dict(zip(player_labels(len(self.entrants)), self.entrants, strict=True))
 
@@ -63,7 +63,10 @@ class MixtureReport(ShownReport):
     """The result of a mixture."""
 
     plan: MixturePlan = Field(description="The plan of the mixture.")  # pyright: ignore[reportIncompatibleVariableOverride]
-    places: tuple[MeasuredPlace, ...] = Field(description="The mean score of each player in each seat.")
+    slot_scores: tuple[MeasuredPlace, ...] = Field(
+        validation_alias=AliasChoices("slot_scores", "places"),
+        description="The mean score of each player in each slot.",
+    )
     pairs: tuple[PairRecord, ...] = Field(description="The results of each pair of players, by blocks.")
     durations: Durations | None = Field(description="How long episodes took; null if there were none.")
 
@@ -88,7 +91,7 @@ class MixtureReport(ShownReport):
                 value=place.value,
                 interval=place.interval,
             )
-            for place in self.places
+            for place in self.slot_scores
         ]
 
     def said(self, after: str) -> str:
@@ -116,7 +119,7 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
         super().__init__(plan)
         self._labels = player_labels(len(plan.entrants))
         self._margins = Margins()
-        self._in_seats = {(label, slot): Sample() for label in self._labels for slot in range(plan.seats)}
+        self._in_seats = {(label, slot): Sample() for label in self._labels for slot in range(plan.slot_count)}
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
@@ -142,7 +145,7 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
             {
                 **self.common(),
                 "plan": self.plan,
-                "places": tuple(self._places()) if self.measured else (),
+                "slot_scores": tuple(self._places()) if self.measured else (),
                 "pairs": tuple(self._margins.records(alpha=self.plan.alpha)) if self.measured else (),
                 "durations": measured_durations(self.totals),
             }
@@ -159,7 +162,9 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
 
 def _best(report: MixtureReport, after: str) -> str:
     names = {label: player.name for label, player in report.plan.players().items()}
-    means = sorted((-(entrant.mean or 0.0), entrant.label) for entrant in report.entrants if entrant.mean is not None)
+    means = sorted(
+        (-(entrant.mean_score or 0.0), entrant.label) for entrant in report.entrants if entrant.mean_score is not None
+    )
     best = means[0][1]
     score = number(-means[0][0], next(entrant.interval for entrant in report.entrants if entrant.label == best))
     if len(means) == 1:
@@ -185,10 +190,10 @@ def _mixed(report: MixtureReport) -> Table:
 
 def _places(report: MixtureReport) -> Table:
     """A row for each player, a column for each seat, and a last row with the value of each seat."""
-    if report.plan.seats < 2:
+    if report.plan.slot_count < 2:
         return Table(title="Seats", head=(), rows=())
-    names, slots = player_names(report), range(report.plan.seats)
-    found = {(place.label, place.slot): place for place in report.places}
+    names, slots = player_names(report), range(report.plan.slot_count)
+    found = {(place.label, place.slot): place for place in report.slot_scores}
     rows = [
         (
             name,
@@ -199,11 +204,11 @@ def _places(report: MixtureReport) -> Table:
         )
         for label, name in names.items()
     ]
-    if report.seat_effects:
+    if report.slot_effects:
         rows.append(
             (
                 "Over the others",
-                *(shown_number(seat.effect, seat.interval, signed=True) for seat in report.seat_effects),
+                *(shown_number(seat.effect, seat.interval, signed=True) for seat in report.slot_effects),
             )
         )
     return Table(

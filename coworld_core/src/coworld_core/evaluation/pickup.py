@@ -15,9 +15,9 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
-from ..episode.record import SeatRow
+from ..episode.record import SlotRow
 from ..records import Grows
 from ..wording import plural
 from .contents import INTERVAL, Parts, ShownReport, Table, block_facts, player_names, players_table, signed_rows
@@ -43,12 +43,12 @@ class PickupPlan(EvaluationPlan):
     """The plan of a pickup: everything its report depends on besides the rows."""
 
     kind: Literal["pickup"] = "pickup"  # pyright: ignore[reportIncompatibleVariableOverride]
-    candidate: SeatRow = Field(description="The player whose value is measured.")
-    pool: tuple[SeatRow, ...] = Field(min_length=1, description="The players that it replaces.")
+    candidate: SlotRow = Field(description="The player whose value is measured.")
+    pool: tuple[SlotRow, ...] = Field(min_length=1, description="The players that it replaces.")
     team: bool = Field(default=False, description="Whether the mean of the whole table is measured.")
     credit: Annotated[Literal["", "shapley"], Grows] = Field(default="", description="How credit is shared, if at all.")
 
-    def players(self) -> dict[str, SeatRow]:
+    def players(self) -> dict[str, SlotRow]:
         """The measured players, by label."""
         return {CANDIDATE: self.candidate, **dict(zip(pool_labels(len(self.pool)), self.pool, strict=True))}
 
@@ -56,7 +56,9 @@ class PickupPlan(EvaluationPlan):
 class ValueAt(MeasuredValue):
     """The value over replacement for a number of seats."""
 
-    seats: int = Field(ge=1, description="How many seats the candidate has.")
+    slot_count: int = Field(
+        ge=1, validation_alias=AliasChoices("slot_count", "seats"), description="How many slots the candidate has."
+    )
 
 
 class Credit(MeasuredValue):
@@ -86,8 +88,10 @@ class PickupReport(ShownReport):
         """Every measured number with its interval, the most important first."""
         names = {label: player.name for label, player in self.plan.players().items()}
         said: list[tuple[str, str, MeasuredValue | None]] = [("value over replacement", "overall", self.overall)]
-        said += [("value over replacement", plural(one.seats, "seat"), one) for one in self.values]
-        said += [("value in all seats", plural(one.seats, "seat"), one) for one in [self.self_play] if one is not None]
+        said += [("value over replacement", plural(one.slot_count, "seat"), one) for one in self.values]
+        said += [
+            ("value in all seats", plural(one.slot_count, "seat"), one) for one in [self.self_play] if one is not None
+        ]
         said += [("credit", names[one.label], one) for one in self.credits]
         said += [("synergy", f"{names[one.first]} and {names[one.second]}", one) for one in self.synergies]
         found = [
@@ -126,7 +130,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
     def __init__(self, plan: PickupPlan) -> None:
         super().__init__(plan)
         self._labels = tuple(plan.players())
-        self._by_seats = [Sample() for _ in range(plan.seats)]
+        self._by_seats = [Sample() for _ in range(plan.slot_count)]
         self._overall = Sample()
         self._added = {label: Sample() for label in self._labels}
         self._together = {pair: Sample() for pair in itertools.combinations(self._labels, 2)}
@@ -134,8 +138,8 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block: first by number of candidate seats, then those for the credit."""
         plan = self.plan
-        found, _ = pickup_lineups(CANDIDATE, self._labels[1:], plan.seats, block, seed=plan.seed)
-        return (*found, *credit_lineups(self._labels, plan.seats, block, seed=plan.seed)) if plan.credit else found
+        found, _ = pickup_lineups(CANDIDATE, self._labels[1:], plan.slot_count, block, seed=plan.seed)
+        return (*found, *credit_lineups(self._labels, plan.slot_count, block, seed=plan.seed)) if plan.credit else found
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; nothing ends a pickup early."""
@@ -152,17 +156,17 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
     @property
     def _shared(self) -> int:
         """The largest number of seats at which the candidate shares the table; 1 in a one-seat game."""
-        return max(1, self.plan.seats - 1)
+        return max(1, self.plan.slot_count - 1)
 
     def report(self) -> PickupReport:
         """The result; it does not depend on the order of the rows."""
-        seats = self.plan.seats
+        seats = self.plan.slot_count
         shared = range(1, self._shared + 1)
         measured = self.measured
 
         def value_at(count: int) -> list[ValueAt]:
             mean = measured_value(self._by_seats[count - 1]) if measured else None
-            return [ValueAt(seats=count, value=mean.value, interval=mean.interval)] if mean is not None else []
+            return [ValueAt(slot_count=count, value=mean.value, interval=mean.interval)] if mean is not None else []
 
         return PickupReport.model_validate(
             {
@@ -178,12 +182,12 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
     def _gained(self, block: JudgedBlock) -> list[float]:
         """The value for each number of seats in one block, starting from one."""
         plan = self.plan
-        _, order = pickup_lineups(CANDIDATE, self._labels[1:], plan.seats, block.block, seed=plan.seed)
+        _, order = pickup_lineups(CANDIDATE, self._labels[1:], plan.slot_count, block.block, seed=plan.seed)
         tables = _as_teams(block) if plan.team else block.tables
         without = tables[0]
         found: list[float] = []
-        for count in range(1, plan.seats + 1):
-            slots = range(plan.seats) if plan.team else order[:count]
+        for count in range(1, plan.slot_count + 1):
+            slots = range(plan.slot_count) if plan.team else order[:count]
             gained = math.fsum(tables[count][slot] - without[slot] for slot in slots)
             found.append(gained / len(slots))
         return found
@@ -192,8 +196,8 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         """Take in what each player and each pair adds."""
         plan, labels = self.plan, self._labels
         orders, groups = coalitions(labels, block.block, seed=plan.seed)
-        tables = _as_teams(block)[plan.seats + 1 :]
-        worth = {group: math.fsum(table) / plan.seats for group, table in zip(groups, tables, strict=True)}
+        tables = _as_teams(block)[plan.slot_count + 1 :]
+        worth = {group: math.fsum(table) / plan.slot_count for group, table in zip(groups, tables, strict=True)}
         # rounding error left when numbers of this size cancel
         dust = 1e-12 * max(map(abs, worth.values()))
         for label in labels:
@@ -243,9 +247,11 @@ def pool_labels(count: int) -> list[str]:
 
 
 def _values(report: PickupReport) -> Table:
-    rows = [(plural(one.seats, "seat"), one) for one in report.values]
+    rows = [(plural(one.slot_count, "seat"), one) for one in report.values]
     rows += [("Overall", report.overall)] if report.overall is not None else []
-    rows += [(f"All {plural(one.seats, 'seat')} (self-play)", one) for one in [report.self_play] if one is not None]
+    rows += [
+        (f"All {plural(one.slot_count, 'seat')} (self-play)", one) for one in [report.self_play] if one is not None
+    ]
     return Table(
         title="Value over replacement", head=("In", "Value", INTERVAL), rows=signed_rows(rows, str), names=(0, 2)
     )

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
-from ..episode.record import EpisodeRow, SeatRow
+from ..episode.record import EpisodeRow, SlotRow
 from ..records import Grows, Record
 from .contents import INTERVAL, Encounter, Parts, ShownReport, Table, player_names, seats_table, shown_number
 from .designs import Lineup, round_robin
@@ -45,10 +45,10 @@ class RankingPlan(EvaluationPlan):
     """The plan of a ranking: everything its report depends on besides the rows."""
 
     kind: Literal["rank"] = "rank"  # pyright: ignore[reportIncompatibleVariableOverride]
-    entrants: tuple[SeatRow, ...] = Field(min_length=2, description="The ranked players.")
+    entrants: tuple[SlotRow, ...] = Field(min_length=2, description="The ranked players.")
     rating: Annotated[RatingName, Grows] = Field(default="bradley-terry", description="How players are rated.")
 
-    def players(self) -> dict[str, SeatRow]:
+    def players(self) -> dict[str, SlotRow]:
         """The measured players, by label."""
         return dict(zip(player_labels(len(self.entrants)), self.entrants, strict=True))
 
@@ -57,7 +57,10 @@ class Standing(Record):
     """A player's place in the standings."""
 
     label: str = Field(description="Label of the player.")
-    points: float = Field(description="Its rating: 400 points more mean ten wins per loss; the mean is 0.")
+    rating: float = Field(
+        validation_alias=AliasChoices("rating", "points"),
+        description="Its rating: 400 points more mean ten wins per loss; the mean is 0.",
+    )
     interval: IntervalRecord = Field(description="Interval of the rating.")
 
 
@@ -86,7 +89,7 @@ class RankingReport(ShownReport):
         players = self.plan.players()
         ratings = [
             Estimate(
-                quantity="rating", of=players[standing.label].name, value=standing.points, interval=standing.interval
+                quantity="rating", of=players[standing.label].name, value=standing.rating, interval=standing.interval
             )
             for standing in self.standings
         ]
@@ -127,7 +130,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
-        return round_robin(self._labels, self.plan.seats, block, seed=self.plan.seed)
+        return round_robin(self._labels, self.plan.slot_count, block, seed=self.plan.seed)
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; return why no more are needed, or an empty string while more are."""
@@ -147,7 +150,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         standings = [
             Standing(
                 label=rating.label,
-                points=rounded(rating.points),
+                rating=rounded(rating.points),
                 interval=rating_interval(rating),
             )
             for rating in rate(rankings, by=self.plan.rating)
@@ -227,9 +230,9 @@ def _standings(report: RankingReport) -> Table:
     for place, standing in enumerate(report.standings, 1):
         interval, entrant = standing.interval, measured[standing.label]
         own = (
-            f"{standing.points:+.0f}",
+            f"{standing.rating:+.0f}",
             f"{interval.low:+.0f} to {interval.high:+.0f}",
-            shown_number(entrant.mean, entrant.interval),
+            shown_number(entrant.mean_score, entrant.interval),
         )
         rows.append(
             (str(place), names[standing.label], *own, *([str(entrant.forfeits)] if forfeits else [])),

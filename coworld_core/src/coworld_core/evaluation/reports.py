@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from ..episode.events import EvaluationProgressed
-from ..episode.record import EpisodeRow, SeatRow
+from ..episode.record import EpisodeRow, SlotRow
 from ..errors import UsageError
 from ..records import Grows, Record, SchemaVersion
 from ..tables import TableRow, Tabular
@@ -34,12 +34,12 @@ __all__ = [
     "ForfeitRecord",
     "IntervalRecord",
     "MeasuredEntrant",
-    "MeasuredSeat",
+    "MeasuredSlot",
     "MeasuredValue",
     "Remark",
     "interval_record",
     "measured_durations",
-    "measured_seats",
+    "measured_slots",
     "measured_value",
     "rounded",
 ]
@@ -58,7 +58,9 @@ class EvaluationTerms(Record):
     version: str = Field(description="Version of the Coworld.")
     manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
     variant: str = Field(description="Variant id, or certification.")
-    seats: int = Field(ge=1, description="Number of seats in the game.")
+    slot_count: int = Field(
+        ge=1, validation_alias=AliasChoices("slot_count", "seats"), description="Number of slots in the game."
+    )
     seed: int = Field(description="The base seed, from which those of the blocks are derived.")
     seeded: bool = Field(description="Whether the game's config takes a seed, so that a block's episodes share one.")
     metric: str = Field(default="", description="JSON pointer to the measured numbers; empty: the scores.")
@@ -67,7 +69,11 @@ class EvaluationTerms(Record):
         default=None, description="Lowest score that the game allows, by its results schema; null: unknown."
     )
     highest: float | None = Field(default=None, description="Highest score that it allows; null: unknown.")
-    starved: bool = Field(default=False, description="Whether episodes short of processors count.")
+    count_starved: bool = Field(
+        default=False,
+        validation_alias=AliasChoices("count_starved", "starved"),
+        description="Whether episodes short of processors count.",
+    )
     alpha: float = Field(default=0.05, gt=0, lt=1, description="How often equal players may be told apart.")
     max_blocks: int = Field(ge=1, description="Maximum number of blocks.")
 
@@ -82,7 +88,7 @@ class EvaluationPlan(EvaluationTerms):
     )
 
     @abc.abstractmethod
-    def players(self) -> dict[str, SeatRow]:
+    def players(self) -> dict[str, SlotRow]:
         """The measured players, by label."""
 
 
@@ -108,14 +114,17 @@ class MeasuredEntrant(Record):
     """The result of one entrant."""
 
     label: str = Field(description="Label of the entrant.")
-    mean: float | None = Field(description="Mean over blocks of its mean score in each; null without blocks.")
+    mean_score: float | None = Field(
+        validation_alias=AliasChoices("mean_score", "mean"),
+        description="Mean over blocks of its mean score in each; null without blocks.",
+    )
     interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
     digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
     forfeits: int = Field(default=0, ge=0, description="Episodes that it forfeited, because it failed in them.")
     first_forfeit: ForfeitRecord | None = Field(default=None, description="The first of them; null: there is none.")
 
 
-class MeasuredSeat(Record):
+class MeasuredSlot(Record):
     """The value of a seat, independent of its player."""
 
     slot: int = Field(ge=0, description="The seat.")
@@ -186,8 +195,10 @@ class EvaluationReport(Record, Tabular):
     spoiled: int = Field(ge=0, description="Blocks that the machine or the engine spoiled every time, not counted.")
     replayed: int = Field(ge=0, description="How often a block was played again.")
     entrants: tuple[MeasuredEntrant, ...] = Field(description="The result of each entrant.")
-    seat_effects: tuple[MeasuredSeat, ...] = Field(
-        default=(), description="The effect of each seat; empty unless every player sat in every seat."
+    slot_effects: tuple[MeasuredSlot, ...] = Field(
+        default=(),
+        validation_alias=AliasChoices("slot_effects", "seat_effects"),
+        description="The effect of each slot; empty unless every player sat in every slot.",
     )
     faults: tuple[FaultCount, ...] = Field(default=(), description="Faults in episodes, including those played again.")
     remarks: tuple[Remark, ...] = Field(default=(), description="What a reader must know.")
@@ -196,13 +207,15 @@ class EvaluationReport(Record, Tabular):
         """Every measured number with its interval, the most important first."""
         names = {label: player.name for label, player in self.plan.players().items()}
         found = [
-            Estimate(quantity="mean score", of=names[entrant.label], value=entrant.mean, interval=entrant.interval)
+            Estimate(
+                quantity="mean score", of=names[entrant.label], value=entrant.mean_score, interval=entrant.interval
+            )
             for entrant in self.entrants
-            if entrant.mean is not None
+            if entrant.mean_score is not None
         ]
         return found + [
             Estimate(quantity="seat effect", of=f"seat {seat.slot}", value=seat.effect, interval=seat.interval)
-            for seat in self.seat_effects
+            for seat in self.slot_effects
         ]
 
     def to_records(self) -> list[TableRow]:
@@ -252,7 +265,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
     def __init__(self, plan: _Plan) -> None:
         self.plan = plan
         self.ledger = BlockLedger(
-            self.lineups, starved=plan.starved, forfeit=plan.forfeit, lowest=plan.lowest, highest=plan.highest
+            self.lineups, starved=plan.count_starved, forfeit=plan.forfeit, lowest=plan.lowest, highest=plan.highest
         )
         self.stopped: str = ""
         self.digests: dict[str, str] = {}
@@ -347,7 +360,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
     def common(self) -> dict[str, Any]:
         """The fields common to all reports."""
         totals, measured = self.totals, self.measured
-        effects = measured_seats(totals.seats.effects) if measured else ()
+        effects = measured_slots(totals.seats.effects) if measured else ()
         return {
             "stopped": self.stopped,
             "blocks": totals.fates["counted"] if measured else 0,
@@ -355,7 +368,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
             "spoiled": totals.fates["spoiled"],
             "replayed": totals.replayed,
             "entrants": tuple(self._measured(label) for label in self.plan.players()),
-            "seat_effects": effects,
+            "slot_effects": effects,
             "faults": tuple(
                 FaultCount(party=party, error_type=kind, episodes=count)
                 for (party, kind), count in sorted(totals.faults.items())
@@ -368,7 +381,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         first = self.totals.first_forfeits.get(label)
         return MeasuredEntrant(
             label=label,
-            mean=mean.value if mean else None,
+            mean_score=mean.value if mean else None,
             interval=mean.interval if mean else None,
             digest=self.digests.get(label, ""),
             forfeits=self.totals.forfeits[label],
@@ -376,9 +389,9 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         )
 
     def _note_digests(self, row: EpisodeRow) -> None:
-        if not any(seat.digest for seat in row.seats) or (place := parse_key(row.key)) is None:
+        if not any(seat.digest for seat in row.slots) or (place := parse_key(row.key)) is None:
             return
-        for label, seat in zip(self.ledger.lineups(place[0])[place[2] - 1], row.seats, strict=False):
+        for label, seat in zip(self.ledger.lineups(place[0])[place[2] - 1], row.slots, strict=False):
             if label is None or not seat.digest:
                 continue
             if (before := self.digests.setdefault(label, seat.digest)) != seat.digest:
@@ -435,7 +448,7 @@ def measured_durations(totals: Totals) -> Durations | None:
     )
 
 
-def measured_seats(effects: Sequence[Sample], *, among: int = 1) -> tuple[MeasuredSeat, ...]:
+def measured_slots(effects: Sequence[Sample], *, among: int = 1) -> tuple[MeasuredSlot, ...]:
     """The value of each seat.
 
     Args:
@@ -445,12 +458,12 @@ def measured_seats(effects: Sequence[Sample], *, among: int = 1) -> tuple[Measur
     # two seats are one comparison, as their effects are opposite; with more, each is another chance to be wrong
     level = 1 - 0.05 / among / (1 if len(effects) == 2 else max(1, len(effects)))
     return tuple(
-        MeasuredSeat(slot=slot, effect=rounded(effect.mean), interval=interval_record(effect.interval(level=level)))
+        MeasuredSlot(slot=slot, effect=rounded(effect.mean), interval=interval_record(effect.interval(level=level)))
         for slot, effect in enumerate(effects)
     )
 
 
-def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSeat], stopped: str) -> list[Remark]:
+def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSlot], stopped: str) -> list[Remark]:
     """The remarks that apply to any evaluation."""
     remarks: list[Remark] = []
     names = {label: player.name for label, player in plan.players().items()}

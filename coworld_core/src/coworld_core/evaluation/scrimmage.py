@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..episode.record import SeatRow
+from ..episode.record import SlotRow
 from ..records import Record
 from .contents import Parts, ShownReport, duration_facts, players_table, seats_table
 from .designs import Lineup
@@ -27,9 +27,9 @@ class ScrimmagePlan(EvaluationPlan):
     """The plan of a scrimmage: everything its report depends on besides the rows."""
 
     kind: Literal["scrimmage"] = "scrimmage"  # pyright: ignore[reportIncompatibleVariableOverride]
-    player: SeatRow = Field(description="The player that sits in every seat.")
+    player: SlotRow = Field(description="The player that sits in every seat.")
 
-    def players(self) -> dict[str, SeatRow]:
+    def players(self) -> dict[str, SlotRow]:
         """The measured players, by label."""
         return {PLAYER: self.player}
 
@@ -52,7 +52,7 @@ class ScrimmageReport(ShownReport):
     def said(self, after: str) -> str:
         """The mean score in a sentence."""
         mean = self.entrants[0]
-        score = f"{number(mean.mean or 0.0, mean.interval)} on average{between(mean.interval)}"
+        score = f"{number(mean.mean_score or 0.0, mean.interval)} on average{between(mean.interval)}"
         return self.nothing or f"{self.plan.player.name} scores {score} with itself, {after}."
 
     def parts(self) -> Parts:
@@ -76,7 +76,7 @@ class Scrimmage(Evaluation[ScrimmagePlan, ScrimmageReport]):
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
         del block
-        return ((PLAYER,) * self.plan.seats,)
+        return ((PLAYER,) * self.plan.slot_count,)
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; nothing ends a scrimmage early."""

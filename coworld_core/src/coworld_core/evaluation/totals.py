@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from ..records import Record
 from .estimates import Sample, SampleState
@@ -60,7 +60,9 @@ class TotalsState(Record):
     )
     faults: tuple[tuple[str, str, int], ...] = Field(description="The party at fault, the type of fault and its count.")
     scores: dict[str, SampleState] = Field(description="Each entrant's mean scores.")
-    seats: tuple[SampleState, ...] = Field(description="The effect of each seat.")
+    slot_effects: tuple[SampleState, ...] = Field(
+        validation_alias=AliasChoices("slot_effects", "seats"), description="The effect of each slot."
+    )
     absent: dict[str, tuple[bool, ...]] = Field(description="Whether each entrant was absent, for its first blocks.")
     alike: tuple[tuple[tuple[str, ...], tuple[float, ...], int, bool], ...] = Field(
         description="Players that met, their first outcome, the number of blocks, and whether all outcomes are equal."
@@ -114,7 +116,7 @@ class Totals:
         totals.unplayed.update(state.unplayed)
         totals.faults.update({(party, kind): count for party, kind, count in state.faults})
         totals.scores = {label: Sample.resumed(sample) for label, sample in state.scores.items()}
-        totals.seats.effects = [Sample.resumed(sample) for sample in state.seats]
+        totals.seats.effects = [Sample.resumed(sample) for sample in state.slot_effects]
         totals._first_fates = list(state.first_fates)
         totals._absent = {label: list(first) for label, first in state.absent.items()}
         totals._alike = {
@@ -137,7 +139,7 @@ class Totals:
             unplayed=dict(self.unplayed),
             faults=tuple((party, kind, count) for (party, kind), count in self.faults.items()),
             scores={label: sample.state for label, sample in self.scores.items()},
-            seats=tuple(sample.state for sample in self.seats.effects),
+            slot_effects=tuple(sample.state for sample in self.seats.effects),
             absent={label: tuple(first) for label, first in self._absent.items()},
             alike=tuple((players, one.first, one.blocks, one.same) for players, one in self._alike.items()),
             shown=tuple(sorted(self._shown)),

@@ -303,7 +303,7 @@ class Commission(_View):
             )
             for number, decided in self.recent(league.decided).items()
             for result in decided.results
-            for place in result.places
+            for place in result.rankings
         ]
         return RoundStart(
             round_id=str(self.id_of("round", due.round)),
@@ -393,7 +393,7 @@ class Commission(_View):
                 for entry in ranking.rankings
             ]
             places.sort(key=lambda place: place.rank)
-            results.append(DivisionPlaces(division=due.division, places=tuple(places)))
+            results.append(DivisionPlaces(division=due.division, rankings=tuple(places)))
         size = state_bytes(message.state)
         return RoundDecided(
             round=due.round,

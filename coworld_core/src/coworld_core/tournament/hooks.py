@@ -123,7 +123,7 @@ def ask_ranking(after: Commission, division: str) -> RankDivisionRequest:
             for number, one in decided.items()
             for result in one.results
             if result.division == division
-            for place in result.places
+            for place in result.rankings
         ),
     )
 
@@ -169,5 +169,5 @@ def _results(commission: Commission, number: int, decided: RoundDecided) -> tupl
             round_id=id, policy_version_id=commission.player(place.name), rank=place.rank, score=place.score
         )
         for result in decided.results
-        for place in result.places
+        for place in result.rankings
     )

@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from ..commissioner.values import COMPETING
 from ..evaluation.contents import Table
@@ -50,7 +50,9 @@ class RoundReport(Record):
 
     round: int = Field(ge=1, description="Number of the round.")
     division: str = Field(description="Name of its division.")
-    places: tuple[RoundPlace, ...] = Field(default=(), description="The places of the players.")
+    rankings: tuple[RoundPlace, ...] = Field(
+        default=(), validation_alias=AliasChoices("rankings", "places"), description="The places of the players."
+    )
     moves: tuple[str, ...] = Field(default=(), description="Changes of division or status, in words.")
     display: dict[str, Any] | None = Field(default=None, description="What the commissioner wants shown.")
     state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large to keep; 0: none.")
@@ -60,7 +62,7 @@ class RoundReport(Record):
     def lines(self) -> list[str]:
         """The round in words, line by line."""
         words = [f"Came to nothing: {self.reason}"] if self.code else []
-        words += [", ".join(f"{place.rank}. {place.name} {place.score:.4g}" for place in self.places)]
+        words += [", ".join(f"{place.rank}. {place.name} {place.score:.4g}" for place in self.rankings)]
         words += [f"{key}: {value}" for key, value in (self.display or {}).items()]
         words += self.moves
         if self.state_refused:
@@ -113,20 +115,20 @@ class CommissionedLeague:
             self._moves.update({move.name: move for move in event.moves})
             self.idle = False
         elif isinstance(event, RoundsDue):
-            self._add(event.rounds, event.at)
+            self._add(event.rounds, event.time)
             self.idle = not event.rounds
         elif isinstance(event, RoundDecided):
             self.decided[event.round] = event
-            self.ended[event.round] = event.at
+            self.ended[event.round] = event.time
             self._moved[event.round] = tuple(self._words(move) for move in event.moves)
             self._moves.update({move.name: move for move in event.moves})
             self.state = self.state if event.state_refused else event.state
-            self._add(event.follow_up, event.at)
+            self._add(event.follow_up, event.time)
             if event.description:
                 self._words_of[self.rounds[event.round].division] = event.description
         elif isinstance(event, RoundDropped):
             self.dropped[event.round] = event
-            self.ended[event.round] = event.at
+            self.ended[event.round] = event.time
 
     def _add(self, due: Iterable[DueRound], at: dt.datetime) -> None:
         for one in due:
@@ -161,7 +163,7 @@ class CommissionedLeague:
             (division, place.name): place
             for number, decided in self.decided.items()
             for division, places in (
-                *((result.division, result.places) for result in decided.results),
+                *((result.division, result.rankings) for result in decided.results),
                 (self.rounds[number].division, decided.standings),
             )
             for place in places
@@ -233,7 +235,7 @@ class CommissionedLeague:
         return RoundReport(
             round=number,
             division=division,
-            places=tuple(place for result in decided.results for place in result.places),
+            rankings=tuple(place for result in decided.results for place in result.rankings),
             moves=self._moved[number],
             display=decided.display,
             state_refused=decided.state_refused,

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 
-from ..episode.record import EpisodeRow, SeatRow
+from ..episode.record import EpisodeRow, SlotRow
 from ..errors import UsageError
 from ..evaluation.ratings import RatingName
 from ..evaluation.reports import EvaluationTerms
@@ -58,8 +58,10 @@ class LogEvent(Record):
     """Something that happened in a tournament."""
 
     kind: str = Field(description="Kind of the event.")
-    at: dt.datetime = Field(
-        default_factory=lambda: dt.datetime.now(dt.UTC), description="Time by the machine's clock; for people."
+    time: dt.datetime = Field(
+        default_factory=lambda: dt.datetime.now(dt.UTC),
+        validation_alias=AliasChoices("time", "at"),
+        description="Time by the machine's clock; for people.",
     )
 
 
@@ -85,7 +87,7 @@ class EntrantAdded(LogEvent):
 
     kind: str = "entrant_added"
     name: str = Field(description="Name of the player in the tournament.")
-    player: SeatRow = Field(description="The player, with its digest if known.")
+    player: SlotRow = Field(description="The player, with its digest if known.")
 
 
 class EntrantWithdrawn(LogEvent):
@@ -189,7 +191,9 @@ class DivisionPlaces(Record):
     """The places of a round in a division."""
 
     division: str = Field(description="Id of the division.")
-    places: tuple[RoundPlace, ...] = Field(description="The places.")
+    rankings: tuple[RoundPlace, ...] = Field(
+        validation_alias=AliasChoices("rankings", "places"), description="The places."
+    )
 
 
 class RoundDecided(LogEvent):

@@ -7,10 +7,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from pydantic import AliasChoices
 from pydantic import Field as Described
 
 from ..episode.events import EvaluationProgressed
-from ..episode.record import SeatRow
+from ..episode.record import SlotRow
 from ..evaluation.contents import INTERVAL, Parts, ShownReport, Table, block_facts, seats_table, shown_number
 from ..evaluation.designs import Lineup
 from ..evaluation.fitting import Rankings, RankingsState
@@ -59,10 +60,10 @@ class TournamentPlan(EvaluationPlan):
 
     kind: Literal["tournament"] = "tournament"  # pyright: ignore[reportIncompatibleVariableOverride]
     rules: TournamentRules = Described(description="The current rules.")
-    entrants: tuple[SeatRow, ...] = Described(default=(), description="The players, in order of entry.")
+    entrants: tuple[SlotRow, ...] = Described(default=(), description="The players, in order of entry.")
     withdrawn: tuple[str, ...] = Described(default=(), description="Names of players that have withdrawn.")
 
-    def players(self) -> dict[str, SeatRow]:
+    def players(self) -> dict[str, SlotRow]:
         """The measured players, by name."""
         return {entrant.name: entrant for entrant in self.entrants}
 
@@ -70,7 +71,7 @@ class TournamentPlan(EvaluationPlan):
 class TournamentStanding(Record):
     """A player's place in the standings."""
 
-    place: int = Described(ge=1, description="Place of the player.")
+    rank: int = Described(ge=1, validation_alias=AliasChoices("rank", "place"), description="Place of the player.")
     name: str = Described(description="Name of the player.")
     rating: float | None = Described(description="Its rating; null before its first block.")
     interval: IntervalRecord | None = Described(description="Interval of the rating.")
@@ -143,9 +144,11 @@ class TournamentState(Record):
     """The stored form of a tournament between two rounds; its size depends on which players met, not on the rounds."""
 
     pairing: str = Described(description="Name of the pairing.")
-    seats: int = Described(ge=1, description="Number of seats in the game.")
+    slot_count: int = Described(
+        ge=1, validation_alias=AliasChoices("slot_count", "seats"), description="Number of slots in the game."
+    )
     rating: str = Described(description="How players are rated.")
-    entrants: tuple[SeatRow, ...] = Described(description="The players, in order of entry.")
+    entrants: tuple[SlotRow, ...] = Described(description="The players, in order of entry.")
     withdrawn: tuple[str, ...] = Described(description="Names of players that have withdrawn.")
     past: PastRounds = Described(description="The totals of the finished rounds.")
     history: HistoryState = Described(description="A summary of their blocks.")
@@ -156,7 +159,7 @@ class TournamentState(Record):
 
     def fits(self, rules: TournamentRules) -> bool:
         """Whether a tournament with these rules can continue from this state."""
-        return (self.pairing, self.seats, self.rating) == (rules.pairing, rules.seats, rules.rating)
+        return (self.pairing, self.slot_count, self.rating) == (rules.pairing, rules.slot_count, rules.rating)
 
 
 class Tournament(Evaluation[TournamentPlan, TournamentReport]):
@@ -177,7 +180,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         self._expected: tuple[object, int | None] | None = None
         self.pairing = pairing
         self.league = CommissionedLeague()
-        self._entrants: dict[str, SeatRow] = {}
+        self._entrants: dict[str, SlotRow] = {}
         self._withdrawn: set[str] = set()
 
     @classmethod
@@ -211,7 +214,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         field = self.field()
         return TournamentState(
             pairing=self.rules.pairing,
-            seats=self.plan.seats,
+            slot_count=self.plan.slot_count,
             rating=self.rules.rating,
             entrants=self.plan.entrants,
             withdrawn=self.plan.withdrawn,
@@ -249,7 +252,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
-        return self.history.lineups(block, self.plan.seats)
+        return self.history.lineups(block, self.plan.slot_count)
 
     def apply(self, event: LogEvent) -> None:
         """Apply an event of the log.
@@ -367,7 +370,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         return Field(
             entrants=tuple(self.active),
             everybody=tuple(self._entrants),
-            seats=self.plan.seats,
+            seats=self.plan.slot_count,
             seed=self.rules.seed,
             rounds=self.rules.rounds,
             played=self._played(),
@@ -446,7 +449,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         for place, name in enumerate(order, 1):
             rating = rated.get(name)
             yield TournamentStanding(
-                place=place,
+                rank=place,
                 name=name,
                 rating=rating.value if rating else None,
                 interval=rating.interval if rating else None,
@@ -470,7 +473,7 @@ def _last_matches(played: PlayedRounds) -> tuple[MatchRecord, ...]:
     return tuple(reversed([*itertools.islice(found, _MATCHES_REPORTED)]))
 
 
-def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: set[str]) -> TournamentPlan:
+def _plan(rules: TournamentRules, entrants: Mapping[str, SlotRow], withdrawn: set[str]) -> TournamentPlan:
     same: dict[str, list[str]] = {}
     for name, entrant in entrants.items():
         # the part after the @ identifies the content, whatever the file's name
@@ -491,7 +494,7 @@ def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: se
 def _standings(report: TournamentReport) -> Table:
     rows = [
         (
-            str(one.place),
+            str(one.rank),
             f"{one.name} (withdrawn)" if one.withdrawn else one.name,
             shown_number(one.rating, one.interval, signed=report.plan.rules.rating != "mean"),
             "-" if one.interval is None else interval_words(one.interval),

@@ -49,7 +49,7 @@ def check_attendance(
         for player in manifest.player
         if player.id not in seated
     ]
-    blamed = record is not None and any(fault.fault == "player" for fault in record.faults)
+    blamed = record is not None and any(fault.party == "player" for fault in record.faults)
     if record is not None and manifest.game.player_runtime == GAME_HOSTED:
         evidence += [_hosted(slot, seated[slot.slot % len(seated)], directory) for slot in record.slots]
     elif record is not None and (blamed or any(slot.started_seconds is not None for slot in record.slots)):
@@ -73,7 +73,7 @@ def _attended(
 ) -> Evidence:
     who = f"Player {player!r} in slot {slot.slot}"
     log = f"{directory}/{slot.logs[0]}" if slot.logs else None
-    own = [fault for fault in record.faults if fault.fault == "player" and fault.slot == slot.slot]
+    own = [fault for fault in record.faults if fault.party == "player" and fault.slot == slot.slot]
     others = any(fault not in own and not about_results(fault) for fault in record.faults)
     if own:
         return _blamed(own[0], slot, log)

@@ -121,7 +121,7 @@ class StepLedger:
             seconds=run.seconds(),
             steps=tuple(self.steps),
             episode=f"{EPISODE}/{run.layout.record.name}" if episode else None,
-            seats=tuple(
+            slots=tuple(
                 SeatedPlayer(name=self.plain(slot.name), player_id=slot.player_id)
                 for slot in (episode.slots if episode else ())
             ),

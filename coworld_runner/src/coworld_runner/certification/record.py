@@ -203,7 +203,11 @@ class Certification(_Record):
     seconds: float = Field(ge=0, description="Wall time from start to end.")
     steps: tuple[StepRecord, ...] = Field(description="The steps in the order of the transcript.")
     episode: str | None = Field(default=None, description="The smoke episode's record, relative to the workspace.")
-    seats: tuple[SeatedPlayer, ...] = Field(default=(), description="Players of the smoke episode, by slot.")
+    slots: tuple[SeatedPlayer, ...] = Field(
+        default=(),
+        validation_alias=AliasChoices("slots", "seats"),
+        description="Players of the smoke episode, by slot.",
+    )
     scores: tuple[float, ...] = Field(default=(), description="The smoke episode's scores by slot, if valid.")
     trouble: str | None = Field(default=None, description="Why it could not go on, if not because of the Coworld.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
@@ -216,7 +220,7 @@ class Certification(_Record):
     @property
     def standings(self) -> tuple[tuple[str, float], ...]:
         """Player and score by slot in the smoke episode; a player that the record does not name is ``slot N``."""
-        names = [str(seat) for seat in self.seats]
+        names = [str(seat) for seat in self.slots]
         return tuple(
             (names[slot] if slot < len(names) else f"slot {slot}", score) for slot, score in enumerate(self.scores)
         )

@@ -66,9 +66,9 @@ class CertifyOptions:
     """How a Coworld is certified. Times are seconds."""
 
     episode: EpisodeOptions = field(
-        default_factory=lambda: EpisodeOptions(timeout=durations.SMOKE_EPISODE, ready_timeout=120.0)
+        default_factory=lambda: EpisodeOptions(timeout_seconds=durations.SMOKE_EPISODE, ready_timeout_seconds=120.0)
     )
-    """For the smoke episode; its ``timeout`` is the only deadline. Images are fetched before it begins."""
+    """For the smoke episode; its ``timeout_seconds`` is the only limit. Images are fetched before it begins."""
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     """For showing the replay."""
     sources: SourceOptions = field(default_factory=SourceOptions)
@@ -103,9 +103,11 @@ class CertifyOptions:
             published: Published version whose rules apply; None means today's.
         """
         usual = cls()
-        ready = min(timeout, usual.episode.ready_timeout)
+        ready = min(timeout, usual.episode.ready_timeout_seconds)
         return cls(
-            episode=dataclasses.replace(usual.episode, timeout=timeout, ready_timeout=ready, watch=True),
+            episode=dataclasses.replace(
+                usual.episode, timeout_seconds=timeout, ready_timeout_seconds=ready, watch=True
+            ),
             sources=dataclasses.replace(usual.sources, offline=offline),
             platform=platform or usual.platform,
             published=published,

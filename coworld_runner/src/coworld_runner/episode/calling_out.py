@@ -98,7 +98,7 @@ async def open_proxy(setup: Setup, ledger: Ledger, scratch: Scratch) -> AsyncGen
     async with AsyncExitStack() as stack:
         try:
             (proxy,) = await stack.enter_async_context(setup.backend.units([spec], publish=ledger.publish, grace=0))
-            await proxy.wait_ready(HttpProbe(timeout=setup.options.ready_timeout))
+            await proxy.wait_ready(HttpProbe(timeout=setup.options.ready_timeout_seconds))
         except (StartError, NotReadyError) as error:
             raise EnvironmentFault(
                 f"The players' proxy could not be started: {error.message}",

@@ -52,7 +52,7 @@ class ArtifactCollector:
         with anyio.CancelScope(shield=True), self._ledger.phases.during(COLLECT):
             async with anyio.create_task_group() as group:
                 for unit in (game, *players):
-                    group.start_soon(unit.stop, self._setup.options.stop_grace)
+                    group.start_soon(unit.stop, self._setup.options.stop_grace_seconds)
             await self._fetch_all(
                 *(
                     Wanted(
@@ -69,7 +69,7 @@ class ArtifactCollector:
     async def game(self, game: Unit) -> None:
         """Stop the game and collect its files; shielded from cancellation."""
         with anyio.CancelScope(shield=True), self._ledger.phases.during(COLLECT):
-            await game.stop(self._setup.options.stop_grace)
+            await game.stop(self._setup.options.stop_grace_seconds)
             results = [] if self._judged else [self._results(game)]
             await self._fetch_all(*results, self._replay(game))
             await self._fetch_all(*await self._besides(game), room=Room(_ROOM))
@@ -136,7 +136,7 @@ class ArtifactCollector:
         return Wanted(unit=game, name=RESULTS, target=self._layout.results, limit=MAX_RESULTS_BYTES)
 
     async def _fetch_all(self, *wanted: Wanted, room: Room | None = None) -> None:
-        await fetch_all(wanted, seconds=self._setup.options.collect_timeout, tell=self._take, room=room)
+        await fetch_all(wanted, seconds=self._setup.options.collect_timeout_seconds, tell=self._take, room=room)
 
     async def _take(self, wanted: Wanted, fetched: Fetched) -> None:
         unit = wanted.unit.spec

@@ -52,7 +52,7 @@ class Flow:
         self._ledger = Ledger(setup)
         self._phases = self._ledger.phases
         self._collector = ArtifactCollector(setup, self._ledger)
-        self._deadline = anyio.current_time() + setup.options.timeout
+        self._deadline = anyio.current_time() + setup.options.timeout_seconds
         self._on_ready = on_ready
         self._probe = probe
         self._specs: dict[str, UnitSpec] = {}
@@ -153,7 +153,9 @@ class Flow:
 
     def _units(self, specs: list[UnitSpec], *, start: bool) -> AbstractAsyncContextManager[tuple[Unit, ...]]:
         self._specs |= {spec.name: spec for spec in specs}
-        return self._backend.units(specs, publish=self._ledger.publish, start=start, grace=self._options.stop_grace)
+        return self._backend.units(
+            specs, publish=self._ledger.publish, start=start, grace=self._options.stop_grace_seconds
+        )
 
     def _note_scratch_leak(self, path: Path, reason: str) -> None:
         self._ledger.leak(f"directory {path}", reason)
@@ -194,7 +196,7 @@ class Flow:
                     async with anyio.create_task_group() as group:
                         # import what is needed from now on while the game boots
                         group.start_soon(anyio.to_thread.run_sync, _load_the_rest)
-                        await game.wait_ready(HttpProbe(timeout=self._options.ready_timeout))
+                        await game.wait_ready(HttpProbe(timeout=self._options.ready_timeout_seconds))
             except NotReadyError as error:
                 await self._ledger.see("not_ready", "game", error=error)
                 return False
@@ -280,13 +282,15 @@ class Flow:
             async with anyio.create_task_group() as group:
                 if game.exit is None:
                     ledger.stopped_at = ledger.seconds()
-                group.start_soon(game.stop, self._options.stop_grace)
-                with anyio.move_on_after(self._options.player_exit_timeout):
+                group.start_soon(game.stop, self._options.stop_grace_seconds)
+                with anyio.move_on_after(self._options.player_exit_timeout_seconds):
                     async with anyio.create_task_group() as waiting:
                         for player in players:
                             waiting.start_soon(player.wait)
             await watch.judge_players()
-            await self._blame_who_still_runs(f"{self._options.player_exit_timeout:g} s after the game was over.")
+            await self._blame_who_still_runs(
+                f"{self._options.player_exit_timeout_seconds:g} s after the game was over."
+            )
 
     # --- when time is up
 
@@ -298,7 +302,7 @@ class Flow:
                 await self._ledger.see("still_running", "player", slot, words=said, hint=hint)
 
     async def _at_the_deadline(self) -> None:
-        ledger, limit = self._ledger, f"the deadline of {self._options.timeout:g} s"
+        ledger, limit = self._ledger, f"the deadline of {self._options.timeout_seconds:g} s"
         hint = "Read the logs for what it waited for, or allow more with --timeout-seconds."
         ledger.trouble = ledger.trouble or self._backend.trouble()
         # a game may update its results from the first move on: while players stay, it may not be over

@@ -31,7 +31,7 @@ async def watch_leaving(setup: Setup, ledger: Ledger, watch: Watch, players: Seq
         await player.wait()
     if not ledger.all_left:
         return
-    patience = setup.options.abandoned_timeout
+    patience = setup.options.abandoned_timeout_seconds
     with anyio.move_on_after(patience):
         await watch.over.wait()
     if watch.over.is_set() or await watch.is_done():

@@ -58,7 +58,7 @@ class UnitState:
     @property
     def own_end(self) -> Exit | None:
         """The unit's exit if it ended by itself; None while it runs, or if it had to be stopped."""
-        return None if self.end is None or self.end.reason in ("stopped", "deadline") else self.end
+        return None if self.end is None or self.end.reason in ("stopped", "timeout") else self.end
 
 
 class Ledger:
@@ -149,7 +149,7 @@ class Ledger:
     @property
     def failed(self) -> bool:
         """Whether something went wrong that is no player's fault."""
-        return any(fault.fault != "player" for fault in self.faults)
+        return any(fault.party != "player" for fault in self.faults)
 
     @property
     def played(self) -> bool:
@@ -230,7 +230,7 @@ class Ledger:
             return None
         with_log = row.with_log and log is not None
         fault = Fault(
-            fault=row.party,
+            party=row.party,
             slot=slot if row.party == "player" else None,
             error_type=row.error_type,
             message=ruling.message,

@@ -43,7 +43,7 @@ async def watch_connections(
         for slot in ledger.seats
         if (startup := setup.plan.startup(slot)) is not None
     ]
-    patience = max(setup.options.connect_timeout, allowed if is_number(allowed) else 0, *warming)
+    patience = max(setup.options.connect_timeout_seconds, allowed if is_number(allowed) else 0, *warming)
     while (waited := anyio.current_time() - begun) < patience:
         for player in missing() if waited >= _SILENT else ():
             if player.name not in named:

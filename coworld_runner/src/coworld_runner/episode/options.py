@@ -22,33 +22,33 @@ ENTRIES = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeOptions:
-    """How an episode is run. Times are seconds."""
+    """How an episode is run."""
 
-    timeout: float = durations.EPISODE
+    timeout_seconds: float = durations.EPISODE
     """For the whole episode."""
-    ready_timeout: float = durations.READY
+    ready_timeout_seconds: float = durations.READY
     """For the game to answer ``/healthz`` with 200."""
-    connect_timeout: float = durations.CONNECT
+    connect_timeout_seconds: float = durations.CONNECT
     """For players to connect once all of them have been started, where that can be seen. A larger
     ``player_connect_timeout_seconds`` in the game's config takes precedence."""
-    viewer_timeout: float = 10.0
+    viewer_timeout_seconds: float = 10.0
     """For the first message on ``/global``, counted from when every player was started."""
-    player_exit_timeout: float = durations.PLAYER_EXIT
+    player_exit_timeout_seconds: float = durations.PLAYER_EXIT
     """For players to end once the game is over."""
-    abandoned_timeout: float = durations.ABANDONED
+    abandoned_timeout_seconds: float = durations.ABANDONED
     """How long a game may go on once all its players have ended with status 0."""
-    linger: float = durations.LINGER
+    linger_seconds: float = durations.LINGER
     """How long a game may go on for its viewers after results and replay are complete."""
-    replay_timeout: float = durations.REPLAY
+    replay_timeout_seconds: float = durations.REPLAY
     """How long valid results may wait for a replay before the game is stopped without one."""
     on_player_failure: Literal["stop", "continue"] = "stop"
-    """Whether a player's failure ends the episode (after ``failure_grace``) or the game decides how to go on."""
-    failure_grace: float = 1.0
+    """Whether a player's failure ends the episode after ``failure_grace_seconds``, or the game decides how to go on."""
+    failure_grace_seconds: float = 1.0
     """How long after a player's failure the game's own end may still clear the player. After that, the failure ends the
     episode if ``on_player_failure`` is ``stop``."""
-    stop_grace: float = 5.0
+    stop_grace_seconds: float = 5.0
     """Between TERM and KILL when a unit is stopped."""
-    collect_timeout: float = 300.0
+    collect_timeout_seconds: float = 300.0
     """For collecting the players' files, and again for the game's."""
     game_limits: Limits = field(
         default_factory=lambda: Limits(
@@ -75,7 +75,7 @@ class EpisodeOptions:
     """Whether to follow the public viewer stream and publish ``GameProgressed``."""
     admin: bool = False
     """Whether to ask the game for its admin page (``COWORLD_ADMIN=1``); only ever for local play."""
-    countdown: float = 0.0
+    countdown_seconds: float = 0.0
     """Seconds to ask the game to count down once all players are there (``COWORLD_COUNTDOWN_SECONDS``), so that people
     see the start. 0: no countdown. Games that do not know the variable start at once."""
 

@@ -57,7 +57,7 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         over_seconds=ledger.over_at,
         **_said(setup),
         versions=versions(setup.backend),
-    )
+    ).in_workspace(layout.workspace)
     _write(setup, record)
     return record
 

@@ -31,7 +31,7 @@ class Setup:
     @property
     def lifetime(self) -> float:
         """Seconds that a unit may live: longer than the episode, to fetch its evidence."""
-        return self.options.timeout + _SPARE_SECONDS
+        return self.options.timeout_seconds + _SPARE_SECONDS
 
     @property
     def layout(self) -> EpisodeLayout:

@@ -73,7 +73,11 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
             **extra_port_environment(placement, extra),
             **({"COGAMES_POLICY_NAMES": json.dumps(setup.plan.policy_names)} if setup.plan.policy_names else {}),
             **({"COWORLD_ADMIN": "1"} if setup.options.admin else {}),
-            **({"COWORLD_COUNTDOWN_SECONDS": f"{setup.options.countdown:g}"} if setup.options.countdown else {}),
+            **(
+                {"COWORLD_COUNTDOWN_SECONDS": f"{setup.options.countdown_seconds:g}"}
+                if setup.options.countdown_seconds
+                else {}
+            ),
             **game_place(placement),
             **game_files(placement.uri),
             **game_identity(setup.plan.manifest.game, setup.run.bus.run_id),

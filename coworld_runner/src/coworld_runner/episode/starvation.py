@@ -386,7 +386,7 @@ class StarvationMeter:
             starved=share >= STARVED_SHARE,
             waited_share=round(share, 4),
             threshold=STARVED_SHARE,
-            caused_by=slots if share >= STARVED_SHARE else (),
+            starved_by=slots if share >= STARVED_SHARE else (),
             source="scheduler statistics of the units' threads (/proc/<pid>/task/<tid>/schedstat)",
             unit=worst.unit.name if share else None,
             tick_seconds=round(self._tick, 4),

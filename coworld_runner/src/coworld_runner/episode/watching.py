@@ -81,7 +81,7 @@ class Watch:
             await self._notice_early_leave(player)
             return
         # If the game ends together with the player, the verdict has to wait for the game's outcome.
-        if not await self._goes_on(grace=self._options.failure_grace):
+        if not await self._goes_on(grace=self._options.failure_grace_seconds):
             return
         if not await self._lets_in(player) or self.over.is_set():
             return
@@ -137,7 +137,7 @@ class Watch:
         """After a player could not be started, give the game a moment to end by itself; then its part is over."""
         if self._options.on_player_failure == "continue":
             return
-        with anyio.move_on_after(self._options.failure_grace):
+        with anyio.move_on_after(self._options.failure_grace_seconds):
             await self._game.wait()
         self.over.set()
 
@@ -216,19 +216,21 @@ class Watch:
                     continue
                 if not closed:
                     size = await game.size(REPLAY)
-                    with anyio.move_on_after(options.replay_timeout):
+                    with anyio.move_on_after(options.replay_timeout_seconds):
                         await news.wait()
                         continue
                     if await game.size(REPLAY) != size:
                         continue  # it is long, and still being written
                 ledger.results_complete, ledger.over_at = True, ledger.seconds()
-                with anyio.move_on_after(options.linger):
+                with anyio.move_on_after(options.linger_seconds):
                     await news.wait()
                     ledger.rewritten = True
                     continue
                 break
             ledger.publish(
-                Notice(message=f"The game went on for {options.linger:g} s after its results; it is stopped now.")
+                Notice(
+                    message=f"The game went on for {options.linger_seconds:g} s after its results; it is stopped now."
+                )
             )
             self.over.set()
 
@@ -282,7 +284,7 @@ class Watch:
 
         async def viewer() -> None:
             await all_started.wait()
-            results.append(await probes.first_message(address, "/global", timeout=self._options.viewer_timeout))
+            results.append(await probes.first_message(address, "/global", timeout=self._options.viewer_timeout_seconds))
 
         async with anyio.create_task_group() as group:
             group.start_soon(pages)

@@ -79,14 +79,14 @@ async def diagnose(
         {
             **battery.common(),
             "variant": ", ".join(ids),
-            "seats": max(each.seats for each in battery.each),
+            "slot_count": max(each.seats for each in battery.each),
             "seeded": all(each.seeded for each in battery.each),
             "max_blocks": rules.max_blocks * len(ids),
             "player": rows[BOT],
             "baseline": rows.get(BASELINE),
             "strong": rows.get(STRONG),
             "variants": tuple(
-                VariantPlan(id=variant, seats=each.seats, seeded=each.seeded)
+                VariantPlan(id=variant, slot_count=each.seats, seeded=each.seeded)
                 for variant, each in zip(ids, battery.each, strict=True)
             ),
             "before": _earlier(Path(before), package) if before is not None else None,

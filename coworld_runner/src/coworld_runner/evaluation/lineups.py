@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
-from coworld_core.episode.record import SeatRow
+from coworld_core.episode.record import SlotRow
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import Lineup, block_seed
 from coworld_core.manifest.gameconfig import validate_game_config
@@ -68,7 +68,7 @@ class Entrants:
             "version": game.version,
             "manifest_sha256": self.package.sha256,
             "variant": self.base.variant,
-            "seats": self.seats,
+            "slot_count": self.seats,
             "seed": rules.seed,
             "seeded": self.seeded,
             "metric": rules.metric,
@@ -76,7 +76,7 @@ class Entrants:
             "forfeit": rules.forfeit,
             "lowest": lowest,
             "highest": highest,
-            "starved": rules.starved,
+            "count_starved": rules.count_starved,
             "same_commands": self._same_commands(),
         }
 
@@ -84,13 +84,13 @@ class Entrants:
         """Return the seat of the player with this label."""
         return self._plan((label,) * self.seats).seats[0]
 
-    def rows(self) -> dict[str, SeatRow]:
+    def rows(self) -> dict[str, SlotRow]:
         """Return all players by label, under distinct names."""
         seats = {label: self.seat(label) for label in self._players}
         names = {label: seat.player_name or seat.name for label, seat in seats.items()}
         alike = {name for name in names.values() if list(names.values()).count(name) > 1}
         return {
-            label: SeatRow(
+            label: SlotRow(
                 name=f"{names[label]} ({label})" if names[label] in alike else names[label],
                 player_id=seat.player_id,
                 image=seat.image,

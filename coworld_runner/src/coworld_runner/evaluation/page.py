@@ -167,7 +167,7 @@ def _episode(row: EpisodeRow, workspace: Path, beside: Path, live: bool) -> _Epi
     layout = EpisodeLayout(workspace / row.workspace)
     return _Episode(
         key=row.key,
-        seats=", ".join(seat.name for seat in row.seats),
+        seats=", ".join(seat.name for seat in row.slots),
         scores=", ".join(f"{score:.4g}" for score in row.scores),
         seconds=row.seconds,
         fault=row.message or "",

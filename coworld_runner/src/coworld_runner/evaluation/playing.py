@@ -248,7 +248,7 @@ async def play_blocks(
         evaluation.add(measure_row(row, plan, many.run.layout.workspace))
         if ledger.judged > judged:
             many.run.bus.publish(evaluation.progress())
-        if row.starved and not row.starved_by and not plan.starved and not evaluation.stopped:
+        if row.starved and not row.starved_by and not plan.count_starved and not evaluation.stopped:
             hint = " Fewer at a time may help (--parallel)." if parallel != 1 else ""
             many.run.bus.publish(
                 Notice(
@@ -344,11 +344,11 @@ def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> Episo
     if not plan.metric or not row.scores:
         return row
     results = read_record(workspace / row.workspace).results or {}
-    numbers = measured(results, plan.metric, plan.seats)
+    numbers = measured(results, plan.metric, plan.slot_count)
     if numbers is None:
-        known = known_metrics(results, plan.seats)
+        known = known_metrics(results, plan.slot_count)
         raise UsageError(
-            f"The results have no list of {plan.seats} numbers at {plan.metric!r}.",
+            f"The results have no list of {plan.slot_count} numbers at {plan.metric!r}.",
             code="metric_unknown",
             hint=f"There is {listed(known)}." if known else "They have no such list at all.",
         )

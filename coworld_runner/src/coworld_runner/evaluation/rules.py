@@ -29,7 +29,7 @@ class EvaluationRules:
     """JSON pointer to a list of numbers in the results, one per seat; empty: the scores."""
     forfeit: float | None = None
     """The score of a player that forfeits; None: the lowest that the game allows, or else that was seen so far."""
-    starved: bool = False
+    count_starved: bool = False
     """Whether to count episodes in which the machine was short of processors, for games in which time does not
     matter."""
 

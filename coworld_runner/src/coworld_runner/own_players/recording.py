@@ -17,7 +17,7 @@ __all__ = ["ANSWERS", "RECORDING", "read_recording"]
 
 RECORDING = "recording:"
 ANSWERS = "answers.jsonl"
-"""File in the artifact of an ``llm:`` player: a line for each decision, with seat, tick and action."""
+"""File in the artifact of an ``llm:`` player: a line for each decision, with slot, tick and action."""
 _FORM = re.compile(r"(?P<path>.+?)(@(?P<slot>\d{1,4}))?", re.DOTALL)
 
 
@@ -91,5 +91,7 @@ def _answered(data: bytes) -> dict[int, dict[int, Any]]:
             raise ValueError
         for line in artifact.read(ANSWERS).splitlines():
             answer: dict[str, Any] = json.loads(line)
-            actions.setdefault(answer["seat"], {})[answer["tick"]] = answer["action"]
+            # Earlier versions wrote "seat".
+            slot: int = answer["slot"] if "slot" in answer else answer["seat"]
+            actions.setdefault(slot, {})[answer["tick"]] = answer["action"]
     return actions

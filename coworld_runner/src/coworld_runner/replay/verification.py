@@ -150,8 +150,8 @@ async def verify_batch_replays(
                 update={
                     "ok": False,
                     "error_type": fault.error_type,
-                    "fault": fault.fault,
-                    "slot": fault.slot,
+                    "party": fault.party,
+                    "fault_slot": fault.slot,
                     "message": fault.message,
                 }
             )
@@ -166,7 +166,7 @@ def _fault(
     error_type: ErrorType, message: str, hint: str | None, *, log_tail: str = "", log: str | None = None
 ) -> Fault:
     return Fault(
-        fault="game",
+        party="game",
         error_type=error_type,
         message=message,
         hint=hint,

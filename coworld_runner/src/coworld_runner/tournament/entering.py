@@ -89,7 +89,7 @@ async def create_tournament(
     document["rating"] = rating_for(entrants.seats)
     of: dict[str, object] = {"kind": pairing, "blocks": blocks, "rounds": rounds, "commissioner": commissioner or None}
     document["pairing"] = {key: value for key, value in of.items() if value is not None}
-    document["stop"] = {"blocks": 1000, "told_apart": False}
+    document["stop"] = {"max_blocks": 1000, "told_apart": False}
     document["entrants"] = {}
     text = tomlkit.dumps(document)
     parse_settings(text, path)
@@ -127,10 +127,10 @@ def rules_of(settings: TournamentSettings) -> EvaluationRules:
     return EvaluationRules(
         variant=settings.variant,
         seed=settings.seed,
-        max_blocks=settings.stop.blocks,
+        max_blocks=settings.stop.max_blocks,
         metric=settings.metric,
         forfeit=settings.forfeit,
-        starved=settings.count_starved,
+        count_starved=settings.count_starved,
     )
 
 

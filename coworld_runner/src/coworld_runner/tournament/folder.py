@@ -268,7 +268,7 @@ def _rules(settings: TournamentSettings, entrants: Entrants) -> TournamentRules:
             "pairing": settings.pairing.kind,
             "rounds": settings.pairing.rounds,
             "blocks": settings.pairing.blocks,
-            "max_blocks": settings.stop.blocks,
+            "max_blocks": settings.stop.max_blocks,
             "told_apart": settings.stop.told_apart,
             "rating": settings.rating,
         }

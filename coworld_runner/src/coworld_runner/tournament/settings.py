@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tomlkit
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from coworld_core.commissioner.hook_names import HookName
 from coworld_core.errors import UsageError
@@ -42,7 +42,7 @@ class PairingSettings(_Part):
 class StopSettings(_Part):
     """When the tournament ends, other than by the pairing having no more rounds."""
 
-    blocks: int = Field(default=1000, ge=1)
+    max_blocks: int = Field(default=1000, ge=1, validation_alias=AliasChoices("max_blocks", "blocks"))
     told_apart: bool = False
 
 

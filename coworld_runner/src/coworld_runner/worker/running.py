@@ -194,13 +194,13 @@ class _Worker:
 
     def _options(self, settings: Settings, seconds: float) -> EpisodeOptions:
         return EpisodeOptions(
-            timeout=seconds,
-            ready_timeout=max(_LEAST_READY, seconds * _READY_SHARE),
-            player_exit_timeout=settings.artifact_window,
-            linger=settings.linger,
-            replay_timeout=durations.REPLAY if self._outputs.replay is not None else settings.linger,
+            timeout_seconds=seconds,
+            ready_timeout_seconds=max(_LEAST_READY, seconds * _READY_SHARE),
+            player_exit_timeout_seconds=settings.artifact_window,
+            linger_seconds=settings.linger,
+            replay_timeout_seconds=durations.REPLAY if self._outputs.replay is not None else settings.linger,
             on_player_failure=settings.on_player_failure,
-            stop_grace=_STOP_GRACE,
+            stop_grace_seconds=_STOP_GRACE,
             # the platform sets the game's limits, and the players' pods have theirs
             game_limits=Limits(),
             player_limits=Limits(),

@@ -254,7 +254,7 @@ def _taken_away(pod: Mapping[str, Any]) -> tuple[ExitReason, str] | None:
     status = _status(pod)
     reason, words = str(status.get("reason") or ""), _pod_words(pod)
     if reason == "DeadlineExceeded":
-        return "deadline", words
+        return "timeout", words
     if reason == "Evicted" and re.search(r"ephemeral|emptydir|exceeds the limit", words, re.IGNORECASE):
         return ("disk", words) if "node was low" not in words.lower() else ("evicted", words)
     disrupted, message = _disruption(pod)

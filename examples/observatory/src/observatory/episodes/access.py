@@ -100,7 +100,7 @@ def player_faults(row: EpisodeRequest) -> list[JsonObject]:
     return [
         {"position": fault.slot, "error_type": fault.error_type, "message": fault.message}
         for fault in read_record(row.record).faults
-        if fault.fault == "player"
+        if fault.party == "player"
     ]
 
 

@@ -243,7 +243,7 @@ class _Writing:
                 await disqualify(session, await session.get_one(Membership, member.membership_id), most=most)
 
     def _results(self, row: Round, results: tuple[DivisionPlaces, ...]) -> None:
-        for place in (place for result in results for place in result.places):
+        for place in (place for result in results for place in result.rankings):
             if (member := self.season.members.get(place.name)) is None:
                 continue
             self.session.add(

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.commissioner.values import VariantInfo
-from coworld_core.episode.record import SeatRow
+from coworld_core.episode.record import SlotRow
 from coworld_core.tournament.commissioning import Commission as CommissionView
 from coworld_core.tournament.log import (
     DueRound,
@@ -179,7 +179,7 @@ async def _replay(session: AsyncSession, season: CommissionedSeason, events: Ite
     events, tournament = list(events), season.tournament
     names = [name for event in events for name in _names(event)]
     for name in dict.fromkeys([*names, *season.members]):
-        tournament.apply(EntrantAdded(name=name, player=SeatRow(name=name, image=name)))
+        tournament.apply(EntrantAdded(name=name, player=SlotRow(name=name, image=name)))
     numbers = {event.round for event in events if isinstance(event, RoundScheduled)}
     ids = {season.round_id(number): number for number in numbers}
     began = await session.execute(sa.select(Round.id, Round.created_at).where(Round.id.in_(ids)))

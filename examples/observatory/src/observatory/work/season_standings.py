@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from coworld_core.episode.record import EpisodeRow, SeatRow
+from coworld_core.episode.record import EpisodeRow, SlotRow
 from coworld_core.evaluation.designs import Lineup, episode_key
 from coworld_core.evaluation.reports import IntervalRecord
 from coworld_core.records import READING
@@ -103,7 +103,7 @@ def season_rules(terms: LeagueSettings, setup: GameSetup) -> TournamentRules:
         coworld=setup.coworld.name,
         version=setup.coworld.version,
         variant=setup.variant,
-        seats=setup.seats,
+        slot_count=setup.seats,
         seed=0,
         seeded=True,
         max_blocks=_NO_END,
@@ -155,11 +155,11 @@ def compute_standings(
         for name in names:
             if name not in entered:
                 entered.append(name)
-                tournament.apply(EntrantAdded(name=name, player=SeatRow(name=name, image=name)))
+                tournament.apply(EntrantAdded(name=name, player=SlotRow(name=name, image=name)))
 
     for one in rounds:
         # Skip rounds stored by older versions without their blocks, and rounds of a game with another number of seats.
-        if one.config.get("blocks") and one.config.get("seats", rules.seats) == rules.seats:
+        if one.config.get("blocks") and one.config.get("seats", rules.slot_count) == rules.slot_count:
             enter(one.config["entrants"])
             _take_in(tournament, one)
     stored = tournament.state()
@@ -183,7 +183,7 @@ def compute_standings(
         config={
             "variant_id": rules.variant,
             "pairing": rules.pairing,
-            "seats": rules.seats,
+            "seats": rules.slot_count,
             "entrants": list(entrants),
             "blocks": [block.model_dump(mode="json", exclude_defaults=True) for block in scheduled.blocks],
             "byes": list(scheduled.byes),
@@ -244,8 +244,8 @@ def _row(episode: PlayedEpisode, key: str) -> EpisodeRow:
         scores=episode.scores,
         seconds=0,
         error_type=episode.error_type,
-        fault=("player" if episode.failed_slot is not None else blamed) if failed else None,
-        slot=episode.failed_slot if failed else None,
+        party=("player" if episode.failed_slot is not None else blamed) if failed else None,
+        fault_slot=episode.failed_slot if failed else None,
         message=episode.error,
     )
 
@@ -270,7 +270,7 @@ def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] 
         "standings": [
             {
                 "subject": one.name,
-                "place": one.place,
+                "place": one.rank,
                 "rating": one.rating,
                 **_ends(one.interval),
                 "won": one.won,

@@ -340,7 +340,7 @@ class Worker:
                     job.plan,
                     backend=self._backend,
                     workspace=self._workspaces / claim.run_id,
-                    options=replace(options, timeout=job.plan.timeout_within(options.timeout)),
+                    options=replace(options, timeout_seconds=job.plan.timeout_within(options.timeout_seconds)),
                     on_ready=ready,
                     run_id=claim.run_id,
                 )

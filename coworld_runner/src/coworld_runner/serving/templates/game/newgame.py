@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from coworld_core.rules import Rules, RulesConfig
+from coworld_core import Rules, RulesConfig
 
 
 class NewGame(Rules):
