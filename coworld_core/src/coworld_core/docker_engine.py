@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,7 +147,7 @@ def resolve_address(
     """
     environ = os.environ if environ is None else environ
     if host:
-        return _address(host, "the host option", environ, shares_files)
+        return _address(host, "the argument host", environ, shares_files)
     if named := environ.get("DOCKER_HOST", "").strip():
         return _address(named, "DOCKER_HOST", environ, shares_files)
     directory, config = docker_config(environ)
@@ -337,12 +337,12 @@ class Engine:
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, address: Address, *, otherwise: str = "") -> AsyncGenerator[Self, None]:
+    async def connect(cls, address: Address, *, otherwise: Callable[[str], str] = str) -> AsyncGenerator[Self, None]:
         """Connect to an engine and ask for its version and capabilities.
 
         Args:
             address: The engine's address.
-            otherwise: An alternative that needs no engine; appended to hints.
+            otherwise: Makes a hint with an alternative out of one without.
 
         Raises:
             BackendUnavailable: The message says why: not installed, not running, not permitted, wrong address,
@@ -353,7 +353,7 @@ class Engine:
                 engine = await stack.enter_async_context(cls(address))
                 await engine._introduce()
             except BackendUnavailable as error:
-                error.hint = f"{error.hint} {otherwise}".rstrip()
+                error.hint = otherwise(error.hint or "")
                 raise
             yield engine
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coworld_core.hints import hint_fields
+
 from .. import exitcodes
 from .._group import NounGroup
 from ..fixing import fix_manifest, yes_option
@@ -63,7 +65,7 @@ def doctor(out: Output, where: WhereOptions, backend: tuple[str, ...], fix: Path
             "ok": machine.ok,
             "backends": list(machine.backends),
             "checks": [
-                {"name": check.name, "status": check.status, "message": check.message, "hint": check.hint}
+                {"name": check.name, "status": check.status, "message": check.message, **hint_fields(check.hint)}
                 for check in machine.checks
             ],
         }

@@ -21,6 +21,7 @@ import anyio.to_thread
 from anyio.abc import SocketAttribute
 
 from coworld_core.errors import EnvironmentFault, UsageError, unwrapped
+from coworld_core.hints import Hint
 
 from ..errors import (
     ApiConnectionError,
@@ -155,7 +156,7 @@ def _code_host(server: str, trusted: Collection[str]) -> str:
         raise UsageError(
             f"Sign-in codes are not sent to {host}.",
             code="code_host",
-            hint="Get a token from whoever runs it, and hand it to `coworld set-token` by standard input.",
+            hint=Hint("ask_for_token", "Get a token from whoever runs it, and store that."),
             context={"host": host},
         )
     if parts.scheme != "https" and not here:
@@ -428,7 +429,7 @@ async def use_player(
         raise UsageError(
             f"{player_id} is not one of your players at {api.server}.",
             code="player_unknown",
-            hint=f"Yours are: {names}." if names else "Create one with `coworld player create NAME`.",
+            hint=f"Yours are: {names}." if names else Hint("create_player", "Create one with api.players.create."),
             context={"player_id": player_id},
         )
     if player.disabled_at is not None:

@@ -48,7 +48,9 @@ async def connect_docker(host: str | None = None) -> AsyncGenerator[DockerEngine
     Raises:
         BackendUnavailable: There is no engine, or it does not answer.
     """
-    async with Engine.connect(resolve_address(host), otherwise="Or set DOCKER_HOST to where one runs.") as engine:
+    async with Engine.connect(
+        resolve_address(host), otherwise=lambda hint: f"{hint} Or set DOCKER_HOST to where one runs."
+    ) as engine:
         yield DockerEngine(engine)
 
 

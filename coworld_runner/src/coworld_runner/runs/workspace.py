@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.record import ArtifactRecord
 from coworld_core.errors import EnvironmentFault, WorkspaceError
+from coworld_core.hints import Hint
 from coworld_core.wording import listed
 from coworld_core.writing import write_whole
 
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 _LATEST = "latest"
+_OTHER_WORKSPACE = Hint("other_workspace", "Name another directory as workspace.")
 _SHOWN = 3
 """Number of names that an error lists."""
 _RESERVE = 256 * 1024
@@ -116,7 +118,7 @@ def _made(path: Path) -> Path:
         raise WorkspaceError(
             f"{path} cannot be the output directory: it, or something above it, is a file.",
             code="workspace_not_a_directory",
-            hint="Name another directory with -o.",
+            hint=_OTHER_WORKSPACE,
             context={"path": str(path)},
         ) from error
     except OSError as error:
@@ -165,8 +167,11 @@ def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents
         raise WorkspaceError(
             f"{workspace} holds what no run has written: {shown}. Nothing in it is removed.",
             code="workspace_foreign",
-            hint="Name another directory with -o, or move that elsewhere first. What the published runner left has no "
-            "record: remove it yourself.",
+            hint=Hint(
+                "other_workspace_or_move",
+                "Name another directory as workspace, or move that elsewhere first. What the published runner left has "
+                "no record: remove it yourself.",
+            ),
             context={"path": str(workspace), "foreign": found.foreign[:_SHOWN], "count": len(found.foreign)},
         )
     return found
@@ -193,7 +198,7 @@ def _refuse_own_place(workspace: Path) -> None:
             raise WorkspaceError(
                 f"{workspace} is {what}{above}, which is never emptied.",
                 code="workspace_foreign",
-                hint="Name another directory with -o.",
+                hint=_OTHER_WORKSPACE,
                 context={"path": str(workspace)},
             )
 
@@ -207,7 +212,7 @@ def _empty(layout: EpisodeLayout, earlier: Contents, held: int) -> None:
         raise WorkspaceError(
             f"{layout.workspace} cannot be emptied: {error.filename or layout.events}: {error.strerror}.",
             code="workspace_unwritable",
-            hint="Name a directory you may write to with -o.",
+            hint=Hint("writable_workspace", "Name a directory you may write to as workspace."),
             context={"path": str(layout.workspace)},
         ) from error
 
@@ -216,8 +221,11 @@ def _not_empty(path: Path) -> WorkspaceError:
     return WorkspaceError(
         f"{path} is not empty, and results of another run must not pass for this one's.",
         code="workspace_not_empty",
-        hint="Name a new directory with -o, leave -o out for a fresh one, or add --overwrite to remove what a run has "
-        "left in it.",
+        hint=Hint(
+            "fresh_workspace",
+            "Name a new directory as workspace, leave workspace out for a fresh one, or pass overwrite=True to remove "
+            "what a run has left in it.",
+        ),
         context={"path": str(path)},
     )
 
@@ -234,7 +242,7 @@ def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
     return WorkspaceError(
         f"{path} cannot be written to: {error.strerror}.",
         code="workspace_unwritable",
-        hint="Name a directory you may write to with -o.",
+        hint=Hint("writable_workspace", "Name a directory you may write to as workspace."),
         context={"path": str(path)},
     )
 
