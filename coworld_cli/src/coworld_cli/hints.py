@@ -63,15 +63,19 @@ WORDS: Mapping[str, str] = {
     "sweep_cluster": "`coworld clean --backend kubernetes --yes` removes them; newer clusters do so by themselves.",
     # Episodes
     "allow_longer": "Read the logs for what it waited for, or allow more with --timeout-seconds.",
+    "allow_program_longer": "Read its log for what it waited for.",
     "allow_longer_alone": "A player stays until the game closes its connection or says that it is over. If the game "
     "did, it is the game that hangs; if it plays on without players, allow more with --abandoned-timeout-seconds.",
     "aws_region": "Give --aws-region, or set AWS_REGION.",
     "aws_sign_in": "Sign in first (aws sso login), or name another profile with --aws-profile.",
     "aws_variables": "Install it, or hand the variables over with --secret-env-file.",
+    "collect_longer": "Let it write less.",
+    "fetch_first": "Fetch the image beforehand.",
     "fresh_workspace": "Name a new directory with -o, leave -o out for a fresh one, or add --overwrite to remove what "
     "a run has left in it.",
     "leave_hosts_out": "Leave --player-https out.",
     "leave_network_out": "Leave --player-network out: its default allows only the game and those hosts.",
+    "other_disk": "Free some room, or name a directory on another disk with -o.",
     "other_workspace": "Name another directory with -o.",
     "other_workspace_or_move": "Name another directory with -o, or move that elsewhere first. What the published "
     "runner left has no record: remove it yourself.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, cast
 
 __all__ = ["Hint", "HintValue", "hint_fields", "hint_from"]
 
@@ -67,4 +67,4 @@ def hint_from(fields: Mapping[str, Any]) -> str | None:
     text, code, values = (fields.get(name) for name in ("hint", "hint_code", "hint_values"))
     if not isinstance(text, str) or not isinstance(code, str):
         return text
-    return Hint.restored(text, code, values if isinstance(values, Mapping) else {})
+    return Hint.restored(text, code, cast("Mapping[str, HintValue]", values) if isinstance(values, Mapping) else {})

@@ -43,9 +43,11 @@ class Hinted(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_hint(cls, data: Any) -> Any:
-        given = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
-        hint = given.get("hint")
-        return {**given, **hint_fields(hint)} if isinstance(hint, Hint) else data
+        if not isinstance(data, Mapping):
+            return data
+        given = cast("Mapping[str, Any]", data)
+        hint: object = given.get("hint")
+        return {**given, **hint_fields(hint)} if isinstance(hint, Hint) else given
 
     @model_validator(mode="after")
     def _to_hint(self) -> Self:

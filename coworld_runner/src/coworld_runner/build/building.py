@@ -198,5 +198,5 @@ def _platform_remarks(images: Iterable[BuiltImage]) -> tuple[Issue, ...]:
     if not other:
         return ()
     message = f"{listed(other)}: not built for {HOSTED_PLATFORM}, which uploads require."
-    hint = Hint("build_hosted", "Build with platform={platform!r} before you upload.", platform=HOSTED_PLATFORM)
+    hint = Hint("build_hosted", "Build with platform={platform!r} before you upload.", platform=str(HOSTED_PLATFORM))
     return (Issue(code="platform_not_hosted", severity="info", message=message, hint=hint),)

@@ -236,7 +236,7 @@ def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
         return EnvironmentFault(
             f"There is no room to write to {path}.",
             code="disk_full",
-            hint="Free some room, or name a directory on another disk with -o.",
+            hint=Hint("other_disk", "Free some room, or name a directory on another disk as workspace."),
             context={"path": str(path)},
         )
     return WorkspaceError(
