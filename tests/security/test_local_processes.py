@@ -102,7 +102,7 @@ async def test_a_policy_runs_what_a_package_here_declares_and_nothing_else(tmp_p
                 (episode,) = (await until_over(client, request))["episodes"]
                 assert episode["status"] == "failed", name
                 assert "is declared by none of the packages of this machine" in episode["error"], name
-                assert "--backend docker" in episode["error"], name
+                assert "A worker with containers" in episode["error"], name
                 # nothing was even started
                 assert (await platform.episode(episode["id"])).record is None, name
             # what a package leaves open is for a policy to fill
@@ -152,7 +152,7 @@ async def test_the_check_of_an_uploaded_coworld_runs_no_command_of_its_own(tmp_p
             for name, coworld in made.items():
                 state = await checked(client, coworld)
                 assert state["state"] == "failed", name
-                assert "--backend docker" in state["failure"]["detail"], name
+                assert "A worker with containers" in state["failure"]["detail"], name
             assert (await checked(client, fair.json()["id"]))["state"] == "certified"
     assert not marker.exists()
 

@@ -46,7 +46,7 @@ PROCESS_NOTICE = (
 """The notice for operators and visitors if episodes run as local processes."""
 TRUST_NOTICE = (
     "Episodes run here as local processes, as the user who runs this server and with nothing kept from them. That "
-    "includes players' files that are uploaded (--trust-uploads): whoever has an account here can do what that user "
+    "includes players' files that are uploaded: whoever has an account here can do what that user "
     "can."
 )
 """The notice if uploaded files are trusted."""
