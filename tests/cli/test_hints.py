@@ -53,7 +53,7 @@ def test_other_data_is_left_alone(data: object) -> None:
 
 
 def test_an_alternative_is_told_after_what_the_engine_lacks(capsys: pytest.CaptureFixture[str]) -> None:
-    hint = Hint("or_processes", '{hint} Or use the backend "process", which needs no engine.', hint="Start Docker.")
+    hint = Hint("or_processes", '{hint} Or pass backend="process", which needs no engine.', hint="Start Docker.")
     failures.report(BackendUnavailable("No engine.", hint=hint), json=False)
     said = "  hint: Start Docker. Or use --backend process, which needs no engine.\n"
     assert capsys.readouterr().err.endswith(said)

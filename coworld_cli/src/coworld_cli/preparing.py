@@ -84,8 +84,9 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
     """Enter the backend that a package runs on, and narrate which one and why."""
     options.refuse_cluster()
     async with open_backend(options.backend, package, cluster=options.cluster()) as (backend, choice):
-        update = f". {worded(choice.hint)}" if choice.hint else ""
-        running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)}){update}")
+        update = (worded(choice.hint) or "").removesuffix(".")
+        why = "; ".join(filter(None, (choice.reason, update)))
+        running.out.note(f"Backend: {backend.name} ({clean(why, one_line=True)})")
         with running.on_hurry(backend.hurry):
             yield backend
 

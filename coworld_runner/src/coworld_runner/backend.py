@@ -551,7 +551,7 @@ class Backend(abc.ABC):
                 if wanted and not possible:
                     raise CapabilityError(
                         f"The {self.name} backend cannot enforce {what}, which was asked for unit {spec.name!r}.",
-                        hint=Hint("other_backend", 'Use a backend that can, such as "docker", or do not ask for it.'),
+                        hint=Hint("other_backend", 'Use a backend that can (backend="docker"), or do not ask for it.'),
                         context={"backend": self.name, "unit": spec.name, "asked": what},
                     )
 

@@ -375,7 +375,7 @@ class _Run:
             else:
                 hint = Hint(
                     "allow_program_longer",
-                    "Read its log for what it waited for, or allow more with the option timeout.",
+                    "Read its log for what it waited for, or allow more: ProgramOptions(timeout=...).",
                 )
                 self._blame("program_timeout", "program", f"{self._who} had not ended at {self._limit}.", hint=hint)
         elif self._exit.reason in PLATFORM_ENDS:
@@ -446,7 +446,7 @@ class _Run:
         return round(time.monotonic() - self._begun, 3)
 
     def _late(self, what: str, *, phase: str) -> None:
-        hint = Hint("fetch_first", "Fetch the image beforehand, or allow more with the option timeout.")
+        hint = Hint("fetch_first", "Fetch the image beforehand, or allow more: ProgramOptions(timeout=...).")
         self._blame("program_timeout", "platform", f"{what} at {self._limit}.", phase=phase, hint=hint)
 
     def _warn_once(self, message: str) -> None:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.hints import hint_fields
-
 from .. import exitcodes
 from .._group import NounGroup
 from ..fixing import fix_manifest, yes_option
@@ -54,6 +52,7 @@ def doctor(out: Output, where: WhereOptions, backend: tuple[str, ...], fix: Path
         return fix_manifest(out, fix, yes=yes)
     if yes:
         raise click.UsageError("--yes goes with --fix.", click.get_current_context())
+    from coworld_core.hints import hint_fields
     from coworld_runner.doctor import check_machine
 
     async def look(_: Running) -> Machine:

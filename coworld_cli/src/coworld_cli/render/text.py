@@ -13,7 +13,6 @@ import click
 
 from coworld_core.terminal import ESCAPES, strip_controls
 
-from ..hints import worded
 from ..options.platform import DEFAULT_SERVER
 
 __all__ = ["again", "clean", "command_line", "hint_line", "number", "seconds", "shown_path", "table", "width"]
@@ -38,6 +37,8 @@ def hint_line(hint: str, *, indent: str = "  ", one_line: bool = True) -> str:
         indent: The beginning of the line.
         one_line: Whether to turn line ends into spaces.
     """
+    from ..hints import worded
+
     return f"{indent}{click.style('hint:', fg='cyan')} {clean(worded(hint) or '', one_line=one_line)}"
 
 

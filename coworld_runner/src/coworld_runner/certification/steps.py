@@ -284,7 +284,7 @@ async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> StepAns
             "themselves were not checked."
         )
         return skipped(
-            "not_applicable", detail, evidence, hint=Hint("certify_images", 'Certify with the backend "docker", too.')
+            "not_applicable", detail, evidence, hint=Hint("certify_images", 'Certify with backend="docker", too.')
         )
     count = f"{len(users)} {'image' if len(users) == 1 else 'images'}"
     return passed(f"{count} for {options.platform}, all available.", evidence)

@@ -77,7 +77,7 @@ def require_way_out(plan: EpisodePlan, backend: Backend, options: EpisodeOptions
             f"The {backend.name} backend cannot restrict players to named HTTPS hosts, which this episode requires.",
             hint=Hint(
                 "backend_with_hosts",
-                'The backend "docker" can, and so can a cluster that enforces network policies.',
+                'Docker can (backend="docker"), and so can a cluster that enforces network policies.',
             ),
             context={"backend": backend.name, "capability": "proxies"},
         )

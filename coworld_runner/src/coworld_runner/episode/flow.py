@@ -290,7 +290,7 @@ class Flow:
 
     async def _at_the_deadline(self) -> None:
         ledger, limit = self._ledger, f"the deadline of {self._options.timeout:g} s"
-        hint = Hint("allow_longer", "Read the logs for what it waited for, or allow more with the option timeout.")
+        hint = Hint("allow_longer", "Read the logs for what it waited for, or allow more: EpisodeOptions(timeout=...).")
         ledger.trouble = ledger.trouble or self._backend.trouble()
         # a game may update its results from the first move on: while players stay, it may not be over
         playing = any(seat.own_end is None for seat in ledger.seats.values())

@@ -44,7 +44,7 @@ async def watch_leaving(setup: Setup, ledger: Ledger, watch: Watch, players: Seq
         hint=Hint(
             "allow_longer_alone",
             "A player stays until the game closes its connection or says that it is over. If the game did, it is the "
-            "game that hangs; if it plays on without players, allow more with the option abandoned_timeout.",
+            "game that hangs; if it plays on without players, allow more: EpisodeOptions(abandoned_timeout=...).",
         ),
     )
     watch.over.set()

@@ -108,9 +108,7 @@ def require_images(plan: EpisodePlan, backend: Backend) -> None:
             f"{plan.manifest.game.name} is a template: {listed(unbuilt)} {'is' if len(unbuilt) == 1 else 'are'} not "
             f"built yet, and the {backend.name} backend runs images.",
             code="images_not_built",
-            hint=Hint(
-                "build_images", 'Build them with build_coworld, or run local processes with the backend "process".'
-            ),
+            hint=Hint("build_images", 'Build them with build_coworld, or run local processes with backend="process".'),
         )
 
 
@@ -135,6 +133,6 @@ def _require(backend: Backend, options: EpisodeOptions) -> None:
         if not getattr(backend.capabilities, name):
             raise CapabilityError(
                 f"The {backend.name} backend has no {name.replace('_', ' ')}, which this episode requires.",
-                hint=Hint("other_backend", 'Use a backend that can, such as "docker", or do not ask for it.'),
+                hint=Hint("other_backend", 'Use a backend that can (backend="docker"), or do not ask for it.'),
                 context={"backend": backend.name, "capability": name},
             )

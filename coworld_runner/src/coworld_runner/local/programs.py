@@ -59,7 +59,7 @@ def local_backend(package: Package) -> Backend:
         raise UsageError(
             "This package comes from elsewhere, and local processes are for code you trust.",
             code="package_fetched",
-            hint=Hint("play_in_containers", 'run_episode with the backend "docker" runs it in containers.'),
+            hint=Hint("play_in_containers", 'run_episode with backend="docker" runs it in containers.'),
         )
     if hindrance := runs_as_processes(package):
         raise UsageError(

@@ -85,7 +85,7 @@ async def fetch_all(
         fetched: Fetched = TransferError(
             f"{want.name} could not be fetched within {seconds:g} s.",
             code="too_slow",
-            hint=Hint("collect_longer", "Write less, or allow more time with the option collect_timeout."),
+            hint=Hint("collect_longer", "Write less, or allow more time with collect_timeout."),
             context={"name": want.name},
         )
         with anyio.CancelScope(deadline=deadline):

@@ -142,7 +142,7 @@ class JobBackend(BaseBackend):
         if spec.inputs is not None:
             raise CapabilityError(
                 f"A hosted job cannot give {spec.name} inputs of its own.",
-                hint=Hint("kubernetes_backend", 'Use a backend that can, such as "kubernetes".'),
+                hint=Hint("kubernetes_backend", 'Use a backend that can (backend="kubernetes").'),
                 context={"backend": self.name, "unit": spec.name, "asked": "inputs"},
             )
         if spec.component == "game":

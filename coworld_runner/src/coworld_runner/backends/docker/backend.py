@@ -49,7 +49,7 @@ _LOW_DISK = 2 * 1024**3
 
 
 def _or_processes(hint: str) -> Hint:
-    return Hint("or_processes", '{hint} Or use the backend "process", which needs no engine.', hint=hint)
+    return Hint("or_processes", '{hint} Or pass backend="process", which needs no engine.', hint=hint)
 
 
 class DockerBackend(BaseBackend):

@@ -116,7 +116,7 @@ def _kubeconfigs(given: Path | None) -> str:
         hint=Hint(
             "name_kubeconfig_or_backend",
             "Pass the file that your cluster gave you as kubeconfig, or set KUBECONFIG. "
-            'Or use the backend "docker" or "process", which need no cluster.',
+            'Or pass backend="docker" or "process", which need no cluster.',
         ),
     )
 
