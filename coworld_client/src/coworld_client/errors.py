@@ -168,7 +168,7 @@ class NotAuthenticated(ApiStatusError):
     """401: the token is missing, unknown or expired."""
 
     default_code = "not_authenticated"
-    default_hint = Hint("sign_in_again", "Sign in again, or set COWORLD_TOKEN.")
+    default_hint = Hint("sign_in_again", "Sign in again with sign_in, or set COWORLD_TOKEN.")
 
 
 class Forbidden(ApiStatusError):

@@ -47,7 +47,7 @@ def read_secret_env(
             values[name] = _unquoted(value) if "=" in line else value
     exposed: list[str] = []
     for number, item in enumerate(items, start=1):
-        name, value = _split(item, environment, f"secret {number}")
+        name, value = _split(item, environment, f"Secret {number}")
         values[name] = value
         if "=" in item:
             exposed.append(name)

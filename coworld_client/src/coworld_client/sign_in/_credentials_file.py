@@ -109,7 +109,7 @@ class CredentialStore:
                 code="player_token",
                 hint=Hint(
                     "use_player",
-                    "Sign in as yourself, then act as the player; or set COWORLD_TOKEN to act with it directly.",
+                    "Sign in as yourself, then use_player; or set COWORLD_TOKEN to act with it directly.",
                 ),
             )
         address = normalise_server(server)

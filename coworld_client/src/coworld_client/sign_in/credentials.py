@@ -155,14 +155,17 @@ def _expired(server: str, player: str, session: PlayerSession | None, *, signed_
         said = f"There is no session for the player {player} at {server}."
     else:
         said = f"The session of the player {player} at {server} ended at {session.expires_at:%Y-%m-%d %H:%M %Z}."
-    renew = Hint("renew_session", "Start a new one, or act as yourself with identity='user'.", player=player)
+    renew = Hint(
+        "renew_session", "Start a new one with use_player, or act as yourself with identity='user'.", player=player
+    )
     return SessionExpired(
         said,
         hint=renew
         if signed_in
         else Hint(
             "sign_in_and_renew",
-            "Sign in, or set COWORLD_TOKEN. Then start a new one, or act as yourself with identity='user'.",
+            "Sign in with sign_in, or set COWORLD_TOKEN. Then start a new one with use_player, or act as yourself with "
+            "identity='user'.",
             server=server,
             player=player,
         ),
@@ -172,5 +175,5 @@ def _expired(server: str, player: str, session: PlayerSession | None, *, signed_
 
 def _sign_in_hint(server: str) -> Hint:
     if server == DEFAULT_SERVER:
-        return Hint("sign_in", "Sign in, or set COWORLD_TOKEN.")
-    return Hint("sign_in_to", "Sign in to {server}, or set COWORLD_TOKEN.", server=server)
+        return Hint("sign_in", "Sign in with sign_in, or set COWORLD_TOKEN.")
+    return Hint("sign_in_to", "Sign in with sign_in({server!r}), or set COWORLD_TOKEN.", server=server)

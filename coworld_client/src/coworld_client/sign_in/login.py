@@ -156,7 +156,7 @@ def _code_host(server: str, trusted: Collection[str]) -> str:
         raise UsageError(
             f"Sign-in codes are not sent to {host}.",
             code="code_host",
-            hint=Hint("ask_for_token", "Get a token from whoever runs it, and store that."),
+            hint=Hint("ask_for_token", "Get a token from whoever runs it, and keep it with adopt_token."),
             context={"host": host},
         )
     if parts.scheme != "https" and not here:
