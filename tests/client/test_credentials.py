@@ -24,6 +24,7 @@ from coworld_client.sign_in.credentials import (
     resolve_server,
 )
 from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.hints import hint_fields
 
 SERVER = "https://softmax.com/api"
 PLAYER = "ply_3f2b8c1e-0000-4000-8000-000000000001"
@@ -304,10 +305,11 @@ def test_missing_login_is_reported(store: CredentialStore) -> None:
     with pytest.raises(NotLoggedIn) as caught:
         resolve_login(store=store, environ={})
     assert caught.value.kind == "environment"
-    assert "coworld login" in str(caught.value.hint)
+    assert hint_fields(caught.value.hint)["hint_code"] == "sign_in"
     with pytest.raises(NotLoggedIn) as caught:
         resolve_login("http://127.0.0.1:9", store=store, environ={})
-    assert "--server http://127.0.0.1:9" in str(caught.value.hint)
+    here = {"server": "http://127.0.0.1:9"}
+    assert hint_fields(caught.value.hint).items() >= {"hint_code": "sign_in_to", "hint_values": here}.items()
 
 
 def test_switching_between_user_and_player(store: CredentialStore) -> None:
@@ -332,8 +334,10 @@ def test_an_ended_session_is_an_error_and_never_the_user(store: CredentialStore,
         with pytest.raises(SessionExpired) as caught:
             resolve_login(store=store, environ={}, identity=identity, now=NOW)
         assert PLAYER in caught.value.message
-        assert "player use" in str(caught.value.hint)
-        assert "player unset" in str(caught.value.hint)
+        assert (
+            hint_fields(caught.value.hint).items()
+            >= {"hint_code": "renew_session", "hint_values": {"player": PLAYER}}.items()
+        )
 
 
 def test_an_active_player_without_a_session_is_an_error(store: CredentialStore) -> None:

@@ -612,7 +612,7 @@ CASES = [
         both(put("game", "runnable", "image", value="{{TUG_IMAGE}}"), drop("game", "version")),
         "/game/runnable/image",
         '"{{TUG_IMAGE}}"',
-        "coworld build",
+        "build_coworld",
     ),
     Case(
         "template_not_built",

@@ -12,6 +12,7 @@ import pytest
 
 from coworld_core import check_manifest, load_manifest
 from coworld_core.errors import ManifestError, UsageError
+from coworld_core.images import BUILD_FIRST
 from coworld_core.manifest.loading import find_manifest
 
 
@@ -42,7 +43,7 @@ def test_what_a_directory_means(tmp_path: Path, document: dict[str, Any]) -> Non
     with pytest.raises(UsageError, match="contains a template") as raised:
         find_manifest(tmp_path)
     assert raised.value.code == "manifest_not_found"
-    assert "coworld build" in str(raised.value.hint)
+    assert raised.value.hint is BUILD_FIRST
     assert find_manifest(tmp_path, template=True) == template
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / "coworld_manifest.json").write_text("{}", encoding="utf-8")

@@ -450,7 +450,7 @@ def test_evaluation_kind_is_read_from_its_directory(of_each_kind: list[ShownRepo
     [
         ({}, "has no evaluation: there is no plan.json."),
         ({"events.ndjson": ""}, "That is one episode, or several of one plan."),
-        ({"events.ndjson": "", "tournament.toml": ""}, "That is a tournament: `coworld tournament show "),
+        ({"events.ndjson": "", "tournament.toml": ""}, "That is a tournament: read_tournament("),
         ({"plan.json": '{"kind": "divine"}'}, "is of an unknown kind of evaluation."),
         ({"plan.json": "[]"}, "unknown kind of evaluation"),
         ({"plan.json": "{"}, "plan.json"),

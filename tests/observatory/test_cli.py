@@ -76,7 +76,7 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = _run(capsys, "league", "add", "open", "--coworld", "paint-arena", "--json", *where)
     error = json.loads(out)["error"]
     assert (status, error["code"]) == (2, "unknown_coworld")
-    assert "upload-coworld" in error["hint"]
+    assert error["hint"] == "Upload it first."
     anyio.run(_coworld, tmp_path)
     status, out, _ = _run(capsys, "league", "add", "open", "--coworld", "Paint-Arena", "--json", *where)
     made = json.loads(out)
@@ -104,7 +104,7 @@ def test_a_league_with_a_commissioner_and_its_hooks(tmp_path: Path, capsys: pyte
     anyio.run(_coworld, tmp_path, "head")
     add = ("league", "add", "open", "--coworld", "paint-arena")
     status, _, err = _run(capsys, *add, "--hook", "rank_division", *where)
-    assert (status, "Name it: --commissioner ID." in err) == (2, True)
+    assert (status, "Name one that the Coworld declares." in err) == (2, True)
     status, _, err = _run(capsys, *add, "--commissioner", "head", "--hook", "rank", *where)
     assert (status, "'rank_division'" in err) == (2, True)
     hooks = ("--hook", "rank_division", "--hook", "describe_division")

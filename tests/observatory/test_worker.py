@@ -160,7 +160,7 @@ async def test_an_image_that_no_trusted_package_builds_is_refused(tmp_path: Path
         over = await play(platform, ann, world, "good", "good")
         (episode,) = over["episodes"]
         assert episode["error_type"] == "game_unhealthy"
-        assert "--package" in episode["error"]
+        assert "names a package of this machine" in episode["error"]
 
 
 # --- without a server

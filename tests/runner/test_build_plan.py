@@ -20,6 +20,7 @@ from coworld_core.errors import (
     UsageError,
     WorkspaceError,
 )
+from coworld_core.hints import hint_fields
 from coworld_runner.build.building import BuildError, BuildPlan, build_coworld, plan_build
 
 Document = dict[str, Any]
@@ -250,7 +251,7 @@ def test_the_only_image_that_can_be_built_here_needs_no_placeholder(alone: Path)
 def test_dockerfile_for_several_placeholders_needs_a_service(alone: Path) -> None:
     write(alone / TEMPLATE_NAME, duel("{{DUEL_IMAGE}}", "{{BOT_IMAGE}}"))
     error = refused(UsageError, alone)
-    assert (error.code, "--service" in (error.hint or "")) == ("service_missing", True)
+    assert (error.code, hint_fields(error.hint)["hint_code"]) == ("service_missing", "name_service")
     (issue,) = refused(ManifestError, alone, service="duel").report.errors
     assert issue.code == "unknown_placeholder"
     write(alone / TEMPLATE_NAME, duel("{{DUEL_IMAGE}}", "bot:1"))

@@ -13,7 +13,8 @@ from support.small_world import MANIFEST, package_of
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault
 from coworld_core.episode.record import EpisodeRecord, ImageRecord, SlotRecord
-from coworld_runner.certification.answers import StepAnswer, missing, skipped
+from coworld_core.hints import Hint, hint_fields
+from coworld_runner.certification.answers import StepAnswer, advice, missing, skipped
 from coworld_runner.certification.attendance import check_attendance
 from coworld_runner.certification.contract import SeatState, wrong_callers
 from coworld_runner.certification.leaks import slots_leaked
@@ -113,6 +114,16 @@ def test_a_ledger_keeps_no_secret() -> None:
     ledger = StepLedger()
     ledger.probes.tokens = ("hush",)
     assert ledger.plain("GET /player?token=hush \x1b[31m\ud800") == "GET /player?token=[token of slot 0] ?"
+    hint = Hint("look_at", "Look at {address}.", address="/player?token=hush")
+    image = TRANSCRIPT.steps[2]
+    step = ledger.note(image, skipped("not_applicable", "No.", [advice("a", "A.", hint=hint)], hint=hint), 0.0)
+    for said in (step, step.evidence[0]):
+        assert hint_fields(said.hint) == {
+            "hint": "Look at /player?token=[token of slot 0].",
+            "hint_code": "look_at",
+            "hint_values": {"address": "/player?token=[token of slot 0]"},
+        }
+    assert "hush" not in step.model_dump_json()
 
 
 # --- attendance ---------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_a_context_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 async def refusal(address: Address) -> BackendUnavailable:
     with pytest.raises(BackendUnavailable) as caught:
-        async with Engine.connect(address, otherwise="Or go without."):
+        async with Engine.connect(address, otherwise="{} Or go without.".format):
             pytest.fail("it answered")
     assert "\n" not in caught.value.message
     assert caught.value.hint

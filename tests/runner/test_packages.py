@@ -16,6 +16,7 @@ from support.fake_server import Say, Site, json_say, nobody_there, site_in_threa
 from support.manifests import duel
 
 from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageError
+from coworld_core.hints import hint_fields
 from coworld_core.manifest.loading import manifest_sha256
 from coworld_core.retrying import Backoff
 from coworld_runner.package.resolving import (
@@ -143,8 +144,11 @@ async def test_unusable_template_is_refused(tmp_path: Path) -> None:
     for options in ({"template": False}, {"prefer": "manifest"}):
         with pytest.raises(UsageError) as caught:
             await resolve_package(tmp_path, **options)  # type: ignore[arg-type]
-        assert caught.value.hint is not None
-        assert "coworld build" in caught.value.hint
+        assert hint_fields(caught.value.hint) == {
+            "hint": f"Build it first: build_coworld({str(tmp_path)!r}).",
+            "hint_code": "build_directory",
+            "hint_values": {"directory": str(tmp_path)},
+        }
     (tmp_path / TEMPLATE_NAME).unlink()
     write(tmp_path / MANIFEST_NAME, manifest())
     with pytest.raises(UsageError, match=TEMPLATE_NAME):

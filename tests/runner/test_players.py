@@ -225,7 +225,7 @@ def test_a_directory_is_run_as_it_says(here: Path) -> None:
             "player_without_act",
             "Did you mean 'atc' to be",
         ),
-        ("bot.py", '"""Empty."""\n', 0o644, "player_without_act", "coworld init player"),
+        ("bot.py", '"""Empty."""\n', 0o644, "player_without_act", "a file with that function"),
         ("bot.py", "def act(observation):\n  pass\n", 0o644, "player_without_act", "def act(observation, legal, rng)"),
         ("notes.txt", "hello", 0o755, "player_not_runnable", "A player is a .py file, an executable"),
         ("bot", elf(62), 0o644, "player_not_runnable", "chmod +x"),

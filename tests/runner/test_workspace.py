@@ -17,6 +17,7 @@ import pytest
 from coworld_core.episode.events import ArtifactCollected, RunStarted
 from coworld_core.episode.record import EpisodeRecord, ImageRecord, UnitRecord
 from coworld_core.errors import WorkspaceError
+from coworld_core.hints import hint_fields
 from coworld_runner.runs.workspace import (
     artifact_records,
     atomic_write,
@@ -108,7 +109,7 @@ def test_results_of_another_run_are_never_in_the_way(tmp_path: Path, open_it: Ca
         open_it(tmp_path)
     assert refused.value.code == "workspace_not_empty"
     assert refused.value.hint is not None
-    assert "--overwrite" in refused.value.hint
+    assert hint_fields(refused.value.hint)["hint_code"] == "fresh_workspace"
     assert snapshot(tmp_path) == {"results.json": '{"scores": [1, 2]}'}
 
 

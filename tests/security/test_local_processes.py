@@ -102,7 +102,7 @@ async def test_local_policy_runs_only_declared_commands(tmp_path: Path) -> None:
                 (episode,) = (await until_over(client, request))["episodes"]
                 assert episode["status"] == "failed", name
                 assert "is not declared by any package on this machine" in episode["error"], name
-                assert "--backend docker" in episode["error"], name
+                assert "A worker with containers" in episode["error"], name
                 # nothing was even started
                 assert (await platform.episode(episode["id"])).record is None, name
             # what a package leaves open is for a policy to fill
@@ -152,7 +152,7 @@ async def test_certification_of_an_upload_runs_only_declared_commands(tmp_path: 
             for name, coworld in made.items():
                 state = await checked(client, coworld)
                 assert state["state"] == "failed", name
-                assert "--backend docker" in state["failure"]["detail"], name
+                assert "A worker with containers" in state["failure"]["detail"], name
             assert (await checked(client, fair.json()["id"]))["state"] == "certified"
     assert not marker.exists()
 

@@ -53,7 +53,7 @@ async def test_uploaded_file_runs_locally_only_if_trusted(tmp_path: Path) -> Non
         episode = await played(platform, world.id, eve, player)
         assert episode["status"] == "failed"
         assert "bot.py is an uploaded file" in episode["error"]
-        assert "--backend docker" in episode["error"]
+        assert "A worker with containers" in episode["error"]
         assert (await platform.episode(episode["id"])).record is None
     assert not marker.exists()
 

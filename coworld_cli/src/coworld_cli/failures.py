@@ -14,8 +14,9 @@ import click
 from coworld_core.errors import CoworldError, DocumentError
 
 from . import exitcodes
+from .hints import in_our_words
 from .output import to_json, to_line
-from .render.text import clean
+from .render.text import clean, hint_line
 from .running import Interrupted
 from .terminal import echo
 
@@ -56,7 +57,7 @@ def _single(error: BaseException) -> BaseException:
 def _described(error: BaseException) -> tuple[int, dict[str, Any]]:
     match error:
         case CoworldError():
-            data = error.to_dict()
+            data = cast("dict[str, Any]", in_our_words(error.to_dict()))
             notes = getattr(error, "__notes__", [])
             return exitcodes.for_kind(error.kind), {**data, **({"notes": notes} if notes else {})}
         case Interrupted():
@@ -112,4 +113,4 @@ def _tell(error: BaseException, data: dict[str, Any]) -> None:
     if isinstance(tail, str) and tail.strip():
         echo("\n".join(f"  | {line}" for line in clean(tail).strip().splitlines()[-15:]), err=True)
     if data["hint"]:
-        echo(f"  {click.style('hint:', fg='cyan')} {clean(str(data['hint']))}", err=True)
+        echo(hint_line(str(data["hint"]), one_line=False), err=True)

@@ -89,12 +89,16 @@ class Output:
     def answer(self, value: Mapping[str, Any] | Sequence[Any] | BaseModel) -> None:
         """Write the result as JSON; nothing without ``--json``."""
         if self.json:
+            from .hints import in_our_words
+
             data = value if isinstance(value, Mapping | Sequence) else value.model_dump(mode="json", by_alias=True)
-            echo(to_json(data), nl=False)
+            echo(to_json(in_our_words(data)), nl=False)
 
     def line(self, value: object) -> None:
         """Write one row as a line of JSON, and flush it."""
-        echo(to_line(value))
+        from .hints import in_our_words
+
+        echo(to_line(in_our_words(value)))
         sys.stdout.flush()
 
 

@@ -21,6 +21,7 @@ from coworld_runner.secret_env import SecretEnv, read_secret_env
 from coworld_runner.selection import open_backend
 
 from . import exitcodes
+from .hints import worded
 from .options.platform import Connection
 from .options.playing import PackageOptions, PlayOptions, WhereOptions
 from .options.values import key_values
@@ -83,7 +84,9 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
     """Enter the backend that a package runs on, and narrate which one and why."""
     options.refuse_cluster()
     async with open_backend(options.backend, package, cluster=options.cluster()) as (backend, choice):
-        running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
+        update = (worded(choice.hint) or "").removesuffix(".")
+        why = "; ".join(filter(None, (choice.reason, update)))
+        running.out.note(f"Backend: {backend.name} ({clean(why, one_line=True)})")
         with running.on_hurry(backend.hurry):
             yield backend
 

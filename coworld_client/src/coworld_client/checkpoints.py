@@ -10,11 +10,14 @@ from typing import Any, cast
 
 from coworld_core.api import EpisodeProgress
 from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.hints import Hint
 from coworld_core.writing import write_whole
 
 from .watching import Change
 
 __all__ = ["Checkpoint"]
+
+_START_AGAIN = Hint("new_checkpoint", "Delete it to start a new one, or name another file.")
 
 
 class Checkpoint:
@@ -83,14 +86,16 @@ class Checkpoint:
             return
         except (OSError, ValueError, RecursionError) as error:
             raise UsageError(
-                f"{self._file} is not a checkpoint.", code="bad_checkpoint", hint="--reset starts a new one."
+                f"{self._file} is not a checkpoint.",
+                code="bad_checkpoint",
+                hint=_START_AGAIN,
             ) from error
         held = cast("dict[str, Any]", state) if isinstance(state, dict) else {}
         if {name: held.get(name) for name in self._of} != self._of:
             raise UsageError(
                 f"{self._file} is a checkpoint for another server or other ids.",
                 code="other_checkpoint",
-                hint="Name another file, or start a new one with --reset.",
+                hint=_START_AGAIN,
             )
         rows: Any = held.get("episodes")
         if isinstance(rows, dict):

@@ -33,6 +33,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 from coworld_core.errors import RemoteError
+from coworld_core.hints import Hint
 
 __all__ = [
     "ApiConnectionError",
@@ -174,7 +175,7 @@ class NotAuthenticated(ApiStatusError):
     """401: the token is missing, unknown or expired."""
 
     default_code = "not_authenticated"
-    default_hint = "Sign in again with `coworld login`, or set COWORLD_TOKEN."
+    default_hint = Hint("sign_in_again", "Sign in again with sign_in, or set COWORLD_TOKEN.")
 
 
 class Forbidden(ApiStatusError):

@@ -123,7 +123,7 @@ def resolve_address(
     """
     environ = os.environ if environ is None else environ
     if host:
-        return _address(host, "the host option", environ, shares_files)
+        return _address(host, "the argument host", environ, shares_files)
     if named := environ.get("DOCKER_HOST", "").strip():
         return _address(named, "DOCKER_HOST", environ, shares_files)
     directory, config = docker_config(environ)

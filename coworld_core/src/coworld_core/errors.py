@@ -30,6 +30,8 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
+from .hints import hint_fields
+
 if TYPE_CHECKING:
     from .issues import Report
 
@@ -72,7 +74,7 @@ class CoworldError(Exception):
     Args:
         message: What happened and where, one or two plain sentences without markup.
         code: Stable snake_case identifier; defaults to the class's own.
-        hint: What to do next, or None when the message says it.
+        hint: What to do next, or None when the message says it; a ``Hint`` if it names arguments or functions.
         context: Identifiers a program may want (paths, slots, ids). Never secrets.
 
     Attributes:
@@ -105,8 +107,11 @@ class CoworldError(Exception):
         return _restored, (type(self), self.args, self.__dict__)
 
     def to_dict(self) -> dict[str, object]:
-        """The error as JSON-ready data: ``code``, ``message``, ``hint``, ``context``."""
-        return {"code": self.code, "message": self.message, "hint": self.hint, "context": self.context}
+        """The error as JSON-ready data: ``code``, ``message``, ``hint``, ``context``.
+
+        A ``Hint`` has its code and its values in ``hint_code`` and ``hint_values``, too.
+        """
+        return {"code": self.code, "message": self.message, **hint_fields(self.hint), "context": self.context}
 
 
 def _restored(kind: type[CoworldError], args: tuple[object, ...], state: dict[str, object]) -> CoworldError:

@@ -7,9 +7,11 @@ import re
 from typing import Literal
 
 from .errors import ImageError
+from .hints import Hint
 from .values import dataclass
 
 __all__ = [
+    "BUILD_FIRST",
     "FILE_PLAYER_SCHEME",
     "HOSTED_PLATFORM",
     "ImageKind",
@@ -19,6 +21,12 @@ __all__ = [
     "host_platform",
     "image_problem",
 ]
+
+BUILD_FIRST = Hint(
+    "build_first",
+    "Make a manifest of it with build_coworld, or use the process backend, which needs no images.",
+)
+"""The hint for a template, where images are needed."""
 
 ImageKind = Literal["digest", "content", "registry", "local", "unpublished", "template", "file"]
 """What a reference refers to.
@@ -140,7 +148,7 @@ class ImageRef:
             raise ImageError(
                 f"{what} is {self.text}, a placeholder from a template.",
                 code="image_placeholder",
-                hint="Run `coworld build` first, or use the process backend.",
+                hint=BUILD_FIRST,
                 context={"image": self.text},
             )
         if self.kind == "file":

@@ -2,17 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["Issue", "Report", "Severity"]
+from .hints import Hint, HintValue, hint_fields
+
+__all__ = ["HintCode", "HintValues", "Hinted", "Issue", "Report", "Severity"]
 
 Severity = Literal["error", "warning", "info"]
 
 
-class Issue(BaseModel):
+def _absent(value: object) -> bool:
+    return value is None
+
+
+HintCode = Annotated[
+    str | None, Field(exclude_if=_absent, description="Stable snake_case identifier of the hint, if it has one.")
+]
+"""Type of the field ``hint_code`` of a ``Hinted``."""
+
+HintValues = Annotated[
+    dict[str, HintValue] | None, Field(exclude_if=_absent, description="The values that the hint tells, by name.")
+]
+"""Type of the field ``hint_values`` of a ``Hinted``."""
+
+
+class Hinted(BaseModel):
+    """A value with a hint, whose code and values it keeps in fields of their own, so that they outlast a file.
+
+    Each model has its three fields ``hint``, ``hint_code`` and ``hint_values`` at the place where it wants them.
+    """
+
+    if TYPE_CHECKING:
+        hint: str | None
+        hint_code: HintCode
+        hint_values: HintValues
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_hint(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        given = cast("Mapping[str, Any]", data)
+        hint: object = given.get("hint")
+        return {**given, **hint_fields(hint)} if isinstance(hint, Hint) else given
+
+    @model_validator(mode="after")
+    def _to_hint(self) -> Self:
+        if self.hint is not None and self.hint_code is not None:
+            # Frozen for everyone else
+            object.__setattr__(self, "hint", Hint.restored(self.hint, self.hint_code, self.hint_values or {}))
+        return self
+
+
+class Issue(Hinted):
     """One finding about one place in a document."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -24,6 +69,8 @@ class Issue(BaseModel):
     column: int | None = Field(default=None, ge=1, description="Column in the line, from 1, where known.")
     message: str = Field(description="What is wrong, in plain words.")
     hint: str | None = Field(default=None, description="What to do about it.")
+    hint_code: HintCode = None
+    hint_values: HintValues = None
 
     def __str__(self) -> str:
         where = f"{self.line}:{self.column}: " if self.line is not None else ""

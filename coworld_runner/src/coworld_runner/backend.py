@@ -32,6 +32,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from coworld_core.episode.events import BaseEvent
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import CapabilityError
+from coworld_core.hints import Hint
 from coworld_core.issues import Issue
 from coworld_core.values import dataclass
 
@@ -555,7 +556,7 @@ class Backend(abc.ABC):
                 if wanted and not possible:
                     raise CapabilityError(
                         f"The {self.name} backend cannot enforce {what}, which was asked for unit {spec.name!r}.",
-                        hint="Use a backend that can (--backend docker), or do not ask for it.",
+                        hint=Hint("other_backend", 'Use a backend that can (backend="docker"), or do not ask for it.'),
                         context={"backend": self.name, "unit": spec.name, "asked": what},
                     )
 

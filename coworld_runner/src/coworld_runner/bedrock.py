@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 from coworld_core.errors import EnvironmentFault
+from coworld_core.hints import Hint
 
 __all__ = ["bedrock_environment"]
 
 _PATIENCE = 60.0
 """Seconds to wait for the AWS command line; a profile may have to query a sign-in service."""
+
+_SIGN_IN = Hint("aws_sign_in", "Sign in first (aws sso login), or pass another profile.")
 
 
 async def bedrock_environment(
@@ -43,7 +46,7 @@ async def bedrock_environment(
         raise EnvironmentFault(
             "The AWS command line returned no credentials (AccessKeyId and SecretAccessKey).",
             code="aws_credentials_missing",
-            hint="Sign in first (aws sso login), or name another profile with --aws-profile.",
+            hint=_SIGN_IN,
         ) from None
     region = region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     if not region:
@@ -53,7 +56,9 @@ async def bedrock_environment(
             region = ""
     if not region:
         raise EnvironmentFault(
-            "No AWS region is known.", code="aws_region_missing", hint="Give --aws-region, or set AWS_REGION."
+            "No AWS region is known.",
+            code="aws_region_missing",
+            hint=Hint("aws_region", "Pass region, or set AWS_REGION."),
         )
     return {
         "USE_BEDROCK": "true",
@@ -72,7 +77,7 @@ async def _aws(arguments: Sequence[str]) -> str:
         raise EnvironmentFault(
             "The AWS command line (aws) is not installed, and credentials for Bedrock come from it.",
             code="aws_missing",
-            hint="Install it, or hand the variables over with --secret-env-file.",
+            hint=Hint("aws_variables", "Install it, or pass the variables as secret_env."),
         ) from error
     except TimeoutError as error:
         raise EnvironmentFault(
@@ -83,6 +88,6 @@ async def _aws(arguments: Sequence[str]) -> str:
         raise EnvironmentFault(
             f"`aws {' '.join(arguments[:2])}` failed: {said[-1] if said else f'exit status {done.returncode}'}",
             code="aws_credentials_missing",
-            hint="Sign in first (aws sso login), or name another profile with --aws-profile.",
+            hint=_SIGN_IN,
         )
     return done.stdout.decode("utf-8", "replace")

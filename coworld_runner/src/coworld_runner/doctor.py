@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.hints import Hint
 from coworld_core.issues import Issue
 
 from .backend import Backend
@@ -347,5 +348,5 @@ async def _check_leftovers(working: Sequence[str], cluster: ClusterOptions | Non
         name="leftovers",
         status="warn",
         message=f"{len(dead)} object{'s' if len(dead) != 1 else ''} of {runs} killed run{'s' if runs != 1 else ''}",
-        hint="`coworld clean` lists them, `coworld clean --yes` removes them.",
+        hint=Hint("sweep_leftovers", "sweep lists them, and removes them with apply=True."),
     )

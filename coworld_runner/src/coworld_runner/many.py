@@ -34,6 +34,7 @@ from coworld_core.episode.record import (
 )
 from coworld_core.episode.verdict import judge_error
 from coworld_core.errors import BackendUnavailable, CoworldError, EnvironmentFault, UsageError, WorkspaceError
+from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
 from coworld_core.wording import listed
 
@@ -294,9 +295,9 @@ class Many:
         # It knows the plans of all evaluations, which a batch does not need.
         from .runs._contents import read_contents
 
-        def warn(directory: Path, why: str) -> None:
+        def warn(directory: Path, why: str, *, hint: str | None = None) -> None:
             message = f"Leftovers of {directory.name} from an earlier run may still exist: {why}"
-            self.run.bus.publish(Notice(level="warning", message=message))
+            self.run.bus.publish(Notice(level="warning", message=message, hint=hint))
 
         async def clear(directory: Path) -> None:
             events = EpisodeLayout(directory).events
@@ -315,7 +316,7 @@ class Many:
                 for event in read_events(directory)[:1] if events.exists() else ():
                     await sweep_run(backend, event.run_id)
             except CoworldError as error:
-                warn(directory, f"{error.message} `coworld clean` finds it.")
+                warn(directory, error.message, hint=Hint("sweep", "sweep finds them."))
             try:
                 await anyio.to_thread.run_sync(left.remove)
                 await anyio.to_thread.run_sync(directory.rmdir)

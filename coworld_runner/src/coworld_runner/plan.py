@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from coworld_core.episode.request import JobSpec, LoadedRequest, build_request
 from coworld_core.errors import ManifestError, UsageError
+from coworld_core.hints import Hint
 from coworld_core.ids import generate_tokens
 from coworld_core.images import ImageRef
 from coworld_core.manifest.features import Startup
@@ -206,7 +207,7 @@ def plan_episode(
     manifest = package.manifest
     if request is not None and (variant is not None or players or run):
         raise UsageError(
-            "An episode request says variant and players itself, so --variant, players and --run cannot be given too.",
+            "An episode request says variant and players itself, so variant, players and run cannot be given too.",
             code="request_excludes_options",
         )
     named = read_players(players, package)
@@ -293,7 +294,7 @@ def _asked(package: Package, variant: str | None, named: Sequence[PlayerRef], ru
         raise UsageError(
             f"A command was given for player images, but {listed(dict.fromkeys(map(str, named)))} is not an image.",
             code="run_without_image",
-            hint="The kind of a file determines how it runs: leave --run out.",
+            hint=Hint("leave_run_out", "The kind of a file determines how it runs: leave run out."),
         )
     images = [
         bundled.get(player.word, player.word) if player.kind in ("bundled", "image") else host for player in named
@@ -330,7 +331,9 @@ def _seated(
                 f"Seat {ids.index(None)} of the episode request names an image, and {manifest.game.name} runs its "
                 "players itself, from files.",
                 code="player_file_unavailable",
-                hint="Play it with coworld run-episode, which takes a file or a directory for each seat.",
+                hint=Hint(
+                    "play_own_files", "Play it with run_episode, which takes a file or a directory for each seat."
+                ),
             )
         own = [bundled_hosted(package, bundled[known]) if hosts and known is not None else None for known in ids]
         return list(zip(asked, ids, own, strict=True))

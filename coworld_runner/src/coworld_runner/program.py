@@ -24,6 +24,7 @@ from coworld_core.episode.events import ArtifactCollected, BaseEvent, FaultSeen,
 from coworld_core.episode.outcome import ErrorType, Exit, Fault, FaultParty
 from coworld_core.episode.record import ArtifactRecord, ImageRecord, UnitRecord
 from coworld_core.errors import StartError, TransferError, UsageError
+from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
 from coworld_core.wording import listed
 
@@ -372,7 +373,10 @@ class _Run:
             if trouble := self._backend.trouble():
                 self._blame("platform_error", "platform", f"Nothing could be seen of it at {self._limit}: {trouble}.")
             else:
-                hint = "Read its log for what it waited for, or allow more with the option timeout."
+                hint = Hint(
+                    "allow_program_longer",
+                    "Read its log for what it waited for, or allow more: ProgramOptions(timeout=...).",
+                )
                 self._blame("program_timeout", "program", f"{self._who} had not ended at {self._limit}.", hint=hint)
         elif self._exit.reason in PLATFORM_ENDS:
             self._blame("platform_error", "platform", f"{self._who} {self._exit}.")
@@ -442,7 +446,7 @@ class _Run:
         return round(time.monotonic() - self._begun, 3)
 
     def _late(self, what: str, *, phase: str) -> None:
-        hint = "Fetch the image beforehand, or allow more with the option timeout."
+        hint = Hint("fetch_first", "Fetch the image beforehand, or allow more: ProgramOptions(timeout=...).")
         self._blame("program_timeout", "platform", f"{what} at {self._limit}.", phase=phase, hint=hint)
 
     def _warn_once(self, message: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from coworld_core.environment import is_reserved_env
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 
 __all__ = ["SecretEnv", "read_secret_env"]
 
@@ -42,11 +43,11 @@ def read_secret_env(
     values: dict[str, str] = {}
     for file in files:
         for number, line in enumerate(_lines(file), start=1):
-            name, value = _split(line, environment, f"{file}:{number}")
+            name, value = _split(line, environment, f"{file}:{number}", may_be_blank=True)
             values[name] = _unquoted(value) if "=" in line else value
     exposed: list[str] = []
-    for item in items:
-        name, value = _split(item, environment, "--secret-env")
+    for number, item in enumerate(items, start=1):
+        name, value = _split(item, environment, f"Secret {number}")
         values[name] = value
         if "=" in item:
             exposed.append(name)
@@ -73,9 +74,9 @@ def _lines(file: Path) -> list[str]:
     return ["" if line.startswith("#") else line.removeprefix("export ").lstrip() for line in stripped]
 
 
-def _split(item: str, environment: Mapping[str, str], where: str) -> tuple[str, str]:
+def _split(item: str, environment: Mapping[str, str], where: str, *, may_be_blank: bool = False) -> tuple[str, str]:
     """Return name and value of an item; both are empty for a blank line of a file."""
-    if not item and where != "--secret-env":
+    if not item and may_be_blank:
         return "", ""
     name, given, value = item.partition("=")
     name = name.strip()
@@ -99,7 +100,7 @@ def _split(item: str, environment: Mapping[str, str], where: str) -> tuple[str, 
             raise UsageError(
                 f"{where}: {name} is not set in your environment.",
                 code="secret_not_set",
-                hint=f"Set it first (export {name}=...), or put {name}=... into a file for --secret-env-file.",
+                hint=Hint("set_secret", "Set it first (export {name}=...), or put {name}=... into a file.", name=name),
                 context={"name": name},
             )
         value = environment[name]

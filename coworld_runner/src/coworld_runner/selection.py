@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from coworld_core.errors import BackendUnavailable
+from coworld_core.hints import Hint
 from coworld_core.manifest.models import Runnable
 from coworld_core.values import dataclass
 
@@ -23,6 +24,9 @@ __all__ = [
     "open_backend",
 ]
 
+_MAKE = Hint("make_images", "build_coworld makes the images.")
+_UPDATE = Hint("update_images", "build_coworld brings them up to date.")
+
 
 @dataclass(frozen=True)
 class BackendChoice:
@@ -30,6 +34,8 @@ class BackendChoice:
 
     name: str
     reason: str
+    hint: str | None = None
+    """How to make the images, if they are missing or older than their sources."""
 
 
 def runs_as_processes(package: Package) -> str:
@@ -62,18 +68,20 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
         return BackendChoice("docker", "the package comes from elsewhere, and only containers keep it apart")
     if name == "auto" and package.manifest.is_template:
         if not hindrance:
-            return BackendChoice("process", "the images are not built yet; `coworld build` makes them")
+            return BackendChoice("process", "the images are not built yet", _MAKE)
         return BackendChoice("docker", hindrance)
     from .package.changes import changed_since_build
 
     changed = await anyio.to_thread.run_sync(changed_since_build, package)
-    stale = f"{changed} has changed since the images were built; `coworld build`, or --build, brings them up to date"
+    stale = f"{changed} has changed since the images were built"
     if name != "auto":
-        return BackendChoice(name, f"as asked, but {stale}" if changed else "as asked")
+        return BackendChoice(name, f"as asked, but {stale}", _UPDATE) if changed else BackendChoice(name, "as asked")
     if hindrance:
-        return BackendChoice("docker", f"{hindrance}; but {stale}" if changed else hindrance)
+        if changed:
+            return BackendChoice("docker", f"{hindrance}; but {stale}", _UPDATE)
+        return BackendChoice("docker", hindrance)
     if changed:
-        return BackendChoice("process", stale)
+        return BackendChoice("process", stale, _UPDATE)
     backend = make_backend("docker", package)
     try:
         async with backend:
@@ -81,7 +89,7 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
                 return BackendChoice("docker", "the engine answers and has the game's image")
     except BackendUnavailable as error:
         return BackendChoice("process", f"no Docker engine: {error.message}")
-    return BackendChoice("process", "the engine does not have the game's image; `coworld build` makes it")
+    return BackendChoice("process", "the engine does not have the game's image", _MAKE)
 
 
 def make_backend(name: str, package: Package | None = None, *, cluster: ClusterOptions | None = None) -> Backend:

@@ -52,6 +52,7 @@ def doctor(out: Output, where: WhereOptions, backend: tuple[str, ...], fix: Path
         return fix_manifest(out, fix, yes=yes)
     if yes:
         raise click.UsageError("--yes goes with --fix.", click.get_current_context())
+    from coworld_core.hints import hint_fields
     from coworld_runner.doctor import check_machine
 
     async def look(_: Running) -> Machine:
@@ -63,7 +64,7 @@ def doctor(out: Output, where: WhereOptions, backend: tuple[str, ...], fix: Path
             "ok": machine.ok,
             "backends": list(machine.backends),
             "checks": [
-                {"name": check.name, "status": check.status, "message": check.message, "hint": check.hint}
+                {"name": check.name, "status": check.status, "message": check.message, **hint_fields(check.hint)}
                 for check in machine.checks
             ],
         }

@@ -140,10 +140,12 @@ class BackendName(_TextType):
         from coworld_core.errors import UsageError
         from coworld_runner.backends.registry import find_backend
 
+        from ..hints import worded
+
         try:
             find_backend(str(value))
         except UsageError as error:
-            self.fail(" ".join(filter(None, (error.message, error.hint))), param, ctx)
+            self.fail(" ".join(filter(None, (error.message, worded(error.hint)))), param, ctx)
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .results import labelled, next_commands, step_tag
-from .text import clean, command_line, number, seconds, shown_path
+from .text import clean, command_line, hint_line, number, seconds, shown_path
 
 if TYPE_CHECKING:
     from coworld_runner.certification import Certification
@@ -100,5 +100,5 @@ def _step_lines(step: StepRecord, width: int) -> list[str]:
     if tails:
         lines += [f"{inset}{click.style('│', dim=True)} {line}" for line in clean(tails[0]).rstrip().splitlines()[-8:]]
     if step.hint:
-        lines.append(f"{inset}{click.style('hint:', fg='cyan')} {clean(step.hint, one_line=True)}")
+        lines.append(hint_line(step.hint, indent=inset))
     return lines

@@ -7,7 +7,7 @@ import click
 from coworld_core.issues import Issue, Report
 from coworld_core.wording import plural
 
-from .text import clean, shown_path
+from .text import clean, hint_line, shown_path
 
 __all__ = ["render_issue", "render_report", "verdict"]
 
@@ -20,9 +20,7 @@ def render_issue(source: str, issue: Issue) -> str:
     severity = click.style(issue.severity, fg=_COLOURS[issue.severity], bold=True)
     pointer = click.style(f" ({clean(issue.pointer, one_line=True)})", dim=True) if issue.pointer else ""
     line = f"{shown_path(source)}{place}: {severity}[{issue.code}] {clean(issue.message, one_line=True)}{pointer}"
-    if not issue.hint:
-        return line
-    return f"{line}\n    {click.style('hint:', fg='cyan')} {clean(issue.hint, one_line=True)}"
+    return f"{line}\n{hint_line(issue.hint, indent='    ')}" if issue.hint else line
 
 
 def verdict(report: Report) -> str:

@@ -40,6 +40,7 @@ from coworld_core.episode.events import (
 from coworld_core.episode.record import SeatedPlayer
 from coworld_core.wording import plural
 
+from ..hints import worded
 from .results import step_tag
 from .text import clean, number, seconds
 
@@ -346,9 +347,9 @@ class Progress:
         match event:
             case FaultSeen(fault=fault) if fault.error_type != "interrupted":
                 return click.style("fault: ", fg="red", bold=True) + clean(str(fault), one_line=True)
-            case Notice(level=level, message=message):
+            case Notice(level=level, message=message, hint=hint):
                 word = click.style("warning: ", fg="yellow", bold=True) if level == "warning" else ""
-                return word + clean(message, one_line=True)
+                return word + clean(" ".join(filter(None, (message, worded(hint)))), one_line=True)
             case LogTruncated(unit=unit, limit_bytes=limit):
                 return f"{clean(unit, one_line=True)} wrote more than {limit // 1024 // 1024} MiB; its log is cut there"
             case LeakFound(what=what, reason=reason):

@@ -11,7 +11,7 @@ import click
 
 from coworld_core.wording import plural
 
-from .text import clean, number, seconds, shown_path, table
+from .text import clean, hint_line, number, seconds, shown_path, table
 
 if TYPE_CHECKING:
     from coworld_core.episode.artifacts import EpisodeLayout
@@ -141,7 +141,7 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None) -> list[str]:
         f"  {clean(fault.message, one_line=True)}",
     ]
     if fault.hint:
-        lines.append(f"  {click.style('hint:', fg='cyan')} {clean(fault.hint, one_line=True)}")
+        lines.append(hint_line(fault.hint))
     text = [line for line in clean(fault.log_tail).splitlines() if line.strip()]
     if text:
         name = shown_path(layout.workspace / fault.log) if layout is not None and fault.log else "its log"
@@ -316,7 +316,7 @@ def machine_checks(machine: Machine) -> str:
     for check, line in zip(machine.checks, table(rows).splitlines(), strict=True):
         lines.append(line)
         if check.hint:
-            lines.append(f"     {click.style('hint:', fg='cyan')} {clean(check.hint, one_line=True)}")
+            lines.append(hint_line(check.hint, indent="     "))
     works = f"Backends that work here: {', '.join(machine.backends)}."
     none = click.style("No backend works here.", fg="red", bold=True)
     return "\n".join([*lines, "", works if machine.backends else none])

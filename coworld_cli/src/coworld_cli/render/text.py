@@ -9,11 +9,13 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import click
+
 from coworld_core.terminal import ESCAPES, strip_controls
 
 from ..options.platform import DEFAULT_SERVER
 
-__all__ = ["again", "clean", "command_line", "number", "seconds", "shown_path", "table", "width"]
+__all__ = ["again", "clean", "command_line", "hint_line", "number", "seconds", "shown_path", "table", "width"]
 
 
 def clean(text: str, *, one_line: bool = False) -> str:
@@ -25,6 +27,19 @@ def clean(text: str, *, one_line: bool = False) -> str:
     """
     text = strip_controls(text)
     return " ".join(text.split()) if one_line else text
+
+
+def hint_line(hint: str, *, indent: str = "  ", one_line: bool = True) -> str:
+    """The line below a message that says what to do, in words of the command line.
+
+    Args:
+        hint: The hint of a library, or one that is worded already.
+        indent: The beginning of the line.
+        one_line: Whether to turn line ends into spaces.
+    """
+    from ..hints import worded
+
+    return f"{indent}{click.style('hint:', fg='cyan')} {clean(worded(hint) or '', one_line=one_line)}"
 
 
 def width(text: str) -> int:

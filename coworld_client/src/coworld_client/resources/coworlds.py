@@ -23,6 +23,7 @@ from coworld_core.api import (
     same_coworld,
 )
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.manifest.loading import (
     MANIFEST_NAME,
     LoadedManifest,
@@ -470,7 +471,10 @@ class Coworlds(Resource):
 
 def _absent(name: str, version: str | None, versions: list[str], server: str) -> NotFound:
     if not versions:
-        said, hint = f"There is no Coworld named {name!r}.", "`coworld list` shows what there is."
+        said, hint = (
+            f"There is no Coworld named {name!r}.",
+            Hint("list_coworlds", "api.coworlds.list shows what there is."),
+        )
     else:
         what = "canonical version" if version is None else f"version {version}"
         said, hint = f"The Coworld {name!r} has no {what}.", f"It has {', '.join(versions[:10])}."

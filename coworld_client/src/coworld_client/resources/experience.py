@@ -14,6 +14,7 @@ from coworld_core.api import (
     ExperienceRequest,
     check_id,
 )
+from coworld_core.hints import Hint
 
 from ..errors import ApiTimeoutError
 from ..pages import AsyncPager
@@ -128,7 +129,7 @@ class Experience(Resource):
         assert scope.cancelled_caught
         raise ApiTimeoutError(
             f"{request_id} has not ended within {timeout:g} s.",
-            hint="It continues; wait again, or follow it with `coworld xp-request watch`.",
+            hint=Hint("wait_again", "It continues; wait again, or follow it with api.watch.", id=request_id),
             context={"id": request_id},
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from coworld_core.api import LadderEntry, League, check_id
 from coworld_core.api.ids import id_kind
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.wording import closest
 
 from ..errors import NotFound
@@ -59,7 +60,7 @@ class Leagues(Resource):
         raise NotFound(
             f"There is no league {league!r} that you can see.",
             status=404,
-            hint=f"Did you mean {near!r}?" if near else "`coworld leagues` lists them.",
+            hint=f"Did you mean {near!r}?" if near else Hint("list_leagues", "api.leagues.list has them."),
             context={"server": self._client.server},
         )
 

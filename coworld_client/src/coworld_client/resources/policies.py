@@ -18,6 +18,7 @@ from coworld_core.api import (
 )
 from coworld_core.environment import is_reserved_env
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.hints import Hint
 
 from ..errors import ApiConnectionError, ApiStatusError, NotFound
 from ..pages import AsyncPager
@@ -79,7 +80,7 @@ class Policies(Resource):
             raise NotFound(
                 f"You have no policy {str(ref)!r}.",
                 status=404,
-                hint="Check the name, and as whom you act: `coworld whoami`.",
+                hint=Hint("check_identity", "Check the name, and as whom you act: api.whoami."),
                 context={"server": self._client.server},
             )
         return max(found, key=lambda row: row.version)
@@ -179,7 +180,9 @@ class Policies(Resource):
             raise UsageError(
                 f"{self._client.server} takes images, and {player.file} is a file.",
                 code="images_only",
-                hint="Build an image of it, for linux/amd64, and upload that: coworld upload-policy IMAGE --name NAME.",
+                hint=Hint(
+                    "upload_image", "Build an image of it, for linux/amd64, and upload that: api.policies.upload."
+                ),
             ) from error
 
     async def _made(

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from coworld_core.hints import Hint
+
 from .answers import NOTHING, default_action, question, understood
 from .connecting import SeatError
 from .playing import PASS
@@ -221,5 +223,7 @@ class LlmPlayer:
         return SeatError(
             f"Cannot reach {self._place}, where {self._model} is asked: {problem}.",
             code="llm_unreachable",
-            hint="In a container a player can reach only the game, unless --player-https HOST allows more.",
+            hint=Hint(
+                "allow_host", "In a container a player can reach only the game, unless player_https allows more."
+            ),
         )

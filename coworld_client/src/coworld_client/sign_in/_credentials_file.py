@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.hints import Hint
 from coworld_core.writing import write_whole
 
 from ._tokens import PlayerSession, Token, is_player_id, normalise_server
@@ -106,7 +107,10 @@ class CredentialStore:
             raise UsageError(
                 "This is the session of a player, not a user's token.",
                 code="player_token",
-                hint="Sign in as yourself, then `coworld player use`; or set COWORLD_TOKEN to act with it directly.",
+                hint=Hint(
+                    "use_player",
+                    "Sign in as yourself, then use_player; or set COWORLD_TOKEN to act with it directly.",
+                ),
             )
         address = normalise_server(server)
 

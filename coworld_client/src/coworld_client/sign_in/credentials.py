@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 
 from ..errors import NotLoggedIn
 from ._credentials_file import CredentialStore, ServerCredentials
@@ -154,14 +155,25 @@ def _expired(server: str, player: str, session: PlayerSession | None, *, signed_
         said = f"There is no session for the player {player} at {server}."
     else:
         said = f"The session of the player {player} at {server} ended at {session.expires_at:%Y-%m-%d %H:%M %Z}."
-    renew = f"`coworld player use {player}` starts a new one; `coworld player unset` makes you act as yourself again."
+    renew = Hint(
+        "renew_session", "Start a new one with use_player, or act as yourself with identity='user'.", player=player
+    )
     return SessionExpired(
         said,
-        hint=renew if signed_in else f"{_sign_in_hint(server)} Then {renew}",
+        hint=renew
+        if signed_in
+        else Hint(
+            "sign_in_and_renew",
+            "Sign in with sign_in, or set COWORLD_TOKEN. Then start a new one with use_player, or act as yourself with "
+            "identity='user'.",
+            server=server,
+            player=player,
+        ),
         context={"server": server, "player_id": player},
     )
 
 
-def _sign_in_hint(server: str) -> str:
-    option = "" if server == DEFAULT_SERVER else f" --server {server}"
-    return f"Run `coworld login{option}`, or set COWORLD_TOKEN."
+def _sign_in_hint(server: str) -> Hint:
+    if server == DEFAULT_SERVER:
+        return Hint("sign_in", "Sign in with sign_in, or set COWORLD_TOKEN.")
+    return Hint("sign_in_to", "Sign in with sign_in({server!r}), or set COWORLD_TOKEN.", server=server)

@@ -20,6 +20,7 @@ import anyio.to_thread
 from anyio.abc import SocketAttribute
 
 from coworld_core.errors import UsageError, unwrapped
+from coworld_core.hints import Hint
 
 from ..errors import ApiShapeError, ApiStatusError, NotAuthenticated, NotLoggedIn
 from .credentials import CredentialStore, PlayerSession, Token, normalise_server
@@ -135,7 +136,7 @@ def _code_host(server: str, trusted: Collection[str]) -> str:
         raise UsageError(
             f"Sign-in codes are not sent to {host}.",
             code="code_host",
-            hint="Get a token from whoever runs it, and hand it to `coworld set-token` by standard input.",
+            hint=Hint("ask_for_token", "Get a token from whoever runs it, and keep it with adopt_token."),
             context={"host": host},
         )
     if parts.scheme != "https" and not here:
@@ -404,7 +405,7 @@ async def use_player(
         raise UsageError(
             f"{player_id} is not one of your players at {api.server}.",
             code="player_unknown",
-            hint=f"Yours are: {names}." if names else "Create one with `coworld player create NAME`.",
+            hint=f"Yours are: {names}." if names else Hint("create_player", "Create one with api.players.create."),
             context={"player_id": player_id},
         )
     if player.disabled_at is not None:

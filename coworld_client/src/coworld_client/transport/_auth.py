@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import httpx2
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 
 from ..errors import ApiError
 from ..sign_in.credentials import Token
@@ -44,7 +45,7 @@ class Identity:
             raise UsageError(
                 "A player's session cannot ask for team rights.",
                 code="elevated_player",
-                hint="Act as yourself: `coworld player unset`, or identity='user'.",
+                hint=Hint("act_as_yourself", "Act as yourself: identity='user'."),
             )
 
     def headers_for(self, url: httpx2.URL) -> dict[str, str]:

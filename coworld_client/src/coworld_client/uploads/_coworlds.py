@@ -9,6 +9,7 @@ from typing import Any
 
 from coworld_core.api import Coworld
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.images import ImageRef
 
 from ._edits import image_values
@@ -41,7 +42,10 @@ class Certified:
             raise UsageError(
                 "The certification record confers no verdict, so the Coworld is not certified.",
                 code="not_certified",
-                hint="Run `coworld certify`, fix what it finds, and then upload; or skip certification and say why.",
+                hint=Hint(
+                    "certify_first",
+                    "Certify it, fix what that finds, and then upload; or skip certification and say why.",
+                ),
             )
         names = (
             "verdict",
@@ -110,7 +114,7 @@ def check_images(document: dict[str, Any], *, kept: frozenset[str] | tuple[()]) 
             raise UsageError(
                 f"The image {image} is a tag in a registry, which can be moved to another image.",
                 code="mutable_image",
-                hint="Pin it by its digest, or let `coworld build` make a tag of its content.",
+                hint=Hint("pin_image", "Pin it by its digest, or let build_coworld make a tag of its content."),
                 context={"image": image},
             )
         if reference.kind == "template":

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import Field
 
+from ..issues import HintCode, Hinted, HintValues
 from ..records import Grows, Record, parse_record, read_as, read_lines
 from .outcome import EpisodeStatus, Exit, Fault
 
@@ -195,12 +196,15 @@ class FaultSeen(BaseEvent):
     fault: Fault = Field(description="The fault.")
 
 
-class Notice(BaseEvent):
+class Notice(BaseEvent, Hinted):
     """A message for people that is not a fault."""
 
     kind: Literal["notice"] = "notice"
     level: Annotated[Literal["info", "warning"], Grows] = Field(default="info", description="Severity.")
     message: str = Field(description="The message.")
+    hint: str | None = Field(default=None, description="What to do about it.")
+    hint_code: HintCode = None
+    hint_values: HintValues = None
 
 
 class StepStarted(BaseEvent):
@@ -254,7 +258,7 @@ class EvaluationProgressed(BaseEvent):
 
 
 class LeakFound(BaseEvent):
-    """Something could not be removed; ``coworld clean`` finds it by its label."""
+    """Something could not be removed; a sweep finds it by its label."""
 
     kind: Literal["leak_found"] = "leak_found"
     what: str = Field(description="Its kind and name.")

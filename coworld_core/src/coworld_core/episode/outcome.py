@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field
 
+from ..issues import HintCode, Hinted, HintValues
 from ..records import Grows, Record
 
 __all__ = ["EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultParty", "decisive"]
@@ -100,7 +101,7 @@ class Exit(Record):
         return f"{text} ({self.detail})" if self.detail else text
 
 
-class Fault(Record):
+class Fault(Record, Hinted):
     """One thing that went wrong, recorded when it was detected."""
 
     party: FaultParty = Field(validation_alias=AliasChoices("party", "fault"), description="Whose fault it was.")
@@ -108,6 +109,8 @@ class Fault(Record):
     error_type: ErrorType = Field(description="Stable name of what went wrong.")
     message: str = Field(description="What happened, in a sentence.")
     hint: str | None = Field(default=None, description="What to do next.")
+    hint_code: HintCode = None
+    hint_values: HintValues = None
     phase: str = Field(default="", description="The phase of the episode in which it was detected.")
     time: dt.datetime = Field(description="When it was detected (UTC).")
     seconds: float | None = Field(default=None, description="Seconds since the episode began.")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from ..episode.record import EpisodeRow
 from ..errors import UsageError
+from ..hints import Hint
 from ..records import open_record, read_as
 from .battery import DiagnosisPlan
 from .comparison import Comparison, ComparisonPlan
@@ -60,7 +60,11 @@ def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
         there = "There is no such directory." if not place.exists() else ""
         hint = "Name the directory that compare, rank, scrimmage, run, pickup or diagnose wrote."
         if (place / "tournament.toml").is_file():
-            hint = f"That is a tournament: `coworld tournament show {shlex.quote(str(place))}`."
+            hint = Hint(
+                "show_tournament",
+                "That is a tournament: read_tournament({directory!r}) reads it.",
+                directory=str(place),
+            )
         elif (place / "events.ndjson").is_file():
             hint = f"That is one episode, or several of one plan. {hint}"
         raise UsageError(

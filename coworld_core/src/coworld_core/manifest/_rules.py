@@ -13,7 +13,7 @@ from typing import Any, cast
 from .._findings import Finding, Findings, Path, did_you_mean, dotted, quoted
 from ..environment import AUTHOR_ENV, RESERVED_ENV_PREFIXES, is_reserved_env
 from ..ids import id_problem
-from ..images import FILE_PLAYER_SCHEME, ImageRef, image_problem
+from ..images import BUILD_FIRST, FILE_PLAYER_SCHEME, ImageRef, image_problem
 from ..ports import EXTRA_PORTS_ENV, extra_ports_problems
 from ..wording import listed
 from ._generations import is_placeholder
@@ -117,7 +117,7 @@ def _placeholders(document: Mapping[str, Any]) -> Iterator[Finding]:
             code="template_not_built",
             path=(*found[0][0], "image"),
             message=f"This is a template: {what} not filled in yet ({listed(names, limit=4)}).",
-            hint="Run `coworld build` to make a manifest from it, or use the process backend, which needs no images.",
+            hint=BUILD_FIRST,
         )
 
 

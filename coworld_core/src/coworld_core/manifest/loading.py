@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias, cast
 from .._findings import Finding, Findings, type_word
 from .._shape import parse_shape
 from ..errors import ManifestError, UsageError
+from ..images import BUILD_FIRST
 from ..issues import Issue, Report
 from ..jsontext import MAX_BYTES, JsonDocument, json_report, parse_json, wrap_json
 from ..values import dataclass
@@ -210,7 +211,7 @@ def _in_directory(path: Path, *, template: bool) -> Path:
         raise UsageError(
             f"{path} contains a template, but no {MANIFEST_NAME}.",
             code="manifest_not_found",
-            hint="Run `coworld build` to make a manifest of it, or use the process backend, which needs no images.",
+            hint=BUILD_FIRST,
         )
     hint = f"Name the file, or a directory that contains {MANIFEST_NAME} or {TEMPLATE_NAME}."
     raise UsageError(f"{path} is a directory without a {MANIFEST_NAME}.", code="manifest_not_found", hint=hint)

@@ -232,7 +232,7 @@ class RoleRunnable(Model):
     run: Run = ()
     env: Env = Field(default_factory=dict)
     source_url: str | None = Field(default=None, description="URL of its source code, for people.")
-    repository_url: str | None = Field(default=None, description="Git repository for `coworld optimize`.")
+    repository_url: str | None = Field(default=None, description="Git repository, for optimizers.")
     resources: Resources | None = Field(default=None, description="Its resources; null: the role's defaults.")
     file: Place | None = Field(
         default=None,

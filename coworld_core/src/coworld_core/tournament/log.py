@@ -19,6 +19,7 @@ from ..episode.record import EpisodeRow, SlotRow
 from ..errors import UsageError
 from ..evaluation.ratings import RatingName
 from ..evaluation.reports import EvaluationTerms
+from ..hints import Hint
 from ..records import READING, Grows, Record
 
 __all__ = [
@@ -321,6 +322,8 @@ def read_log(path: Path) -> Iterator[LogEvent]:
     """
     if not path.is_file():
         raise UsageError(
-            f"There is no tournament log {path}.", code="no_tournament", hint="Begin with `coworld tournament init`."
+            f"There is no tournament log {path}.",
+            code="no_tournament",
+            hint=Hint("begin_tournament", "Begin one with create_tournament."),
         )
     return iter(LogReader(path))

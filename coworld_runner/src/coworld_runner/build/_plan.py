@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coworld_core.errors import ImageError, ManifestError, UsageError, WorkspaceError
+from coworld_core.hints import Hint
 from coworld_core.images import ImageRef
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import MANIFEST_NAME, TEMPLATE_NAME, check_manifest, load_manifest, read_document
@@ -171,7 +172,7 @@ def _template_path(project: Path | None, template: Path | None) -> Path:
             raise UsageError(
                 f"{project} holds several templates: {listed(other.name for other in others)}.",
                 code="template_missing",
-                hint="Name the one to build from with --template.",
+                hint=Hint("name_template", "Pass the one to build from as template."),
                 context={"path": str(project)},
             )
         if not path.is_file():
@@ -218,7 +219,10 @@ def _only_service(dockerfile: Path, template: Path, name: str | None) -> Compose
     raise UsageError(
         f"{template.name} has {what}, and there is no compose file that says which image {dockerfile} is for.",
         code="service_missing",
-        hint="Name the service with --service, and the images of others in the template; or write a compose file.",
+        hint=Hint(
+            "name_service",
+            "Pass the service, and name the images of others in the template; or write a compose file.",
+        ),
         context={"template": str(template), "placeholders": list(found)},
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 
 from ..backend import Publish
 from ..package.resolving import Package, resolve_package
@@ -32,7 +33,7 @@ async def build_again(package: Package, *, platform: str | None = None, publish:
         raise UsageError(
             f"{package.source} comes from elsewhere, and its sources are not on this machine, so it cannot be built.",
             code="nothing_to_build",
-            hint="Leave out --build, or name the directory that it is built from.",
+            hint=Hint("name_sources", "Name the directory that it is built from."),
         )
     if package.is_template:
         built = await build_coworld(package.path, platform=platform, publish=publish)

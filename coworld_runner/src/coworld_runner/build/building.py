@@ -19,6 +19,7 @@ import anyio.to_thread
 from coworld_core.docker_address import resolve_address
 from coworld_core.episode.events import BaseEvent, Notice, PhaseFinished, PhaseStarted, RunFinished, RunStarted
 from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.hints import Hint
 from coworld_core.images import HOSTED_PLATFORM, Platform
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import dump_manifest
@@ -197,5 +198,5 @@ def _platform_remarks(images: Iterable[BuiltImage]) -> tuple[Issue, ...]:
     if not other:
         return ()
     message = f"{listed(other)}: not built for {HOSTED_PLATFORM}, which uploads require."
-    hint = f"Build with --platform {HOSTED_PLATFORM} before you upload."
+    hint = Hint("build_hosted", "Build with platform={platform!r} before you upload.", platform=str(HOSTED_PLATFORM))
     return (Issue(code="platform_not_hosted", severity="info", message=message, hint=hint),)

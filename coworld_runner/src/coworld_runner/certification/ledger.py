@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import EpisodeRecord, SeatedPlayer
+from coworld_core.hints import Hint
 from coworld_core.issues import Issue
 from coworld_core.terminal import strip_controls
 from coworld_core.wording import listed
@@ -85,7 +86,7 @@ class StepLedger:
             skip_reason=answer.skip_reason,
             detail=self.plain(answer.detail),
             evidence=tuple(self._plain_evidence(item) for item in answer.evidence),
-            hint=self.plain(answer.hint) if answer.hint else None,
+            hint=self._plain_hint(answer.hint),
             seconds=round(seconds, 3),
         )
         self.steps.append(record)
@@ -153,11 +154,19 @@ class StepLedger:
             text = text.replace(token, f"[token of slot {slot}]")
         return text
 
+    def _plain_hint(self, hint: str | None) -> str | None:
+        if not isinstance(hint, Hint):
+            return self.plain(hint) if hint else None
+        values = {name: self.plain(value) if isinstance(value, str) else value for name, value in hint.values.items()}
+        return Hint.restored(self.plain(hint), hint.code, values)
+
     def _plain_evidence(self, item: Evidence) -> Evidence:
+        hint = self._plain_hint(item.hint)
         return item.model_copy(
             update={
                 "message": self.plain(item.message),
-                "hint": self.plain(item.hint) if item.hint else None,
+                "hint": hint,
+                **({"hint_values": dict(hint.values)} if isinstance(hint, Hint) and hint.values else {}),
                 "pointer": self.plain(item.pointer) if item.pointer else item.pointer,
                 "log_tail": self.plain(item.log_tail),
             }

@@ -14,6 +14,7 @@ from pydantic import AliasChoices, Field
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ImageRecord, SeatedPlayer
 from coworld_core.errors import CertificationError
+from coworld_core.issues import HintCode, Hinted, HintValues
 from coworld_core.records import Grows, Record, SchemaVersion, open_record, read_as
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class _Record(Record):
         return repr(self)
 
 
-class Evidence(_Record):
+class Evidence(_Record, Hinted):
     """The result of one check."""
 
     code: str = Field(description="Stable snake_case identifier of the check.")
@@ -117,6 +118,8 @@ class Evidence(_Record):
     ok: bool = Field(description="Whether the check passed.")
     message: str = Field(description="The finding, in a sentence.")
     hint: str | None = Field(default=None, description="How to fix it.")
+    hint_code: HintCode = None
+    hint_values: HintValues = None
     pointer: str | None = Field(default=None, description="JSON pointer into the manifest or the results.")
     line: int | None = Field(default=None, description="Line in that document, from 1.")
     column: int | None = Field(default=None, description="Column in that line, from 1.")
@@ -130,7 +133,7 @@ class Evidence(_Record):
         return not self.ok and self.level == "required"
 
 
-class StepRecord(_Record):
+class StepRecord(_Record, Hinted):
     """One step of the transcript and its answer."""
 
     id: StepId = Field(description="Id of the step.")
@@ -146,6 +149,8 @@ class StepRecord(_Record):
     detail: str = Field(description="The answer in a sentence.")
     evidence: tuple[Evidence, ...] = Field(default=(), description="The findings of the step.")
     hint: str | None = Field(default=None, description="What to do next, if it did not pass.")
+    hint_code: HintCode = None
+    hint_values: HintValues = None
     seconds: float = Field(default=0.0, ge=0, description="How long it took.")
 
     @property

@@ -22,6 +22,7 @@ from coworld_core.episode.events import BaseEvent, ProbeFinished
 from coworld_core.episode.outcome import Fault, decisive
 from coworld_core.episode.record import EpisodeRecord, read_record
 from coworld_core.errors import CoworldError, EpisodeError, ImageError, ManifestError, StartError
+from coworld_core.hints import Hint
 from coworld_core.issues import Report
 from coworld_core.manifest.loading import check_manifest, dump_manifest
 from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
@@ -151,8 +152,7 @@ async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     evidence = [issue_evidence(issue) for issue in report.issues]
     if candidate.package.is_template:
         caveat = (
-            "This is a template: `coworld build` puts version and images in, so this says nothing about what "
-            "will be published."
+            "This is a template: a build puts version and images in, so this says nothing about what will be published."
         )
         ledger.caveats.append(caveat)
         evidence.append(advice("template", caveat, hint="Build it, and certify what was built."))
@@ -211,7 +211,9 @@ def _manifest_invalid(report: Report) -> StepAnswer:
 async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     sources = ledger.sources = await check_sources(candidate.manifest, options=candidate.options.sources)
     hints = {
-        "source_not_pinned": "`coworld build` pins it once it is pushed; or link to …/tree/<full SHA>/<path>.",
+        "source_not_pinned": Hint(
+            "pin_source", "build_coworld pins it once it is pushed; or link to …/tree/<full SHA>/<path>."
+        ),
         "source_not_found": "Push the commit, or correct the address.",
         "source_empty": "Link to where the source is.",
         "source_without_dockerfile": "Put the Dockerfile beside the source, or above it.",
@@ -283,7 +285,9 @@ async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> StepAns
             f"The {backend.name} backend runs commands in the directories that images are built from; the images "
             "themselves were not checked."
         )
-        return skipped("not_applicable", detail, evidence, hint="Certify with --backend docker, too.")
+        return skipped(
+            "not_applicable", detail, evidence, hint=Hint("certify_images", 'Certify with backend="docker", too.')
+        )
     count = f"{len(users)} {'image' if len(users) == 1 else 'images'}"
     return passed(f"{count} for {options.platform}, all available.", evidence)
 

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.manifest.models import Manifest, Runnable
 from coworld_core.wording import closest, listed
 
@@ -58,9 +59,9 @@ def find_commissioner(package: Package, word: str = "") -> FoundCommissioner:
         raise UsageError(
             f"{game} has {len(known) or 'no'} commissioner{'s' if len(known) > 1 else ''} in its manifest.",
             code="unknown_commissioner",
-            hint=f"Name one with --commissioner: {listed(known, word='or')}."
+            hint=Hint("name_commissioner", "Name one: {known}.", known=listed(known, word="or"))
             if known
-            else "Name a command or an image with --commissioner.",
+            else Hint("give_commissioner", "Name a command or an image."),
         )
     name = word or known[0]
     if name in known:

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import CapabilityError, EnvironmentFault, ImageError, NotReadyError, StartError, UsageError
+from coworld_core.hints import Hint
 
 from ..backend import INPUTS_MOUNT, Backend, HttpProbe, Limits, Port, UnitSpec, without_limits
 from ..plan import EpisodePlan
@@ -57,21 +58,26 @@ def require_way_out(plan: EpisodePlan, backend: Backend, options: EpisodeOptions
     read_hosts(",".join(options.player_https))
     if plan.game_hosts:
         raise UsageError(
-            f"{plan.manifest.game.name} runs its players itself: they use its network, so this option has no effect.",
+            f"{plan.manifest.game.name} runs its players itself: they use its network, so these hosts have no effect.",
             code="https_hosts_without_effect",
-            hint="Leave --player-https out.",
+            hint=Hint("leave_hosts_out", "Leave player_https out."),
         )
     if options.player_network != "game-only":
         raise UsageError(
             f"Players are to reach {', '.join(options.player_https)} alone, and their network is "
             f"{options.player_network}.",
             code="https_hosts_without_effect",
-            hint="Leave --player-network out: its default allows only the game and those hosts.",
+            hint=Hint(
+                "leave_network_out", "Leave player_network out: its default allows only the game and those hosts."
+            ),
         )
     if not backend.capabilities.proxies:
         raise CapabilityError(
             f"The {backend.name} backend cannot restrict players to named HTTPS hosts, which this episode requires.",
-            hint="Docker can (--backend docker), and so can a cluster that enforces network policies.",
+            hint=Hint(
+                "backend_with_hosts",
+                'Docker can (backend="docker"), and so can a cluster that enforces network policies.',
+            ),
             context={"backend": backend.name, "capability": "proxies"},
         )
 

@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.errors import CoworldError, NotReadyError, StartError
+from coworld_core.hints import Hint
 
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
 from ..errors import OWN_DOING, unwrapped
@@ -303,7 +304,10 @@ class Flow:
 
     async def _at_the_deadline(self) -> None:
         ledger, limit = self._ledger, f"the deadline of {self._options.timeout_seconds:g} s"
-        hint = "Read the logs for what it waited for, or allow more with --timeout-seconds."
+        hint = Hint(
+            "allow_longer",
+            "Read the logs for what it waited for, or allow more: EpisodeOptions(timeout_seconds=...).",
+        )
         ledger.trouble = ledger.trouble or self._backend.trouble()
         # a game may update its results from the first move on: while players stay, it may not be over
         playing = any(seat.own_end is None for seat in ledger.seats.values())

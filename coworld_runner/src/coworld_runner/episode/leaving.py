@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import anyio
 
+from coworld_core.hints import Hint
+
 from ..backend import Unit
 from .ledger import Ledger
 from .setup import Setup
@@ -39,8 +41,11 @@ async def watch_leaving(setup: Setup, ledger: Ledger, watch: Watch, players: Seq
     await blame_for_leaving(
         ledger,
         f"{patience:g} s after the last player had left",
-        hint="A player stays until the game closes its connection or says that it is over. If the game did, it is the "
-        "game that hangs; if it plays on without players, allow more with --abandoned-timeout-seconds.",
+        hint=Hint(
+            "allow_longer_alone",
+            "A player stays until the game closes its connection or says that it is over. If the game did, it is the "
+            "game that hangs; if it plays on without players, allow more: EpisodeOptions(abandoned_timeout=...).",
+        ),
     )
     watch.over.set()
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coworld_core.errors import CapabilityError, ImageError
+from coworld_core.hints import Hint
 from coworld_core.wording import listed
 
 from .._stage import find_plan, open_stage
@@ -109,7 +110,7 @@ def require_images(plan: EpisodePlan, backend: Backend) -> None:
             f"{plan.manifest.game.name} is a template: {listed(unbuilt)} {'is' if len(unbuilt) == 1 else 'are'} not "
             f"built yet, and the {backend.name} backend runs images.",
             code="images_not_built",
-            hint="Build them with `coworld build DIRECTORY`, or run local processes with --backend process.",
+            hint=Hint("build_images", 'Build them with build_coworld, or run local processes with backend="process".'),
         )
 
 
@@ -134,6 +135,6 @@ def _require(backend: Backend, options: EpisodeOptions) -> None:
         if not getattr(backend.capabilities, name):
             raise CapabilityError(
                 f"The {backend.name} backend has no {name.replace('_', ' ')}, which this episode requires.",
-                hint="Use a backend that has (--backend docker), or do not ask for it.",
+                hint=Hint("other_backend", 'Use a backend that can (backend="docker"), or do not ask for it.'),
                 context={"backend": backend.name, "capability": name},
             )

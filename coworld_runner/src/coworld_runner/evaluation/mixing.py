@@ -10,6 +10,7 @@ from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import mixture_lineups, shares
 from coworld_core.evaluation.mixture import Mixture, MixturePlan, MixtureReport
 from coworld_core.evaluation.ranking import player_labels
+from coworld_core.hints import Hint
 
 from .._stage import find_package
 from ..package.resolving import Package
@@ -51,7 +52,9 @@ async def mix(
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     if not players:
-        raise UsageError("There must be at least 1 player.", code="bad_count", hint="Name one with --player.")
+        raise UsageError(
+            "There must be at least 1 player.", code="bad_count", hint=Hint("name_player", "Name one in players.")
+        )
     labels = player_labels(len(players))
     entrants = Entrants(await find_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules())
     counts = shares(list(players), list(players.values()), entrants.seats)

@@ -8,6 +8,7 @@ from typing import Literal, Unpack
 
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.pickup import CANDIDATE, Pickup, PickupPlan, PickupReport, pool_labels
+from coworld_core.hints import Hint
 
 from .._stage import find_package
 from ..package.resolving import Package
@@ -60,7 +61,9 @@ async def pickup(
     """
     if not pool:
         raise UsageError(
-            "The pool is empty: there is no player to replace.", code="empty_pool", hint="Name players with --pool."
+            "The pool is empty: there is no player to replace.",
+            code="empty_pool",
+            hint=Hint("name_pool", "Name players in pool."),
         )
     if candidate in pool:
         raise UsageError(

@@ -22,6 +22,7 @@ from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.metrics import known_metrics, measured
 from coworld_core.evaluation.reading import PLAN_NAME, REPORT_NAME, open_evaluation, read_plan
 from coworld_core.evaluation.reports import Evaluation, EvaluationPlan
+from coworld_core.hints import Hint
 from coworld_core.wording import listed
 
 from .._stage import open_stage
@@ -249,11 +250,11 @@ async def play_blocks(
         if ledger.judged > judged:
             many.run.bus.publish(evaluation.progress())
         if row.starved and not row.starved_by and not plan.count_starved and not evaluation.stopped:
-            hint = " Fewer at a time may help (--parallel)." if parallel != 1 else ""
             many.run.bus.publish(
                 Notice(
                     level="warning",
-                    message=f"{row.key}: the machine was short of processors, so its block is played again.{hint}",
+                    message=f"{row.key}: the machine was short of processors, so its block is played again.",
+                    hint=Hint("fewer_episodes", "Fewer at a time may help (parallel).") if parallel != 1 else None,
                 )
             )
 
@@ -311,7 +312,7 @@ def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
         raise UsageError(
             f"{path.parent} has an evaluation that differs from this one in: {listed(others)}.",
             code="another_evaluation",
-            hint="Repeat the command that began it, or name another directory with -o.",
+            hint=Hint("repeat_evaluation", "Repeat the call that began it, or pass another workspace."),
         )
     return True
 
@@ -331,7 +332,10 @@ def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
                 f"{file} has changed since the evaluation began: its digest was {was.rpartition('@')[2]} and is "
                 f"{content} now.",
                 code="player_changed",
-                hint="Restore the old content, or start again: in another directory (-o), or under another name.",
+                hint=Hint(
+                    "restore_player",
+                    "Restore the old content, or start again: in another workspace, or under another name.",
+                ),
             )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.jsontext import parse_json
 from coworld_core.manifest.models import Runnable
 from coworld_core.manifest.results import MAX_RESULTS_BYTES
@@ -58,7 +59,7 @@ def local_backend(package: Package) -> Backend:
         raise UsageError(
             "This package comes from elsewhere, and local processes are for code you trust.",
             code="package_fetched",
-            hint="`coworld play` runs it in containers.",
+            hint=Hint("play_in_containers", 'run_episode with backend="docker" runs it in containers.'),
         )
     if hindrance := runs_as_processes(package):
         raise UsageError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.wording import closest
 
 from .machine import machine_of
@@ -107,7 +108,9 @@ def _is_seated(path: Path, content: bytes) -> bool:
     raise UsageError(
         f"{path} has no function act(observation, legal, rng), and is not a program either: nothing in it would run.",
         code="player_without_act",
-        hint=f"Did you mean {near!r} to be act?" if near else "coworld init player FILE begins a player.",
+        hint=f"Did you mean {near!r} to be act?"
+        if near
+        else Hint("begin_player", "A player is a file with that function, or a program."),
         context={"path": str(path)},
     )
 

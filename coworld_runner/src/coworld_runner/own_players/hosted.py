@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.manifest.models import RoleRunnable
 
 from ..package.resolving import Package
@@ -31,7 +32,7 @@ def bundled_hosted(package: Package, entry: RoleRunnable) -> OwnPlayer:
         raise UsageError(
             f"Player {entry.id!r} {what}; {package.manifest.game.name} hosts its players itself, from files.",
             code="player_file_unavailable",
-            hint="Name a file or a directory for each seat: --player ./FILE.",
+            hint=Hint("name_own_files", 'Name a file or a directory for each seat, such as "./FILE".'),
             context={"player": entry.id},
         )
     path = package.directory / entry.file

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.wording import closest
 
 from .file import read_file
@@ -61,7 +62,7 @@ def _absent(word: str, path: Path) -> UsageError:
         code="player_not_found",
         hint=f"Did you mean {word.removesuffix(path.name)}{near}?"
         if near
-        else "Paths are relative to the current directory. `coworld init player FILE` begins a player.",
+        else Hint("find_or_begin_player", "Paths are relative to the current directory."),
         context={"path": str(path.absolute())},
     )
 

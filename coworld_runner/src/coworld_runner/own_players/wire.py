@@ -6,6 +6,7 @@ from pathlib import Path
 
 from coworld_core.api import PlayerFiles
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 
 from .player import OwnPlayer
 
@@ -28,8 +29,13 @@ def to_wire(player: OwnPlayer) -> PlayerFiles:
         raise UsageError(
             f"{player.path} has a Dockerfile, and a platform builds no images.",
             code="player_dockerfile",
-            hint=f"Build it here and upload the image: docker build -t {player.name} {player.path}, then "
-            f"coworld upload-policy {player.name}:latest --name {player.name}.",
+            hint=Hint(
+                "upload_player_image",
+                "Build it here and upload the image: docker build -t {name} {path}, then "
+                'api.policies.upload("{name}:latest", name="{name}").',
+                name=player.name,
+                path=str(player.path),
+            ),
         )
     return PlayerFiles.of_bytes(
         player.files,

@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from coworld_core.environment import is_reserved_env
 from coworld_core.errors import ManifestError, RemoteError, UsageError
+from coworld_core.hints import Hint
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import (
     MANIFEST_NAME,
@@ -286,12 +287,14 @@ def find_in_directory(
             raise UsageError(
                 f"{directory} holds a template, but no {MANIFEST_NAME} that was built from it.",
                 code="manifest_not_found",
-                hint=f"Run `coworld build {directory}` first.",
+                hint=Hint("build_directory", "Build it first: build_coworld({directory!r}).", directory=str(directory)),
                 context={"path": str(directory)},
             )
         return authored, ()
     newer = authored.stat().st_mtime_ns > built.stat().st_mtime_ns
-    rebuild = f"`coworld build {directory}` brings the manifest up to date."
+    rebuild = Hint(
+        "build_again", "build_coworld({directory!r}) brings the manifest up to date.", directory=str(directory)
+    )
     if prefer == "template":
         return authored, ()
     if newer and template and prefer == "newer":
@@ -316,7 +319,7 @@ def _nothing_in(directory: Path, wanted: list[str] | None) -> UsageError:
                 below.append(str(entry))
     except OSError:
         pass
-    begin = "Name the manifest's file itself, or begin a game with `coworld init game NAME`."
+    begin = Hint("name_or_begin_game", "Name the manifest's file itself.")
     hint = f"Did you mean {listed(below, limit=4, word='or')}?" if below else begin
     return UsageError(
         f"{directory} is a directory without a manifest: looked for {listed(names)}.",
@@ -403,7 +406,7 @@ def _api_base(server: str | None, identifier: str) -> str:
         raise UsageError(
             f"{identifier} is not downloaded here, and no server was given to fetch it from.",
             code="server_missing",
-            hint="Name the server with --server, or the manifest's own file.",
+            hint=Hint("name_server", "Pass the server, or name the manifest's own file."),
         )
     base = server.rstrip("/")
     if not re.match(r"https?://[^/]", base, re.IGNORECASE):

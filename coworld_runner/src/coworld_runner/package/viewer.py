@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.manifest.features import ReplayViewer
 from coworld_core.sizes import shown_size
 from coworld_core.values import dataclass
@@ -85,7 +86,9 @@ def read_bundle(directory: Path) -> ViewerBundle:
     size = 0
     try:
         if directory.is_symlink() or not directory.is_dir():
-            raise _wrong("viewer_missing", directory, "is no directory", "`coworld build` makes the viewer.")
+            raise _wrong(
+                "viewer_missing", directory, "is no directory", Hint("build_viewer", "build_coworld makes the viewer.")
+            )
         for place, directories, names in os.walk(directory, onerror=_raise):
             for name in sorted((*directories, *names)):
                 path = Path(place, name)

@@ -23,6 +23,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import EpisodeError
+from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
 
 from .. import _http
@@ -151,7 +152,9 @@ async def record_page(session: ReplaySession, *, options: ReplayOptions | None =
             f"The game's replay page cannot stand alone: it loads {', '.join(reader.found[:3])}"
             f"{' and more' if len(reader.found) > 3 else ''}.",
             code="replay_page_not_alone",
-            hint="The page must contain its scripts, styles and pictures. `coworld replay` shows this one.",
+            hint=Hint(
+                "whole_page", "The page must contain its scripts, styles and pictures. open_replay shows this one."
+            ),
         )
     messages = await _messages(session, options)
     packed = base64.b64encode(zlib.compress(json.dumps(messages, ensure_ascii=False).encode(), 9)).decode()
@@ -228,7 +231,9 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
         raise EpisodeError(
             f"The game's replay cannot be one file: it did not end after {len(heard)} messages.",
             code="replay_endless",
-            hint="The whole replay must be sent when its socket is opened. `coworld replay` shows this one.",
+            hint=Hint(
+                "whole_replay", "The whole replay must be sent when its socket is opened. open_replay shows this one."
+            ),
         )
     if not heard:
         raise EpisodeError("The game does not play the replay: its socket says nothing.", code="replay_unloadable")

@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from coworld_core.errors import EpisodeError
+from coworld_core.hints import Hint
 from coworld_core.sizes import shown_size
 
 from ..package.viewer import VIEWER_PAGE, ViewerBundle
@@ -67,7 +68,7 @@ def bundled_page(bundle: ViewerBundle, replay: Path, *, packed: bool = False) ->
         raise EpisodeError(
             f"The viewer and the replay have {shown_size(size)}, which is too much for one page.",
             code="replay_endless",
-            hint=f"A page takes {shown_size(_MOST_BYTES)}. `coworld replay` without --html shows this one.",
+            hint=Hint("smaller_page", "A page takes {size}. open_replay shows this one.", size=shown_size(_MOST_BYTES)),
         )
     writer = _Writer({name: path.read_bytes() for name, path in bundle.files.items()})
     writer.feed(writer.contents[VIEWER_PAGE].decode("utf-8", "replace"))
@@ -249,5 +250,5 @@ def _not_alone(address: str) -> EpisodeError:
     return EpisodeError(
         f"The viewer's page cannot stand alone: it loads {address}, which is not in its bundle.",
         code="replay_page_not_alone",
-        hint="Copy it into the bundle. `coworld replay` without --html shows this one.",
+        hint=Hint("whole_bundle", "Copy it into the bundle. open_replay shows this one."),
     )

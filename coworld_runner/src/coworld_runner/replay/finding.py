@@ -23,6 +23,7 @@ import anyio.to_thread
 
 from coworld_core.compression import Compression, Unpacker, detect_compression, sniff_compression
 from coworld_core.errors import CoworldError, EnvironmentFault, RemoteError, UsageError
+from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
 from coworld_core.sizes import shown_size
 from coworld_core.urls import shown_url
@@ -142,7 +143,7 @@ def last_replay(place: Path, *, below: bool = False) -> tuple[Path, Path]:
         raise UsageError(
             f"There is no replay{' at or below' if below else ' of an episode in'} {place} yet.",
             code="no_replay",
-            hint="`coworld run-episode MANIFEST` leaves one; `coworld replay MANIFEST REPLAY` shows any other.",
+            hint=Hint("play_first", "run_episode leaves one; any other can be named by its path."),
         )
     _, package, replay = max(found)
     return package, replay

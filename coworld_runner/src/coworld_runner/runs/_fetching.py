@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 
 from coworld_core.errors import TransferError
+from coworld_core.hints import Hint
 from coworld_core.values import dataclass
 
 from ..backend import Unit
@@ -85,7 +86,7 @@ async def fetch_all(
         fetched: Fetched = TransferError(
             f"{want.name} could not be fetched within {seconds:g} s.",
             code="too_slow",
-            hint="Write less, or allow more time with the option collect_timeout.",
+            hint=Hint("collect_longer", "Write less, or allow more time with collect_timeout."),
             context={"name": want.name},
         )
         with anyio.CancelScope(deadline=deadline):

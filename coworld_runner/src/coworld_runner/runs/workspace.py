@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.errors import EnvironmentFault, WorkspaceError
+from coworld_core.hints import Hint
 from coworld_core.wording import listed
 from coworld_core.writing import write_whole
 
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 _LATEST = "latest"
+_OTHER_WORKSPACE = Hint("other_workspace", "Name another directory as workspace.")
 _SHOWN = 3
 """Number of names that an error lists."""
 _RESERVE = 256 * 1024
@@ -117,7 +119,7 @@ def _made(path: Path) -> Path:
         raise WorkspaceError(
             f"{path} cannot be the output directory: it, or something above it, is a file.",
             code="workspace_not_a_directory",
-            hint="Name another directory with -o.",
+            hint=_OTHER_WORKSPACE,
             context={"path": str(path)},
         ) from error
     except OSError as error:
@@ -166,8 +168,11 @@ def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents
         raise WorkspaceError(
             f"{workspace} contains files that no run has written: {shown}. Nothing was removed.",
             code="workspace_foreign",
-            hint="Name another directory with -o, or move that elsewhere first. What the published runner left has no "
-            "record: remove it yourself.",
+            hint=Hint(
+                "other_workspace_or_move",
+                "Name another directory as workspace, or move that elsewhere first. What the published runner left has "
+                "no record: remove it yourself.",
+            ),
             context={"path": str(workspace), "foreign": found.foreign[:_SHOWN], "count": len(found.foreign)},
         )
     return found
@@ -194,7 +199,7 @@ def _refuse_own_place(workspace: Path) -> None:
             raise WorkspaceError(
                 f"{workspace} is {what}{above}, which is never emptied.",
                 code="workspace_foreign",
-                hint="Name another directory with -o.",
+                hint=_OTHER_WORKSPACE,
                 context={"path": str(workspace)},
             )
 
@@ -208,7 +213,7 @@ def _empty(layout: EpisodeLayout, earlier: Contents, held: int) -> None:
         raise WorkspaceError(
             f"{layout.workspace} cannot be emptied: {error.filename or layout.events}: {error.strerror}.",
             code="workspace_unwritable",
-            hint="Name a directory you may write to with -o.",
+            hint=Hint("writable_workspace", "Name a directory you may write to as workspace."),
             context={"path": str(layout.workspace)},
         ) from error
 
@@ -217,8 +222,11 @@ def _not_empty(path: Path) -> WorkspaceError:
     return WorkspaceError(
         f"{path} is not empty, and results of another run could be mistaken for this one's.",
         code="workspace_not_empty",
-        hint="Name a new directory with -o, leave -o out for a fresh one, or add --overwrite to remove what a run has "
-        "left in it.",
+        hint=Hint(
+            "fresh_workspace",
+            "Name a new directory as workspace, leave workspace out for a fresh one, or pass overwrite=True to remove "
+            "what a run has left in it.",
+        ),
         context={"path": str(path)},
     )
 
@@ -229,13 +237,13 @@ def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
         return EnvironmentFault(
             f"There is no room to write to {path}.",
             code="disk_full",
-            hint="Free some room, or name a directory on another disk with -o.",
+            hint=Hint("other_disk", "Free some room, or name a directory on another disk as workspace."),
             context={"path": str(path)},
         )
     return WorkspaceError(
         f"{path} cannot be written to: {error.strerror}.",
         code="workspace_unwritable",
-        hint="Name a directory you may write to with -o.",
+        hint=Hint("writable_workspace", "Name a directory you may write to as workspace."),
         context={"path": str(path)},
     )
 

@@ -221,6 +221,6 @@ def _required(variable: str) -> str:
             f"{variable} is not set.",
             code="variable_missing",
             hint="A game needs COGAME_CONFIG_URI, COGAME_RESULTS_URI and COGAME_SAVE_REPLAY_URI; a replay needs "
-            "COGAME_LOAD_REPLAY_URI. `coworld run-episode` sets them.",
+            "COGAME_LOAD_REPLAY_URI. Whatever runs an episode sets them.",
         )
     return value

@@ -8,6 +8,7 @@ from pathlib import Path
 import tomlkit
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.tournament.pairings import Commissioned
 from coworld_core.tournament.standings import Tournament
 from coworld_core.wording import closest, listed
@@ -162,7 +163,7 @@ async def add_entrant(directory: str | os.PathLike[str], player: str, *, name: s
         raise UsageError(
             f"{called} is {settings.entrants[called]} in this tournament.",
             code="name_taken",
-            hint="Give this one another name with --name.",
+            hint=Hint("other_name", "Give this one another name."),
         )
     wanted = settings.model_copy(update={"entrants": {**settings.entrants, called: word}})
     return called, _change(place, wanted, package, add=(called, word))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.tournament.standings import TournamentReport
 
 from .._stage import open_stage
@@ -76,7 +77,9 @@ async def play_tournament(
         tournament = folder.update(settings, entrants)
         if len(tournament.active) < 2:
             raise UsageError(
-                f"{place} has fewer than 2 players.", code="bad_count", hint="Add them with `coworld tournament add`."
+                f"{place} has fewer than 2 players.",
+                code="bad_count",
+                hint=Hint("add_entrants", "Add them with add_entrant."),
             )
         folder.rows.begin()
         workspace = folder.evidence()

@@ -20,6 +20,7 @@ from websockets.http11 import Request, Response
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.errors import CoworldError, UsageError, unwrapped
+from coworld_core.hints import Hint
 from coworld_core.tournament.log import LOG_NAME
 
 from ..evaluation.page import live_policy, report_page
@@ -151,5 +152,5 @@ def _listener(port: int) -> socket.socket:
         raise UsageError(
             f"Cannot listen on port {port}: {error.strerror or error}.",
             code="port_taken",
-            hint="Name another with --port, or none for any.",
+            hint=Hint("other_port", "Pass another port, or 0 for any."),
         ) from error

@@ -13,6 +13,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstrain
 from coworld_core.commissioner.hook_names import HookName
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ratings import RatingName
+from coworld_core.hints import Hint
 
 from ..players import PlayerRef
 from ..runs.workspace import atomic_write
@@ -75,7 +76,7 @@ def read_settings(directory: Path) -> TournamentSettings:
         raise UsageError(
             f"{directory} has no tournament: there is no {SETTINGS_NAME}.",
             code="no_tournament",
-            hint="Begin one with `coworld tournament init`.",
+            hint=Hint("begin_tournament", "Begin one with create_tournament."),
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", code="settings_invalid") from error

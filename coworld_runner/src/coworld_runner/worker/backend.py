@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 
 from coworld_core.episode.events import LeakFound, Notice
 from coworld_core.errors import BackendError, CapabilityError, StartError, UsageError
+from coworld_core.hints import Hint
 
 from ..backend import Capabilities, Found, HttpProbe, ImageInfo, Publish, UnitSpec
 from ..backends.base import BaseBackend
@@ -141,7 +142,7 @@ class JobBackend(BaseBackend):
         if spec.inputs is not None:
             raise CapabilityError(
                 f"A hosted job cannot give {spec.name} inputs of its own.",
-                hint="Use a backend that can (--backend kubernetes).",
+                hint=Hint("kubernetes_backend", 'Use a backend that can (backend="kubernetes").'),
                 context={"backend": self.name, "unit": spec.name, "asked": "inputs"},
             )
         if spec.component == "game":

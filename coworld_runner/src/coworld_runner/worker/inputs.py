@@ -12,6 +12,7 @@ from typing import Any, Literal, cast, get_args
 from coworld_core import durations
 from coworld_core.environment import RESERVED_ENV
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.quantities import quantity_problem
 from coworld_core.wording import listed
 
@@ -134,7 +135,7 @@ def read_settings(environ: MutableMapping[str, str]) -> Settings:
         raise UsageError(
             f"The worker needs {listed(missing)} in its environment.",
             code="environment_incomplete",
-            hint="`coworld kubernetes job` makes a Job that has everything; docs/worker.md lists the variables.",
+            hint=Hint("make_job", "worker_job makes a Job that has everything; docs/worker.md lists the variables."),
             context={"missing": missing},
         )
     _by_slot(environ, "POLICY_LOG_URLS")

@@ -16,6 +16,7 @@ import anyio.to_thread
 from coworld_core import durations
 from coworld_core.episode.request import JobSpec, LoadedRequest, build_request, load_request
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
 from coworld_core.images import image_problem
 from coworld_core.manifest.loading import read_document
@@ -350,7 +351,7 @@ def _embedded(spec: LoadedRequest | JobSpec) -> str:
         raise UsageError(
             f"The job spec has {len(text) * 3 // 4} bytes, too many to be part of the Job.",
             code="spec_too_large",
-            hint="Put it where the cluster can fetch it, and give that address with --spec-url.",
+            hint=Hint("spec_address", "Put it where the cluster can fetch it, and pass that address as spec_url."),
         )
     return f"data:application/json;base64,{text}"
 
@@ -385,5 +386,5 @@ def _check(request: JobSpec, options: JobOptions) -> None:
         raise UsageError(
             f"{listed(dict.fromkeys(unbuilt))} {'is' if len(set(unbuilt)) == 1 else 'are'} not built yet.",
             code="images_not_built",
-            hint="Build them with `coworld build DIRECTORY`.",
+            hint=Hint("build_spec_images", "Build them with build_coworld."),
         )

@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from coworld_core.episode.request import load_request
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.urls import shown_url
 
 from ..package.resolving import MANIFEST_LIMIT, Package
@@ -46,7 +47,7 @@ async def init_config(environ: Mapping[str, str]) -> None:
         raise UsageError(
             f"init-config needs {' and '.join(missing)} in its environment.",
             code="environment_incomplete",
-            hint="`coworld kubernetes job` makes a Job that has everything.",
+            hint=Hint("make_job", "worker_job makes a Job that has everything; docs/worker.md lists the variables."),
             context={"missing": missing},
         )
     state = Path(environ.get("COWORLD_STATE_DIR") or environ.get("COWORLD_WORKDIR") or "/coworld") / STATE

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.wording import closest
 
 from .libraries import imported
@@ -96,13 +97,20 @@ def named_game(source: str) -> tuple[Any, str]:
     """
     library, _, game = source.partition(":")
     games = _games(library)
-    everything = f"`coworld wrap --list {library}` has all names."
+    everything = Hint("list_games", "list_wrappable({library!r}) has all names.", library=library)
     if not game:
         raise not_wrappable(source, "no game is named", hint=everything)
     name, known = game.partition("(")[0], games.names()
     if name not in known:
         near = closest(name, known)
-        hint = f"Did you mean {library}:{near}? {everything}" if near else everything
+        hint = everything
+        if near:
+            hint = Hint(
+                "near_game",
+                "Did you mean {library}:{near}? list_wrappable({library!r}) has all names.",
+                library=library,
+                near=near,
+            )
         raise not_wrappable(source, f"{LIBRARIES[library].title} has no such game", hint=hint)
     return games, game
 
@@ -112,7 +120,7 @@ def _games(library: str) -> Any:
         raise UsageError(
             f"{library!r} is not a library whose games can be wrapped.",
             code="not_wrappable",
-            hint=f"There are {', '.join(LIBRARIES)}: coworld wrap {next(iter(LIBRARIES))}:NAME.",
+            hint=f"There are {', '.join(LIBRARIES)}, as in {next(iter(LIBRARIES))}:NAME.",
         )
     imported(LIBRARIES[library].module)
     return import_module(f".{LIBRARIES[library].games}", __package__)

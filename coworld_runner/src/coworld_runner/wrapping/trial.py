@@ -14,6 +14,7 @@ from sys import executable
 from typing import Any, Final
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import hint_fields, hint_from
 
 from ..rollout.pipes import own_pipes
 from .sources import find_game, named_game
@@ -51,7 +52,7 @@ class Trials:
         named_game(source)
         answer = self._answer(source)
         if (reason := answer.get("reason")) is not None:
-            raise not_wrappable(source, reason, hint=answer.get("hint"))
+            raise not_wrappable(source, reason, hint=hint_from(answer))
         answer["needs"] = tuple(answer["needs"])
         return WrappedGame(**answer)
 
@@ -100,7 +101,7 @@ def main() -> None:
             try:
                 answer = asdict(find_game(source))
             except UsageError as refused:
-                answer = {"reason": refused.context["reason"], "hint": refused.hint}
+                answer = {"reason": refused.context["reason"], **hint_fields(refused.hint)}
             out.write(f"{json.dumps(answer)}\n".encode())
             out.flush()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -132,12 +132,12 @@ class Engine:
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, address: Address, *, otherwise: str = "") -> AsyncGenerator[Self, None]:
+    async def connect(cls, address: Address, *, otherwise: Callable[[str], str] = str) -> AsyncGenerator[Self, None]:
         """Connect to an engine and ask for its version and capabilities.
 
         Args:
             address: The engine's address.
-            otherwise: An alternative that needs no engine; appended to hints.
+            otherwise: Makes a hint with an alternative out of one without.
 
         Raises:
             BackendUnavailable: The message says why: not installed, not running, not permitted, wrong address,
@@ -148,7 +148,7 @@ class Engine:
                 engine = await stack.enter_async_context(cls(address))
                 await engine._introduce()
             except BackendUnavailable as error:
-                error.hint = f"{error.hint} {otherwise}".rstrip()
+                error.hint = otherwise(error.hint or "")
                 raise
             yield engine
 

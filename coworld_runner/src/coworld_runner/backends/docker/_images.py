@@ -12,6 +12,7 @@ import anyio
 from coworld_core.docker_address import EngineGone, EngineRefused
 from coworld_core.episode.events import ImageProgressed
 from coworld_core.errors import ImageError
+from coworld_core.hints import Hint
 
 from ...backend import ImageInfo, Publish
 from ._engine import Engine, is_full, path_segment
@@ -116,7 +117,7 @@ class Images:
         if found is None:
             raise ImageError(
                 f"The image {image!r} is not on this machine.",
-                hint="Build it with: coworld build. Or let it be pulled.",
+                hint=Hint("build_or_pull", "Build it with build_coworld, or let it be pulled."),
                 context={"image": image},
             )
         return self._checked(image, platform, found)
@@ -147,7 +148,10 @@ class Images:
                 code="disk_full" if full else None,
                 hint="Make room where the engine keeps its images: docker system df shows what takes it."
                 if full
-                else "If it is yours, build it with: coworld build. If its registry wants a login: docker login.",
+                else Hint(
+                    "build_or_log_in",
+                    "If it is yours, build it with build_coworld. If its registry wants a login: docker login.",
+                ),
                 context={"image": image},
             )
 

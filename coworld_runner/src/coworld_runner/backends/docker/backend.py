@@ -29,6 +29,7 @@ from anyio.abc import TaskGroup
 from coworld_core.docker_address import resolve_address
 from coworld_core.episode.events import BaseEvent
 from coworld_core.errors import BackendUnavailable, UsageError
+from coworld_core.hints import Hint
 from coworld_core.issues import Issue
 from coworld_core.wording import listed
 
@@ -46,6 +47,10 @@ from ._units import DockerUnit, Place, Run
 __all__ = ["DockerBackend"]
 
 _LOW_DISK = 2 * 1024**3
+
+
+def _or_processes(hint: str) -> Hint:
+    return Hint("or_processes", '{hint} Or pass backend="process", which needs no engine.', hint=hint)
 
 
 class DockerBackend(BaseBackend):
@@ -123,7 +128,7 @@ class DockerBackend(BaseBackend):
 
     def _connect(self) -> AbstractAsyncContextManager[Engine]:
         address = resolve_address(self._host, shares_files=True)
-        return Engine.connect(address, otherwise="Or use --backend process, which needs no engine.")
+        return Engine.connect(address, otherwise=_or_processes)
 
     def _entered(self) -> Engine:
         if self._engine is None:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import anyio
 
 from coworld_core.errors import BackendUnavailable
+from coworld_core.hints import Hint
 
 from ._forward import ForwardedStream
 from ._server import CALL_SECONDS, CREDENTIALS, ApiServer, ClusterGone, ClusterRefused
@@ -66,7 +67,11 @@ class Cluster(ApiServer):
             raise BackendUnavailable(
                 f"There is no namespace {self.namespace!r} on the cluster {self.server}.",
                 code="namespace_missing",
-                hint=f"Make it with: kubectl create namespace {self.namespace}. Or name another with --namespace.",
+                hint=Hint(
+                    "make_namespace",
+                    "Make it with: kubectl create namespace {namespace}. Or pass another as namespace.",
+                    namespace=self.namespace,
+                ),
                 context={"namespace": self.namespace},
             )
 

@@ -8,12 +8,14 @@ from typing import Any
 import anyio
 
 from coworld_core.errors import BackendError
+from coworld_core.hints import Hint
 from coworld_core.issues import Issue
 from coworld_core.quantities import parse_quantity
 
 from ._api import Cluster, ClusterRefused
 from ._images import Images
 from ._pod import PodOptions
+from ._runs import SWEEP_CLUSTER
 
 __all__ = ["NEEDED", "check_cluster", "enforces_policies"]
 
@@ -212,7 +214,7 @@ async def _policies(cluster: Cluster, told: bool | None) -> list[Issue]:
                 code="network_policy",
                 severity="info",
                 message=f"Network policies are enforced ({plugin}): players can reach only their game.",
-                hint="--player-network open lifts this restriction.",
+                hint=Hint("open_player_network", 'player_network="open" lifts this restriction.'),
             )
         ]
     return [
@@ -221,7 +223,9 @@ async def _policies(cluster: Cluster, told: bool | None) -> list[Issue]:
             severity="warning",
             message="No network plugin that enforces network policies was found: players can reach each other, "
             "and everything that the cluster's pods can reach.",
-            hint="Install Calico or Cilium; if yours does enforce them, say so with --network-policy.",
+            hint=Hint(
+                "install_policies", "Install Calico or Cilium; if yours does enforce them, pass network_policy=True."
+            ),
         )
     ]
 
@@ -248,7 +252,7 @@ async def _finished_jobs(cluster: Cluster) -> list[Issue]:
             code="finished_jobs_stay",
             severity="warning",
             message="This cluster does not remove finished Jobs: leftovers of a killed run stay until removed.",
-            hint="`coworld clean --backend kubernetes --yes` removes them; newer clusters do so by themselves.",
+            hint=SWEEP_CLUSTER,
         )
     ]
 
@@ -262,7 +266,7 @@ async def _collector_image(cluster: Cluster, options: PodOptions) -> list[Issue]
                 code="collector_image",
                 severity="info",
                 message=f"A node has the image {image} for the helper in each pod.",
-                hint="--collector-image names another.",
+                hint=Hint("other_collector_image", "collector_image names another."),
             )
         ]
     return [
@@ -270,7 +274,10 @@ async def _collector_image(cluster: Cluster, options: PodOptions) -> list[Issue]
             code="collector_image_absent",
             severity="warning",
             message=f"No node is known to have the image {image} for the helper in each pod yet.",
-            hint="It is pulled with the first episode; where that is not possible, name another image with Python "
-            "with --collector-image.",
+            hint=Hint(
+                "reachable_collector_image",
+                "It is pulled with the first episode; where that is not possible, pass another image with Python as "
+                "collector_image.",
+            ),
         )
     ]

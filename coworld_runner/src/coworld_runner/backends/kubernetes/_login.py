@@ -11,6 +11,7 @@ from typing import Any
 import anyio.to_thread
 
 from coworld_core.errors import BackendUnavailable
+from coworld_core.hints import Hint
 
 __all__ = ["Login", "import_library", "sign_in"]
 
@@ -90,7 +91,7 @@ def _kubeconfigs(given: Path | None) -> str:
             raise BackendUnavailable(
                 f"There is no kubeconfig {given}.",
                 code="kubeconfig_missing",
-                hint="Name the file that your cluster gave you with --kubeconfig.",
+                hint=Hint("name_kubeconfig", "Pass the file that your cluster gave you as kubeconfig."),
                 context={"path": str(given)},
             )
         return str(given)
@@ -101,7 +102,7 @@ def _kubeconfigs(given: Path | None) -> str:
             raise BackendUnavailable(
                 f"KUBECONFIG names {named}, and there is no such file.",
                 code="kubeconfig_missing",
-                hint="Correct the variable, or name the file with --kubeconfig.",
+                hint=Hint("correct_kubeconfig", "Correct the variable, or pass the file as kubeconfig."),
             )
         return os.pathsep.join(present)
     usual = Path.home() / ".kube" / "config"
@@ -112,8 +113,11 @@ def _kubeconfigs(given: Path | None) -> str:
     raise BackendUnavailable(
         f"There is no kubeconfig: KUBECONFIG is not set, and there is no {usual}.",
         code="kubeconfig_missing",
-        hint="Name the file that your cluster gave you with --kubeconfig, or set KUBECONFIG. "
-        "Or use --backend docker or process, which need no cluster.",
+        hint=Hint(
+            "name_kubeconfig_or_backend",
+            "Pass the file that your cluster gave you as kubeconfig, or set KUBECONFIG. "
+            'Or pass backend="docker" or "process", which need no cluster.',
+        ),
     )
 
 
@@ -163,7 +167,7 @@ def _load_in_cluster(configuration: Any) -> None:
         raise BackendUnavailable(
             f"This pod's service account cannot be used: {error}.",
             code="kubeconfig_missing",
-            hint="Mount its token (automountServiceAccountToken), or name a kubeconfig with --kubeconfig.",
+            hint=Hint("mount_token", "Mount its token (automountServiceAccountToken), or pass a file as kubeconfig."),
         ) from error
 
 

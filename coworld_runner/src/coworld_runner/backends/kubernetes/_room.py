@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 
 from coworld_core.errors import BackendError, StartError
+from coworld_core.hints import Hint
 from coworld_core.quantities import parse_quantity
 from coworld_core.retrying import Backoff, Tries
 
@@ -119,7 +120,7 @@ class Room:
                         f"There was no room on the cluster for run {run_id} within {self.patience:g} s: "
                         f"it needs {need}, and there is {room - self._taken()}.",
                         code="no_room",
-                        hint="Run fewer episodes at a time (--parallel), or ask for less.",
+                        hint=Hint("run_fewer", "Run fewer episodes at a time (parallel), or ask for less."),
                         context={"run_id": run_id},
                     )
                 if not told:

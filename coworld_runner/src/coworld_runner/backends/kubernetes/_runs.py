@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from coworld_core.episode.events import Notice
+from coworld_core.hints import Hint
 
 from ...backend import Publish
 from ._api import Cluster, ClusterGone, ClusterRefused
@@ -17,7 +18,10 @@ from ._pod import object_name, owner_body, owner_reference
 if TYPE_CHECKING:
     from ._units import KubernetesUnit
 
-__all__ = ["Run"]
+__all__ = ["SWEEP_CLUSTER", "Run"]
+
+SWEEP_CLUSTER = Hint("sweep_cluster", "sweep removes them; newer clusters do so by themselves.")
+"""The hint for leftovers on a cluster that does not remove finished Jobs."""
 
 _AFTER_UNITS = 60
 """Seconds by which a run outlives its units: a pod that is deleted just as its own deadline ends it may never
@@ -64,8 +68,8 @@ class Run:
                     publish(
                         Notice(
                             level="warning",
-                            message="This cluster does not remove finished Jobs by itself: leftovers of a killed run "
-                            "stay, stopped, until `coworld clean --backend kubernetes --yes`.",
+                            message="This cluster does not remove finished Jobs: what a killed run leaves stays there.",
+                            hint=SWEEP_CLUSTER,
                         )
                     )
         return self._owner

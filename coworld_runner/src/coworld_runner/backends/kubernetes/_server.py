@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 
 from coworld_core.errors import BackendError
+from coworld_core.hints import Hint
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
 from ._login import sign_in
@@ -59,7 +60,7 @@ class ClusterGone(BackendError):
     def __init__(self, call: str, server: str, reason: str) -> None:
         super().__init__(
             f"The cluster's API server {server} does not answer ({call}: {reason}).",
-            hint="See whether it can be reached: kubectl version. Or name another context with --context.",
+            hint=Hint("other_context", "See whether it can be reached: kubectl version. Or pass another context."),
             context={"call": call, "server": server},
         )
         self.words = reason

@@ -19,6 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from coworld_core.episode.events import Notice, UnitReady
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, NotReadyError, StartError, TransferError
+from coworld_core.hints import Hint
 
 from ..._concurrency import cancel_after, nursery
 from ...backend import Backend, Endpoint, HttpProbe, Publish, UnitSpec
@@ -74,7 +75,7 @@ class KubernetesUnit(BaseUnit):
             tasks=place.tasks,
             name=object_name(spec.run_id, spec.name),
             explain=self._explain,
-            forbidden_hint="`coworld doctor --backend kubernetes` says what is not permitted.",
+            forbidden_hint=Hint("check_permissions", "KubernetesBackend.check says what is not permitted."),
             patience=self._patience,
             settle=self._settle,
             signalling=self._signals.lock,
@@ -238,7 +239,11 @@ class KubernetesUnit(BaseUnit):
         hints = {
             "image_unreachable": f"See that the cluster can pull {image!r}, and has the right to (imagePullSecrets)."
             if own
-            else f"The pods' own helper runs in {image!r}: name another image with Python with --collector-image.",
+            else Hint(
+                "collector_image_unreachable",
+                "The pods' own helper runs in {image!r}: pass another image with Python as collector_image.",
+                image=image,
+            ),
             "command_failed": "Correct the runnable's `run`, or put the program into the image.",
         }
         more = f"kubectl describe pod -n {self._cluster.namespace} {self.pod.name} says more."

@@ -310,7 +310,7 @@ async def create_league(
         raise LeagueError(
             f"There is no Coworld {coworld!r} here.",
             code="unknown_coworld",
-            hint="Upload it first: coworld upload-coworld MANIFEST --server URL.",
+            hint="Upload it first.",
         )
     variants = [str(variant["id"]) for variant in canonical.manifest.get("variants", ())]
     if variant_id is not None and variant_id not in variants:
@@ -419,10 +419,11 @@ def _who_decides(terms: LeagueSettings, coworld: Coworld | None) -> str | None:
         raise LeagueError(
             "Hooks are calls to a commissioner, and this league has no commissioner.",
             code="unknown_commissioner",
-            hint="Name it: --commissioner ID.",
+            hint="Name one that the Coworld declares.",
         )
     if isinstance(find_pairing(terms.pairing), Commissioned):
-        raise LeagueError("No commissioner is named.", code="unknown_commissioner", hint="Name it: --commissioner ID.")
+        hint = "Name one that the Coworld declares."
+        raise LeagueError("No commissioner is named.", code="unknown_commissioner", hint=hint)
     return None
 
 

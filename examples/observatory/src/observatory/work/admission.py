@@ -73,7 +73,7 @@ class OwnPackages(Mapping[str, Path]):
                 raise UsageError(
                     f"{package} builds an image called {name!r}, and so does another of the given packages.",
                     code="package_conflict",
-                    hint="Name one of the two with --package.",
+                    hint="Name only one of the two.",
                 )
         game = manifest.game
         others = (entry.as_runnable() for entry in (*manifest.player, *manifest.commissioner))
@@ -120,7 +120,7 @@ class Admission:
             raise ImageError(
                 f"{own.file} is an uploaded file, and uploaded files do not run as local processes here.",
                 code="not_declared",
-                hint="Use a worker with containers: --backend docker, or --backend kubernetes.",
+                hint="A worker with containers runs it: one with the backend docker or kubernetes.",
                 context={"file": own.file},
             )
         host = manifest_host(manifest)
@@ -186,8 +186,8 @@ class Admission:
             f"{words}{given} is not declared by any package on this machine, and only declared programs run as "
             "local processes here.",
             code="not_declared",
-            hint="Use a worker with containers: --backend docker, or --backend kubernetes. If it is in a package of "
-            "your own on this machine, name that with --package DIRECTORY.",
+            hint="A worker with containers runs it: one with the backend docker or kubernetes. So does this one, if "
+            "its operator names a package of this machine that declares it.",
             context={"image": asked.image},
         )
 

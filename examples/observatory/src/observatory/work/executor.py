@@ -31,7 +31,7 @@ PROCESS_NOTICE = (
 """The notice for operators and visitors if episodes run as local processes."""
 TRUST_NOTICE = (
     "Episodes run here as local processes, as the user who runs this server and without isolation. That includes "
-    "uploaded players' files (--trust-uploads): whoever has an account here can do everything that this user can."
+    "uploaded players' files: whoever has an account here can do everything that this user can."
 )
 """The notice if uploaded files are trusted."""
 

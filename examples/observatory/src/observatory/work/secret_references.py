@@ -63,7 +63,7 @@ async def _resolve(session: AsyncSession, vault: Vault, coworld: Coworld, refere
         raise UsageError(
             f"{who} refers to the secret {name!r} of {owner}, and {coworld.name} may use only its own secrets.",
             code="secret_foreign",
-            hint=f"Also store it under this Coworld's name: coworld secret put {coworld.name} {name} FILE.",
+            hint=f"Also store it as a secret of {coworld.name}.",
         )
     row = await session.scalar(
         sa.select(CoworldSecret.id).where(CoworldSecret.name_key == coworld.name_key, CoworldSecret.name == name)
@@ -72,7 +72,7 @@ async def _resolve(session: AsyncSession, vault: Vault, coworld: Coworld, refere
         raise UsageError(
             f"{who} refers to the secret {name!r}, and {coworld.name} has none of that name.",
             code="secret_missing",
-            hint=f"Its owner can store it with: coworld secret put {coworld.name} {name} FILE.",
+            hint=f"The owner of {coworld.name} can store it.",
         )
     try:
         return await vault.get("coworld", row)

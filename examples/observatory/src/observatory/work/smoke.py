@@ -74,7 +74,7 @@ async def check_state(session: AsyncSession, coworld: Coworld) -> JsonObject:
         "failure": {
             "kind": episode.error_type or episode.status,
             "detail": episode.error,
-            "remediation": "Run `coworld certify` on it, fix the problems, and upload a new version.",
+            "remediation": "Certify it on your own machine, fix the problems, and upload a new version.",
             "retryable": True,
         }
         if failed

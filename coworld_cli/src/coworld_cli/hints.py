@@ -1,0 +1,164 @@
+"""What to do next, in words of the command line: the options and commands for the codes of the libraries' hints."""
+
+from __future__ import annotations
+
+import shlex
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from coworld_core.hints import Hint, hint_from
+
+__all__ = ["WORDS", "in_our_words", "worded"]
+
+WORDS: Mapping[str, str] = {
+    # Packages, manifests and images
+    "build_again": "`coworld build {directory!q}` brings the manifest up to date.",
+    "build_directory": "Run `coworld build {directory!q}` first.",
+    "build_first": "Run `coworld build` to make a manifest of it, or use --backend process, which needs no images.",
+    "build_hosted": "Build with --platform {platform} before you upload.",
+    "build_images": "Build them with `coworld build DIRECTORY`, or run local processes with --backend process.",
+    "build_or_log_in": "If it is yours, build it with `coworld build`. If its registry wants a login: docker login.",
+    "build_or_pull": "Build it with `coworld build`, or let it be pulled.",
+    "build_spec_images": "Build them with `coworld build DIRECTORY`.",
+    "build_viewer": "`coworld build` makes the viewer.",
+    "make_images": "`coworld build` makes the images.",
+    "name_or_begin_game": "Name the manifest's file itself, or begin a game with `coworld init game NAME`.",
+    "name_server": "Name the server with --server, or the manifest's own file.",
+    "name_service": "Name the service with --service, and the images of others in the template; or write a compose "
+    "file.",
+    "name_sources": "Leave out --build, or name the directory that it is built from.",
+    "name_template": "Name the one to build from with --template.",
+    "pin_image": "Pin it by its digest, or let `coworld build` make a tag of its content.",
+    "pin_source": "`coworld build` pins it once it is pushed; or link to …/tree/<full SHA>/<path>.",
+    "update_images": "`coworld build`, or --build, brings them up to date.",
+    # Backends
+    "backend_with_hosts": "Docker can (--backend docker), and so can a cluster that enforces network policies.",
+    "certify_images": "Certify with --backend docker, too.",
+    "kubernetes_backend": "Use a backend that can (--backend kubernetes).",
+    "or_processes": "{hint} Or use --backend process, which needs no engine.",
+    "other_backend": "Use a backend that can (--backend docker), or do not ask for it.",
+    "play_in_containers": "`coworld play` runs it in containers.",
+    "sweep": "`coworld clean` finds them.",
+    "sweep_leftovers": "`coworld clean` lists them, `coworld clean --yes` removes them.",
+    # Kubernetes
+    "check_permissions": "`coworld doctor --backend kubernetes` says what is not permitted.",
+    "collector_image_unreachable": "The pods' own helper runs in {image!r}: name another image with Python with "
+    "--collector-image.",
+    "correct_kubeconfig": "Correct the variable, or name the file with --kubeconfig.",
+    "install_policies": "Install Calico or Cilium; if yours does enforce them, say so with --network-policy.",
+    "make_job": "`coworld kubernetes job` makes a Job that has everything; docs/worker.md lists the variables.",
+    "make_namespace": "Make it with: kubectl create namespace {namespace}. Or name another with --namespace.",
+    "mount_token": "Mount its token (automountServiceAccountToken), or name a kubeconfig with --kubeconfig.",
+    "name_kubeconfig": "Name the file that your cluster gave you with --kubeconfig.",
+    "name_kubeconfig_or_backend": "Name the file that your cluster gave you with --kubeconfig, or set KUBECONFIG. "
+    "Or use --backend docker or process, which need no cluster.",
+    "open_player_network": "--player-network open lifts this restriction.",
+    "other_collector_image": "--collector-image names another.",
+    "other_context": "See whether it can be reached: kubectl version. Or name another context with --context.",
+    "reachable_collector_image": "It is pulled with the first episode; where that is not possible, name another image "
+    "with Python with --collector-image.",
+    "run_fewer": "Run fewer episodes at a time (--parallel), or ask for less.",
+    "spec_address": "Put it where the cluster can fetch it, and give that address with --spec-url.",
+    "sweep_cluster": "`coworld clean --backend kubernetes --yes` removes them; newer clusters do so by themselves.",
+    # Episodes
+    "allow_longer": "Read the logs for what it waited for, or allow more with --timeout-seconds.",
+    "allow_program_longer": "Read its log for what it waited for.",
+    "allow_longer_alone": "A player stays until the game closes its connection or says that it is over. If the game "
+    "did, it is the game that hangs; if it plays on without players, allow more with --abandoned-timeout-seconds.",
+    "aws_region": "Give --aws-region, or set AWS_REGION.",
+    "aws_sign_in": "Sign in first (aws sso login), or name another profile with --aws-profile.",
+    "aws_variables": "Install it, or hand the variables over with --secret-env-file.",
+    "collect_longer": "Let it write less.",
+    "fetch_first": "Fetch the image beforehand.",
+    "fresh_workspace": "Name a new directory with -o, leave -o out for a fresh one, or add --overwrite to remove what "
+    "a run has left in it.",
+    "leave_hosts_out": "Leave --player-https out.",
+    "leave_network_out": "Leave --player-network out: its default allows only the game and those hosts.",
+    "other_disk": "Free some room, or name a directory on another disk with -o.",
+    "other_workspace": "Name another directory with -o.",
+    "other_workspace_or_move": "Name another directory with -o, or move that elsewhere first. What the published "
+    "runner left has no record: remove it yourself.",
+    "set_secret": "Set it first (export {name}=...), or put {name}=... into a file for --secret-env-file.",
+    "writable_workspace": "Name a directory you may write to with -o.",
+    # Players
+    "allow_host": "In a container a player can reach only the game, unless --player-https HOST allows more.",
+    "begin_player": "`coworld init player FILE` begins a player.",
+    "find_or_begin_player": "Paths are relative to the current directory. `coworld init player FILE` begins a player.",
+    "leave_run_out": "The kind of a file determines how it runs: leave --run out.",
+    "name_own_files": "Name a file or a directory for each seat: --player ./FILE.",
+    "play_own_files": "Play it with `coworld run-episode`, which takes a file or a directory for each seat.",
+    "upload_player_image": "Build it here and upload the image: docker build -t {name} {path!q}, then "
+    "coworld upload-policy {name}:latest --name {name}.",
+    # Evaluations and tournaments
+    "add_entrants": "Add them with `coworld tournament add`.",
+    "begin_tournament": "Begin one with `coworld tournament init`.",
+    "fewer_episodes": "Fewer at a time may help (--parallel).",
+    "give_commissioner": "Name a command or an image with --commissioner.",
+    "name_commissioner": "Name one with --commissioner: {known}.",
+    "name_player": "Name one with --player.",
+    "name_pool": "Name players with --pool.",
+    "other_name": "Give this one another name with --name.",
+    "other_port": "Name another with --port, or none for any.",
+    "repeat_evaluation": "Repeat the command that began it, or name another directory with -o.",
+    "restore_player": "Restore the old content, or start again: in another directory (-o), or under another name.",
+    "show_tournament": "That is a tournament: `coworld tournament show {directory!q}`.",
+    # Replays
+    "play_first": "`coworld run-episode MANIFEST` leaves one; `coworld replay MANIFEST REPLAY` shows any other.",
+    "smaller_page": "A page takes {size}. `coworld replay` without --html shows this one.",
+    "whole_bundle": "Copy it into the bundle. `coworld replay` without --html shows this one.",
+    "whole_page": "The page must contain its scripts, styles and pictures. `coworld replay` shows this one.",
+    "whole_replay": "The whole replay must be sent when its socket is opened. `coworld replay` shows this one.",
+    # Games of libraries
+    "list_games": "`coworld wrap --list {library}` has all names.",
+    "near_game": "Did you mean {library}:{near}? `coworld wrap --list {library}` has all names.",
+    # A platform
+    "act_as_yourself": "Act as yourself: `coworld player unset`.",
+    "ask_for_token": "Get a token from whoever runs it, and hand it to `coworld set-token` by standard input.",
+    "certify_first": "Run `coworld certify`, fix what it finds, and then upload; or skip certification and say why.",
+    "check_identity": "Check the name, and as whom you act: `coworld whoami`.",
+    "create_player": "Create one with `coworld player create NAME`.",
+    "list_coworlds": "`coworld list` shows what there is.",
+    "list_leagues": "`coworld leagues` lists them.",
+    "new_checkpoint": "Name another file, or start a new one with --reset.",
+    "renew_session": "`coworld player use {player}` starts a new one; `coworld player unset` makes you act as yourself "
+    "again.",
+    "sign_in": "Run `coworld login`, or set COWORLD_TOKEN.",
+    "sign_in_again": "Sign in again with `coworld login`, or set COWORLD_TOKEN.",
+    "sign_in_and_renew": "Run `coworld login --server {server}`, or set COWORLD_TOKEN. Then `coworld player use "
+    "{player}` starts a new one; `coworld player unset` makes you act as yourself again.",
+    "sign_in_to": "Run `coworld login --server {server}`, or set COWORLD_TOKEN.",
+    "upload_image": "Build an image of it, for linux/amd64, and upload that: coworld upload-policy IMAGE --name NAME.",
+    "use_player": "Sign in as yourself, then `coworld player use`; or set COWORLD_TOKEN to act with it directly.",
+    "wait_again": "It continues; wait again, or follow it with `coworld xp-request watch {id}`.",
+}
+"""The words by code; ``{name}`` stands for a value, and ``{name!q}`` for one that a shell reads.
+
+Hints with other codes are shown in words of the library."""
+
+
+class _Words(string.Formatter):
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return shlex.quote(str(value)) if conversion == "q" else super().convert_field(value, conversion)
+
+
+def worded(hint: str | None) -> str | None:
+    """A hint in words of the command line; one without such words as it is, without its code."""
+    if not isinstance(hint, Hint) or hint.code not in WORDS:
+        return hint
+    try:
+        return _Words().vformat(WORDS[hint.code], (), hint.values)
+    except KeyError:
+        # A record of another version may lack a value
+        return str(hint)
+
+
+def in_our_words(data: object) -> object:
+    """JSON data with its hints in words of the command line; their codes and values stay beside them."""
+    if isinstance(data, Mapping):
+        fields = {key: in_our_words(value) for key, value in cast("Mapping[str, object]", data).items()}
+        hint = hint_from(fields)
+        return {**fields, "hint": worded(hint)} if isinstance(hint, Hint) else fields
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        return [in_our_words(value) for value in cast("Sequence[object]", data)]
+    return data
