@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from .values import dataclass
 from .wording import closest, listed
 
 if TYPE_CHECKING:

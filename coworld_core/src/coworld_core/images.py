@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform as _platform
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 from .errors import ImageError
 from .hints import Hint
-from .values import dataclass
 
 __all__ = [
     "BUILD_FIRST",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
-
-from .values import dataclass
 
 __all__ = ["Edit", "edited"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .errors import UsageError
-from .values import dataclass
 
 __all__ = ["EXTRA_PORTS_ENV", "GAME_PORT", "ExtraPort", "extra_ports_problems", "parse_extra_ports"]
 

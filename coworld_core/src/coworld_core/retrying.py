@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import overload
-
-from .values import dataclass
 
 __all__ = ["Backoff", "Tries", "retry_after", "says_later"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from coworld_core.errors import UsageError
 from coworld_core.ids import new_run_id
-from coworld_core.values import dataclass
 
 from .backend import Backend
 from .package.resolving import Package, default_results_dir, resolve_package

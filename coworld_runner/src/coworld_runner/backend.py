@@ -22,7 +22,7 @@ import abc
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -34,7 +34,6 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import CapabilityError
 from coworld_core.hints import Hint
 from coworld_core.issues import Issue
-from coworld_core.values import dataclass
 
 if TYPE_CHECKING:
     from coworld_core.episode.record import ImageRecord

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +21,6 @@ from coworld_core.manifest.gameconfig import distinct_names, named_players, vali
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
 from coworld_core.manifest.results import Results, read_results
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
-from coworld_core.values import dataclass
 from coworld_core.wording import listed
 
 from .own_players.hosted import bundled_hosted

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,6 @@ from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
 from coworld_core.rules.wire import PROTOCOL
-from coworld_core.values import dataclass
 from coworld_core.wording import closest, listed
 
 from .backend import Backend

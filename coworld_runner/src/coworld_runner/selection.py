@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
@@ -11,7 +12,6 @@ import anyio.to_thread
 from coworld_core.errors import BackendUnavailable
 from coworld_core.hints import Hint
 from coworld_core.manifest.models import Runnable
-from coworld_core.values import dataclass
 
 from .backend import Backend
 from .backends.registry import BackendOptions, ClusterOptions, find_backend

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
-
-from ..values import dataclass
 
 __all__ = ["EpisodeLayout"]
 

@@ -6,7 +6,7 @@ Source of the rules: manifest contract, "Episode request / job spec".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast
 
@@ -21,7 +21,6 @@ from ..manifest._rules import request_player_rules
 from ..manifest.gameconfig import config_findings, game_config_for, slot_count
 from ..manifest.loading import Mode, Source, examine_manifest, manifest_sha256, read_document
 from ..manifest.models import JsonObject, Manifest, RoleRunnable, Runnable
-from ..values import dataclass
 
 __all__ = ["JobSpec", "LoadedRequest", "build_request", "check_request", "load_request"]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from .._findings import Cause, Finding, Findings, Path, did_you_mean, one_per_cause, quoted, type_word
-from ..values import dataclass
 from ..wording import closest, listed
 from ._validator import Endless, budget, metaschema, pattern_length, pattern_problem, resolver, validator
 from ._words import worded

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -21,7 +21,6 @@ from ..errors import ManifestError, UsageError
 from ..images import BUILD_FIRST
 from ..issues import Issue, Report
 from ..jsontext import MAX_BYTES, JsonDocument, json_report, parse_json, wrap_json
-from ..values import dataclass
 from ..versions import Published
 from ._generations import lift, optional_field
 from ._rules import manifest_rules

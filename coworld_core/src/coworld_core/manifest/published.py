@@ -6,10 +6,10 @@ Accepted means built, certified and uploaded. To play a manifest, versions since
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from .._findings import Finding, Path, dotted
-from ..values import dataclass
 from ..versions import Published
 from .models import ROLE_SECTIONS, Manifest
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,6 @@ from ..issues import Report
 from ..json_schema._checking import check_schema, follow
 from ..jsonedit import Edit
 from ..jsontext import JsonDocument, json_report, parse_json
-from ..values import dataclass
 from .models import JsonObject
 
 __all__ = ["MAX_RESULTS_BYTES", "Results", "check_results", "read_results", "score_bounds"]

@@ -12,12 +12,11 @@ does not affect the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coworld_core.errors import BackendUnavailable, CoworldError
-from coworld_core.values import dataclass
 
 from .._plugins import entry_points_of, find_entry_point, source_of
 from ..backend import Backend

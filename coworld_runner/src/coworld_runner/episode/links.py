@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from coworld_core.ports import ExtraPort
-from coworld_core.values import dataclass
 
 from ..backend import Placement, Port, Unit
 from . import probes

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from coworld_core import durations
-from coworld_core.values import dataclass
 
 from ..backend import Limits, Network, Unit
 from .links import PlayLinks

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import anyio
-
-from coworld_core.values import dataclass
 
 from .. import _http
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from coworld_core.episode.artifacts import EpisodeLayout
-from coworld_core.values import dataclass
 
 from ..backend import Backend
 from ..plan import EpisodePlan

@@ -7,7 +7,7 @@ import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +17,6 @@ from coworld_core.errors import ImageError
 from coworld_core.images import ImageRef, Platform
 from coworld_core.issues import Report
 from coworld_core.manifest.template import placeholder
-from coworld_core.values import dataclass
 from coworld_core.wording import closest
 
 from ._compose_places import Place

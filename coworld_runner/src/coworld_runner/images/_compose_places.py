@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coworld_core.errors import UsageError
 from coworld_core.issues import Issue, Report, Severity
-from coworld_core.values import dataclass
 from coworld_core.wording import closest, listed
 
 from ._variables import WatchedVariables, interpolate, read_env_file

@@ -9,12 +9,11 @@ import re
 import stat
 import tarfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import anyio.from_thread
-
-from coworld_core.values import dataclass
 
 from .compose import Build
 from .dockerfile import without_frontend

@@ -8,10 +8,9 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import cast
 
-from coworld_core.values import dataclass
 from coworld_core.wording import closest
 
 from ._variables import interpolate

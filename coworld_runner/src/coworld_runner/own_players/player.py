@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from coworld_core.errors import UsageError
-from coworld_core.values import dataclass
 
 __all__ = ["MOST_BYTES", "MOST_FILES", "PLAYER_LABEL", "PYTHON", "OwnPlayer", "too_large"]
 

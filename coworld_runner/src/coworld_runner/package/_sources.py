@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
@@ -17,7 +18,6 @@ from coworld_core.errors import EnvironmentFault, RemoteError, UsageError
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 from coworld_core.sizes import shown_size
 from coworld_core.urls import shown_url
-from coworld_core.values import dataclass
 from coworld_core.wording import closest, listed
 
 if TYPE_CHECKING:

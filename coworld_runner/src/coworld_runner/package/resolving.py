@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -30,7 +30,6 @@ from coworld_core.manifest.loading import (
 from coworld_core.manifest.models import Manifest
 from coworld_core.tables import TableRow, html_table, one_line
 from coworld_core.urls import shown_url
-from coworld_core.values import dataclass
 from coworld_core.versions import Published
 from coworld_core.wording import listed
 

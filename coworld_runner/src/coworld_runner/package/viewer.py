@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -12,7 +13,6 @@ from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.manifest.features import ReplayViewer
 from coworld_core.sizes import shown_size
-from coworld_core.values import dataclass
 
 from .resolving import Package
 

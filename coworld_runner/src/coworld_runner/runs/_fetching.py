@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
 from coworld_core.errors import TransferError
 from coworld_core.hints import Hint
-from coworld_core.values import dataclass
 
 from ..backend import Unit
 

@@ -6,14 +6,13 @@ import datetime as dt
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.events import RunStarted
 from coworld_core.ids import new_run_id
-from coworld_core.values import dataclass
 
 from ..backend import Backend
 from ..plan import EpisodePlan

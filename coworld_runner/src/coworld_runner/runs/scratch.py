@@ -18,13 +18,13 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault
-from coworld_core.values import dataclass
 
 from ..backend import Found, Reaped
 from ._trees import remove_tree
