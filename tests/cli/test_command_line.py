@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from support.cli_kit import command, coworld, environment, heavy
 
 from coworld_cli import _group, exitcodes, failures, running
+from coworld_cli.commands.episodes import MEASURING
 from coworld_cli.examples import examples_of
 from coworld_cli.main import cli
 from coworld_cli.options.declaring import takes
@@ -40,8 +41,8 @@ from coworld_runner.certification import CertifyOptions
 from coworld_runner.episode.options import EpisodeOptions
 
 COMMANDS = [
-    *("demo", "run-episode", "play", "replay"),
-    *("compare", "rank", "scrimmage", "run", "pickup", "tournament", "diagnose", "report"),
+    *("demo", "run", "run-episode", "play", "replay"),
+    *("compare", "rank", "scrimmage", "mix", "pickup", "tournament", "diagnose", "report"),
     *("init", "wrap", "dev", "serve", "sit", "build", "validate", "certify", "schema"),
     *("doctor", "clean", "version"),
 ]
@@ -88,7 +89,9 @@ def test_short_help_of_the_table_is_the_command_s_own() -> None:
     for name in cli.list_commands(context):
         found = cli.get_command(context, name)
         assert found is not None
-        assert found.name == name
+        if found.name != name:
+            assert f"The same as {found.name}, by its published name." in listed[name]
+            continue
         first = (found.help or "").split("\n")[0]
         assert " ".join(listed[name].split()[1:]) == first
 
@@ -98,11 +101,13 @@ def test_help_loads_next_to_nothing() -> None:
 
 
 def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that does something, with its words."""
+    """Every command that does something, with its words; other names of a command are left out."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
+        if command.name != name:
+            continue
         if isinstance(command, click.Group):
             yield from leaves(command, (*path, name))
         else:
@@ -136,7 +141,7 @@ def test_an_example_is_of_a_command() -> None:
 
 
 def test_a_help_has_the_basics_and_all_of_it_the_rest() -> None:
-    short, whole = (CliRunner().invoke(cli, ["run-episode", asked]).output for asked in ("--help", "--help-all"))
+    short, whole = (CliRunner().invoke(cli, ["run", asked]).output for asked in ("--help", "--help-all"))
     assert "More with --help-all: Times, Limits, Secrets for players, Kubernetes" in short
     assert "--backend" in short
     assert "--player-memory" not in short
@@ -154,7 +159,7 @@ def test_a_help_is_as_wide_as_the_terminal() -> None:
 
 
 def test_help_of_the_command_that_is_called_most_loads_click_and_little_else() -> None:
-    assert loaded_by("run-episode --help") & {"difflib", "pathlib", "shlex", "unicodedata"} == set()
+    assert loaded_by("run --help") & {"difflib", "pathlib", "shlex", "unicodedata"} == set()
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("tournament", "init")])
@@ -166,8 +171,26 @@ def test_every_option_has_help(name: str) -> None:
     assert {"json", "quiet"} <= {parameter.name for parameter in found.params}
 
 
+def test_a_published_name_is_the_same_command() -> None:
+    by_name, published = (CliRunner().invoke(cli, [name, "--help-all"]).output for name in ("run", "run-episode"))
+    assert published == by_name
+    assert published.startswith("Usage: coworld run [OPTIONS] MANIFEST")
+    for name in ("run", "run-episode"):
+        set_by = CliRunner(env={"COWORLD_RUN_PARALLEL": "none"}).invoke(cli, [name, "world"])
+        assert "Invalid value for '--parallel'" in set_by.stderr
+
+
+def test_options_that_lead_to_another_command_are_options_there() -> None:
+    context = click.Context(cli)
+    ours, there = (cli.get_command(context, name) for name in ("run", "mix"))
+    assert ours is not None
+    assert there is not None
+    assert set(MEASURING) <= {option for parameter in there.params for option in parameter.opts}
+    assert not set(MEASURING) & {option for parameter in ours.params for option in parameter.opts}
+
+
 def test_usage_errors_load_no_models() -> None:
-    code = f"{LOADED}\nfrom coworld_cli.main import main\nassert main(['run-episode', '--nonsense']) == 2"
+    code = f"{LOADED}\nfrom coworld_cli.main import main\nassert main(['run', '--nonsense']) == 2"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert "pydantic" not in json.loads(done.stderr.splitlines()[-1])
 
@@ -248,34 +271,36 @@ def test_unknown_command_without_a_guess() -> None:
 
 
 def test_unknown_option_says_what_was_meant() -> None:
-    result = CliRunner().invoke(cli, ["run-episode", "world", "--bakend", "docker"])
+    result = CliRunner().invoke(cli, ["run", "world", "--bakend", "docker"])
     assert result.exit_code == exitcodes.USAGE
     assert "'--backend'" in result.stderr
-    assert "See coworld run-episode --help." in result.stderr
+    assert "See coworld run --help." in result.stderr
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["run-episode"], "Missing argument 'MANIFEST'."),
-        (["run-episode", "w", "-n", "0"], "0 is not in the range x>=1."),
-        (["run-episode", "w", "--timeout-seconds", "0.5"], "'0.5' is not at least 1 seconds."),
-        (["run-episode", "w", "--timeout-seconds", "nan"], "'nan' is not at least 1 seconds."),
-        (["run-episode", "w", "--linger-seconds", "-1"], "'-1' is not at least 0 seconds."),
-        (["run-episode", "w", "--ready-timeout-seconds", "soon"], "'soon' is not a number of seconds."),
-        (["run-episode", "w", "--player-memory", "lots"], "'lots' is not a Kubernetes quantity."),
-        (["run-episode", "w", "--player-memory", "0"], "'0' must be more than zero."),
-        (["run-episode", "w", "--game-cpus", "1Gib"], "'1Gib' is not a Kubernetes quantity."),
-        (["run-episode", "w", "--require", "luck"], "'luck' is not one of"),
-        (["run-episode", "w", "--backend", "moon"], "There is no backend 'moon'. There are docker, kubernetes"),
+        (["run"], "Missing argument 'MANIFEST'."),
+        (["run", "w", "-n", "0"], "0 is not in the range x>=1."),
+        (["run", "w", "--timeout-seconds", "0.5"], "'0.5' is not at least 1 seconds."),
+        (["run", "w", "--timeout-seconds", "nan"], "'nan' is not at least 1 seconds."),
+        (["run", "w", "--linger-seconds", "-1"], "'-1' is not at least 0 seconds."),
+        (["run", "w", "--ready-timeout-seconds", "soon"], "'soon' is not a number of seconds."),
+        (["run", "w", "--player-memory", "lots"], "'lots' is not a Kubernetes quantity."),
+        (["run", "w", "--player-memory", "0"], "'0' must be more than zero."),
+        (["run", "w", "--game-cpus", "1Gib"], "'1Gib' is not a Kubernetes quantity."),
+        (["run", "w", "--require", "luck"], "'luck' is not one of"),
+        (["run", "w", "--backend", "moon"], "There is no backend 'moon'. There are docker, kubernetes"),
         (["clean", "--backend", "auto"], "There is no backend 'auto'."),
-        (["run-episode", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
+        (["run", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
+        (["run", "w", "--player", "a,proportion=3"], "`coworld mix` shares the seats by them."),
+        *((["run", "w", option], f"{option} is for measuring players: `coworld mix` takes it") for option in MEASURING),
         (["scrimmage", "w"], "Missing argument 'BOT'."),
         (["scrimmage", "w", "i", "--metric", "/x"], "--metric needs -n 2 or more: one episode measures nothing."),
         (["scrimmage", "w", "i", "-n", "2", "--verify-replay"], "--verify-replay is for one episode."),
-        (["run", "w"], "use `coworld run-episode MANIFEST`"),
-        (["run", "w", "--player", "a,proportion=much"], "'much' is no proportion. Write it as in a,proportion=3."),
-        (["run", "w", "--player", "a", "--player", "a,proportion=2"], "--player 'a' is given twice"),
+        (["mix", "w"], "use `coworld run MANIFEST`"),
+        (["mix", "w", "--player", "a,proportion=much"], "'much' is no proportion. Write it as in a,proportion=3."),
+        (["mix", "w", "--player", "a", "--player", "a,proportion=2"], "--player 'a' is given twice"),
         (["report", "r", "--html", "f", "--markdown"], "--html and --markdown exclude each other."),
         (["rank", "w"], "Missing argument 'PLAYER PLAYER...'."),
         (["compare", "a"], "Missing argument 'OLD'."),
@@ -310,7 +335,7 @@ def test_usage_errors(args: list[str], said: str) -> None:
 )
 def test_run_with_white_space_is_corrected(given: list[str], corrected: str) -> None:
     tokens = [word for token in given for word in ("--run", token)]
-    result = CliRunner().invoke(cli, ["run-episode", "world", "image", *tokens])
+    result = CliRunner().invoke(cli, ["run", "world", "image", *tokens])
     assert result.exit_code == exitcodes.USAGE
     expected = corrected.replace('"it\'s"', "'it'\"'\"'s'")
     assert f"  hint: Write: {expected}\n" in result.stderr
@@ -318,7 +343,7 @@ def test_run_with_white_space_is_corrected(given: list[str], corrected: str) -> 
 
 @pytest.mark.parametrize("blank", ["", "  "])
 def test_run_without_a_program(blank: str) -> None:
-    result = CliRunner().invoke(cli, ["run-episode", "world", "image", "--run", blank])
+    result = CliRunner().invoke(cli, ["run", "world", "image", "--run", blank])
     assert result.exit_code == exitcodes.USAGE
     assert "The first --run is the program" in result.stderr
 
@@ -552,7 +577,7 @@ def test_usage_error_as_json() -> None:
     assert done.status == exitcodes.USAGE
     assert done.stderr == ""
     assert done.json["error"]["code"] == "usage"
-    assert done.json["error"]["hint"] == "See coworld run-episode --help."
+    assert done.json["error"]["hint"] == "See coworld run --help."
 
 
 def test_json_after_dashes_is_an_argument() -> None:

@@ -129,7 +129,7 @@ def test_several_seeds_of_one_player(tmp_path: Path) -> None:
     done = coworld("scrimmage", QUICK, "guest", "-n", "2", "--parallel", "2", *where, "--json")
     assert done.status == 0, done.stderr
     assert (done.json["plan"]["kind"], done.json["blocks"]) == ("scrimmage", 2)
-    other = coworld("run", QUICK, "--player", "guest", *where)
+    other = coworld("mix", QUICK, "--player", "guest", *where)
     assert other.status == 2
     assert "differs from this one in: kind." in other.stderr
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_measured_is_usage(tmp_path: Path) -> None:
     refused = {
         "empty_pool": ("pickup", QUICK, "guest"),
         "candidate_in_pool": ("pickup", QUICK, "guest", "--pool", "guest"),
-        "bad_share": ("run", QUICK, "--player", "guest", "--player", "confidant,proportion=9"),
+        "bad_share": ("mix", QUICK, "--player", "guest", "--player", "confidant,proportion=9"),
     }
     for code, words in refused.items():
         done = coworld(*words, "--backend", "process", "-o", tmp_path / "out", "--json")

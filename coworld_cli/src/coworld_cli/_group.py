@@ -25,8 +25,9 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("test", "check", "verify"), ("certify", "validate")),
     **dict.fromkeys(("eval", "evaluate", "benchmark", "bench", "measure"), ("compare", "rank", "scrimmage")),
     **dict.fromkeys(("round-robin", "elo", "ladder", "season"), ("rank", "tournament")),
-    **dict.fromkeys(("simulate", "simulation", "episode", "match", "battle"), ("run-episode",)),
-    **dict.fromkeys(("start", "up"), ("run-episode", "play")),
+    **dict.fromkeys(("simulate", "simulation", "episode", "match", "battle"), ("run",)),
+    **dict.fromkeys(("mixture", "blend"), ("mix",)),
+    **dict.fromkeys(("start", "up"), ("run", "play")),
     **dict.fromkeys(("watch", "view", "viewer", "open"), ("replay", "play")),
     **dict.fromkeys(("example", "sample", "quickstart", "hello", "tutorial"), ("demo",)),
     **dict.fromkeys(("lint", "fix"), ("validate",)),
@@ -95,26 +96,54 @@ class LazyGroup(CommandLine, NounGroup):
         table: The commands, by section.
         package: The package of their modules.
         platform: The sections that are useful only with a platform.
+        aliases: Other names of commands, and theirs in the table.
         attrs: Arguments of ``click.Group``.
     """
 
-    def __init__(self, *, table: CommandTable, package: str, platform: Sequence[str] = (), **attrs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        table: CommandTable,
+        package: str,
+        platform: Sequence[str] = (),
+        aliases: Mapping[str, str] | None = None,
+        **attrs: Any,
+    ) -> None:
         super().__init__(**attrs)
+        self._aliases = aliases or {}
         self._platform = platform
         self._table = table
         self._package = package
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
-        return [name for section in self._table.values() for name in section]
+        """The names, in the order of the table; other names of a command follow its own."""
+        return list(self._described())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
+        cmd_name = self._aliases.get(cmd_name, cmd_name)
         home = next((section[cmd_name][0] for section in self._table.values() if cmd_name in section), None)
         if home is None:
             return None
         commands: click.Group = importlib.import_module(f"{self._package}.{home}").commands
         return commands.get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; whichever name it was called by, it goes by its own, as do its variables."""
+        _, found, rest = super().resolve_command(ctx, args)
+        return found and found.name, found, rest
+
+    def _described(self, section: str | None = None) -> dict[str, str]:
+        """The help of each name in one line, for one section or all."""
+        names: dict[str, str] = {}
+        for title, commands in self._table.items():
+            for name, (_, text) in commands.items() if section in (None, title) else ():
+                names[name] = text
+                others = [other for other, own in self._aliases.items() if own == name]
+                names.update(dict.fromkeys(others, f"The same as {name}, by its published name."))
+        return names
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The parameters, and ``--help-all``."""
@@ -127,9 +156,10 @@ class LazyGroup(CommandLine, NounGroup):
             if title in self._platform and not shows_all(ctx):
                 more.append((title, ", ".join(section)))
                 continue
-            width = max(11, *map(len, section))
+            names = self._described(title)
+            width = max(11, *map(len, names))
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in section.items()])
+                formatter.write_dl([(name.ljust(width), text) for name, text in names.items()])
         if more:
             from textwrap import fill
 
@@ -144,6 +174,6 @@ class LazyGroup(CommandLine, NounGroup):
         """Complete names without importing the commands."""
         from click.shell_completion import CompletionItem
 
-        names = {name: text for section in self._table.values() for name, (_, text) in section.items()}
-        items = [CompletionItem(name, help=text) for name, text in names.items() if name.startswith(incomplete)]
+        names = self._described().items()
+        items = [CompletionItem(name, help=text) for name, text in names if name.startswith(incomplete)]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]

@@ -9,10 +9,10 @@ __all__ = ["examples_of"]
 _EXAMPLES = """
 coworld demo
 coworld demo -o my-arena
-coworld run-episode examples/paintarena
-coworld run-episode examples/nim --player ./bot.py --player counter
-coworld run-episode examples/paintarena my-player:latest --run python --run -m --run my_player
-coworld run-episode examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
+coworld run examples/paintarena
+coworld run examples/nim --player ./bot.py --player counter
+coworld run examples/paintarena my-player:latest --run python --run -m --run my_player
+coworld run examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
 coworld play examples/paintarena
 coworld play examples/paintarena --human 0
 coworld replay
@@ -25,8 +25,8 @@ coworld rank examples/paintarena frontier-painter sweep-painter --variant quick
 coworld rank examples/nim counter random-taker ./bot.py -o ranking
 coworld scrimmage examples/paintarena frontier-painter
 coworld scrimmage examples/paintarena frontier-painter -n 50 --parallel 4
-coworld run examples/paintarena --player frontier-painter,proportion=3 --player sweep-painter -n 50
-coworld run examples/nim --player ./bot.py --player counter -n 20 --json
+coworld mix examples/paintarena --player frontier-painter,proportion=3 --player sweep-painter -n 50
+coworld mix examples/nim --player ./bot.py --player counter -n 20 --json
 coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sweep-painter -n 60
 coworld pickup examples/nim ./bot.py --pool counter --pool random-taker -n 40
 coworld diagnose examples/paintarena ./bot.py --baseline sweep-painter --strong frontier-painter

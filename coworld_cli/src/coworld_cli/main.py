@@ -15,7 +15,7 @@ __all__ = ["cli", "main"]
 _COMMANDS: CommandTable = {
     "Play": {
         "demo": ("starting", "Play the sample world, and see its replay."),
-        "run-episode": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
+        "run": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
         "play": ("episodes", "Play in the browser: with people, bots or both."),
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
     },
@@ -23,7 +23,7 @@ _COMMANDS: CommandTable = {
         "compare": ("evaluations", "Find out whether one player is better than another."),
         "rank": ("evaluations", "Rank several players."),
         "scrimmage": ("evaluations", "Measure a player that plays itself in every seat."),
-        "run": ("evaluations", "Measure players that share the seats."),
+        "mix": ("evaluations", "Measure players that share the seats."),
         "pickup": ("evaluations", "Measure what a player adds beyond the players it replaces."),
         "tournament": ("tournaments", "Play a tournament in a folder."),
         "diagnose": ("evaluations", "Find out what is wrong with a player."),
@@ -99,11 +99,12 @@ cli = click.version_option(package_name="coworld-cli", prog_name="coworld")(
         name="coworld",
         table=_COMMANDS,
         package="coworld_cli.commands",
+        aliases={"run-episode": "run"},
         platform=("Sign in", "Coworlds", "Compete", "Episodes", "Run one"),
         help="Games as programmable arenas: play, build and certify Coworlds, and compete on a platform.",
         epilog=(
             "Every option can be set in the environment too: COWORLD_<COMMAND>_<OPTION>, for example "
-            "COWORLD_RUN_EPISODE_PARALLEL=4.\n\n"
+            "COWORLD_RUN_PARALLEL=4.\n\n"
             "Exit status: 0 ok; 1 it ran and the answer is no; 2 usage; 3 this machine lacks something; 4 a server "
             "refused; 5 internal error; 130 interrupted.\n\n"
             'Shell completion: eval "$(_COWORLD_COMPLETE=bash_source coworld)", or zsh_source, or fish_source.'

@@ -191,7 +191,7 @@ def wrap(out: Output, source: str | None, directory: Path | None, library: str |
     made = wrap_game(source, directory=directory, measure=measure)
     if made.card is not None:
         out.say(made.card.markdown())
-    _tell(out, made, then=["run-episode", str(made.directory)])
+    _tell(out, made, then=["run", str(made.directory)])
     return exitcodes.OK
 
 
