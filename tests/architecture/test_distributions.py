@@ -141,7 +141,7 @@ def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> 
             [str(environment / "bin" / "coworld"), "--help"], capture_output=True, text=True, check=False, timeout=60
         )
         assert helped.returncode == 0, helped.stderr
-        assert "run-episode" in helped.stdout
+        assert "  run      Play episodes of a Coworld" in helped.stdout
         first_minutes(environment / "bin" / "coworld", tmp_path / "empty")
     if distribution == "coworld_runner":
         code = (

@@ -42,8 +42,8 @@ from coworld_runner.episode.options import EpisodeOptions
 
 COMMANDS = [
     *("demo", "run", "run-episode", "play", "replay"),
-    *("compare", "rank", "scrimmage", "mix", "pickup", "tournament", "diagnose", "report"),
-    *("init", "wrap", "dev", "serve", "sit", "build", "validate", "certify", "schema"),
+    *("compare", "rank", "scrimmage", "mix", "pickup", "tournament", "evaluation"),
+    *("init", "dev", "validate", "build", "certify", "game", "schema", "kubernetes"),
     *("doctor", "clean", "version"),
 ]
 """In the order of the help."""
@@ -64,19 +64,30 @@ def loaded_by(*commands: str) -> set[str]:
 # --- help -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("args", [[], ["--help"], ["-h"], ["--help-all"]])
-def test_help_lists_every_command_in_order(args: list[str]) -> None:
-    result = CliRunner(env={"COLUMNS": "140"}).invoke(cli, args)
+def test_the_whole_help_lists_every_command_in_order() -> None:
+    shown = CliRunner(env={"COLUMNS": "140"}).invoke(cli, ["--help-all"]).output
+    first = [line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line.split()]
+    assert [word for word in first if word in COMMANDS] == COMMANDS
+    assert set(cli.list_commands(click.Context(cli))) <= set(first)
+    assert "Exit status: 0 ok" in shown
+    assert "COWORLD_<COMMAND>_<OPTION>" in shown
+    assert "_COWORLD_COMPLETE=bash_source" in shown
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("args", [[], ["--help"], ["-h"]])
+def test_the_help_fits_a_screen(args: list[str], columns: int) -> None:
+    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, args)
     assert result.exit_code == 0
-    first = [line.split()[0] for line in result.output.splitlines() if line.startswith("  ") and line.split()]
-    whole = args == ["--help-all"]
-    words = first if whole else re.findall(r"[\w-]+", result.output)
-    assert list(dict.fromkeys(word for word in words if word in COMMANDS)) == COMMANDS or not whole
-    assert set(COMMANDS) <= set(words)
-    assert ("login" in first) == whole
-    assert "Exit status: 0 ok" in result.output
-    assert "COWORLD_<COMMAND>_<OPTION>" in result.output
-    assert "_COWORLD_COMPLETE=bash_source" in result.output
+    lines = result.output.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= columns
+    explained = [line.split()[0] for line in lines[lines.index("Start with:") + 1 : lines.index("More:") - 1]]
+    named = [word for line in lines[lines.index("More:") + 1 : -2] for word in re.findall(r"[\w-]+(?=,|$)", line)]
+    assert explained[0] == "demo"
+    assert {*explained, *named} <= set(cli.list_commands(click.Context(cli)))
+    assert {"certify", "mix", "login", "submit"} <= set(named)
+    assert "coworld --help-all lists all commands" in lines[-1]
 
 
 def test_short_help_of_the_table_is_the_command_s_own() -> None:
@@ -162,7 +173,7 @@ def test_help_of_the_command_that_is_called_most_loads_click_and_little_else() -
     assert loaded_by("run --help") & {"difflib", "pathlib", "shlex", "unicodedata"} == set()
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("tournament", "init")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name in {*LEAVES, "run-episode"}])
 def test_every_option_has_help(name: str) -> None:
     found = cli.get_command(click.Context(cli), name)
     assert found is not None
@@ -248,7 +259,24 @@ def test_a_word_that_people_try_leads_to_the_commands_that_do_it() -> None:
     said = CliRunner().invoke(cli, ["eval"]).stderr
     assert "There is no command 'eval'. Did you mean 'compare' or 'rank' or 'scrimmage'?" in said
     known = set(cli.list_commands(click.Context(cli)))
-    assert all(set(commands) <= known and word not in known for word, commands in _group._MEANT.items())
+    assert all(set(commands) <= {*known, *LEAVES} and word not in known for word, commands in _group._MEANT.items())
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        ("diagnose", "evaluation diagnose"),
+        ("report", "evaluation report"),
+        ("serve", "game serve"),
+        ("sit", "game join"),
+        ("wrap", "game wrap"),
+        ("bundle", "episode-bundle"),
+    ],
+)
+def test_a_former_name_leads_to_the_present_one(former: str, now: str) -> None:
+    result = CliRunner().invoke(cli, [former, "something", "--json"])
+    assert result.exit_code == exitcodes.USAGE
+    assert json.loads(result.stdout)["error"]["message"] == f"There is no command {former!r}. Did you mean {now!r}?"
 
 
 def test_a_command_of_the_published_package_leads_to_what_does_its_work() -> None:
@@ -259,7 +287,7 @@ def test_a_command_of_the_published_package_leads_to_what_does_its_work() -> Non
             2,
             f"error: There is no command '{name}' here.\n  hint: {instead}\n",
         )
-        named = set(re.findall(r"`coworld ([\w-]+)", instead)) - {"COMMAND"}
+        named = set(re.findall(r"`coworld (\w[\w-]*)", instead)) - {"COMMAND"}
         assert named <= known
         assert name not in known
 
@@ -301,7 +329,7 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["mix", "w"], "use `coworld run MANIFEST`"),
         (["mix", "w", "--player", "a,proportion=much"], "'much' is no proportion. Write it as in a,proportion=3."),
         (["mix", "w", "--player", "a", "--player", "a,proportion=2"], "--player 'a' is given twice"),
-        (["report", "r", "--html", "f", "--markdown"], "--html and --markdown exclude each other."),
+        (["evaluation", "report", "r", "--html", "f", "--markdown"], "--html and --markdown exclude each other."),
         (["rank", "w"], "Missing argument 'PLAYER PLAYER...'."),
         (["compare", "a"], "Missing argument 'OLD'."),
         (["compare", "a", "b", "--max-blocks", "0"], "0 is not in the range x>=1."),
@@ -320,7 +348,8 @@ def test_usage_errors(args: list[str], said: str) -> None:
     assert result.exit_code == exitcodes.USAGE, result.output
     assert said in result.stderr
     assert result.stderr.startswith("error: ")
-    assert f"hint: See coworld {args[0]} --help." in result.stderr
+    command = " ".join(args[: 2 if args[0] == "evaluation" else 1])
+    assert f"hint: See coworld {command} --help." in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import Any
 
 import click
@@ -27,6 +26,12 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("round-robin", "elo", "ladder", "season"), ("rank", "tournament")),
     **dict.fromkeys(("simulate", "simulation", "episode", "match", "battle"), ("run",)),
     **dict.fromkeys(("mixture", "blend"), ("mix",)),
+    "diagnose": ("evaluation diagnose",),
+    "report": ("evaluation report",),
+    "serve": ("game serve",),
+    "sit": ("game join",),
+    "wrap": ("game wrap",),
+    "bundle": ("episode-bundle",),
     **dict.fromkeys(("start", "up"), ("run", "play")),
     **dict.fromkeys(("watch", "view", "viewer", "open"), ("replay", "play")),
     **dict.fromkeys(("example", "sample", "quickstart", "hello", "tutorial"), ("demo",)),
@@ -37,21 +42,34 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("ps", "prune", "kill", "stop"), ("clean",)),
     **dict.fromkeys(("info", "env"), ("doctor", "version")),
 }
-"""Words that users try, and the commands that they mean."""
+"""Words that users try, former names among them, and the commands that they mean."""
 
 
 _INSTEAD: Mapping[str, str] = {
-    "optimize": "`coworld diagnose` says what is wrong with a player, `coworld compare` whether a change helps.",
+    "optimize": "`coworld evaluation diagnose` says what is wrong with a player, `coworld compare` if a change helps.",
     "resolve-and-upload": "`coworld build --resolve-mutable-images` pins images, `coworld upload-coworld` uploads.",
     "counterfactual": "`coworld compare` plays a candidate against a baseline.",
     "power-analysis": "`coworld compare` plays until the evidence is enough.",
-    "stats": "`coworld diagnose` counts what players did, `coworld episode-stats` shows statistics of a platform.",
+    "stats": "`coworld evaluation diagnose` counts what players did, `coworld episode-stats` is for a platform.",
     "manifest-schema": "`coworld schema` prints schemas, `coworld validate` checks a manifest.",
     "docs": "`coworld COMMAND --help` explains a command, with examples.",
     "retry-certification": "`coworld certify` repeats it on this machine, `coworld upload-coworld` uploads again.",
+    "help": "`coworld --help` lists commands, `coworld COMMAND --help` explains one.",
     "reporters": "`coworld list` shows Coworlds; reporters of a platform are not listed.",
 }
-"""Commands of the published package that do not exist here, and what to use instead."""
+"""Commands that do not exist here, most of the published package, and what to use instead."""
+
+
+_TITLE = 10
+"""Width of a section's title in the short help."""
+
+
+def _fitting(names: Sequence[str], width: int) -> str:
+    """As many of the names as fit into one line, with an ellipsis for the rest."""
+    shown = [*names]
+    while len(line := ", ".join(shown)) > width and len(shown) > 1:
+        shown[-2:] = ["…"]
+    return line
 
 
 class NounGroup(click.Group):
@@ -81,7 +99,8 @@ class NounGroup(click.Group):
             folded = name.lower().replace("_", "-")
             close = closest(name, known, cutoff=0.5)
             starting = next((other for other in known if len(folded) > 2 and other.startswith(folded)), close)
-            meant = [word for word in _MEANT.get(folded, ()) if word in known] or [starting] * (starting is not None)
+            tried = [words for words in _MEANT.get(folded, ()) if words.split()[0] in known]
+            meant = tried or [starting] * (starting is not None)
             question = f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
             raise click.UsageError(f"There is no command {name!r}.{question}", ctx)
         return super().resolve_command(ctx, args)
@@ -95,7 +114,7 @@ class LazyGroup(CommandLine, NounGroup):
     Args:
         table: The commands, by section.
         package: The package of their modules.
-        platform: The sections that are useful only with a platform.
+        first: The commands of the first hour, which the short help explains.
         aliases: Other names of commands, and theirs in the table.
         attrs: Arguments of ``click.Group``.
     """
@@ -105,13 +124,13 @@ class LazyGroup(CommandLine, NounGroup):
         *,
         table: CommandTable,
         package: str,
-        platform: Sequence[str] = (),
+        first: Sequence[str] = (),
         aliases: Mapping[str, str] | None = None,
         **attrs: Any,
     ) -> None:
         super().__init__(**attrs)
         self._aliases = aliases or {}
-        self._platform = platform
+        self._first = first
         self._table = table
         self._package = package
 
@@ -149,26 +168,32 @@ class LazyGroup(CommandLine, NounGroup):
         """The parameters, and ``--help-all``."""
         return [*super().get_params(ctx), everything]
 
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help: one screen, or with ``--help-all`` everything."""
+        if shows_all(ctx):
+            super().format_help(ctx, formatter)
+            return
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        described = self._described()
+        with formatter.section("Start with"):
+            formatter.write_dl([(name, described[name]) for name in self._first])
+        with formatter.section("More"):
+            for title, section in self._table.items():
+                if rest := [name for name in section if name not in self._first]:
+                    line = _fitting(rest, formatter.width - formatter.current_indent - _TITLE)
+                    formatter.write(f"{'':{formatter.current_indent}}{title:<{_TITLE}}{line}\n")
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"{self.name} --help-all lists all commands, {self.name} COMMAND --help explains one.")
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by section; platform sections show only names, except with ``--help-all``."""
-        more: list[tuple[str, str]] = []
-        for title, section in self._table.items():
-            if title in self._platform and not shows_all(ctx):
-                more.append((title, ", ".join(section)))
-                continue
+        """Write all commands, by section."""
+        for title in self._table:
             names = self._described(title)
             width = max(11, *map(len, names))
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in names.items()])
-        if more:
-            from textwrap import fill
-
-            with formatter.section("With a platform (--help-all says what each does)"):
-                # the formatter would break names at hyphens
-                for title, names in more:
-                    lines = fill(names, max(20, formatter.width - 14), break_on_hyphens=False).splitlines()
-                    for label, line in zip_longest((title,), lines, fillvalue=""):
-                        formatter.write(f"{'':{formatter.current_indent}}{label:<10}{line}\n")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete names without importing the commands."""

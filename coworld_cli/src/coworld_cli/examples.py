@@ -29,10 +29,10 @@ coworld mix examples/paintarena --player frontier-painter,proportion=3 --player 
 coworld mix examples/nim --player ./bot.py --player counter -n 20 --json
 coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sweep-painter -n 60
 coworld pickup examples/nim ./bot.py --pool counter --pool random-taker -n 40
-coworld diagnose examples/paintarena ./bot.py --baseline sweep-painter --strong frontier-painter
-coworld diagnose examples/nim ./bot.py --compare results/latest --max-blocks 20
-coworld report results/latest
-coworld report monday tuesday --html report.html
+coworld evaluation diagnose examples/paintarena ./bot.py --baseline sweep-painter --strong frontier-painter
+coworld evaluation diagnose examples/nim ./bot.py --compare results/latest --max-blocks 20
+coworld evaluation report results/latest
+coworld evaluation report monday tuesday --html report.html
 coworld tournament init league -m examples/nim --pairing swiss
 coworld tournament init league -m examples/paintarena --variant quick --pairing double-elimination
 coworld tournament init league -m examples/paintarena --commissioner two-divisions --rounds 3
@@ -56,13 +56,13 @@ coworld init player bot.py
 coworld init player bot.mjs
 coworld dev count-up
 coworld dev --player human --player ./bot.py
-coworld serve nim.py --config '{"sticks": 9}'
-coworld serve count-up --port 8080
-coworld sit 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' ./bot.py
-coworld sit 'ws://127.0.0.1:8080/player?slot=1&token=TOKEN' bot:act
-coworld wrap openspiel:hanabi -o hanabi
-coworld wrap pettingzoo:connect_four_v3 -o connect-four
-coworld wrap --list pettingzoo
+coworld game serve nim.py --config '{"sticks": 9}'
+coworld game serve count-up --port 8080
+coworld game join 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' ./bot.py
+coworld game join 'ws://127.0.0.1:8080/player?slot=1&token=TOKEN' bot:act
+coworld game wrap openspiel:hanabi -o hanabi
+coworld game wrap pettingzoo:connect_four_v3 -o connect-four
+coworld game wrap --list pettingzoo
 coworld build examples/paintarena
 coworld build examples/paintarena --version 1.2.0 --platform linux/amd64
 coworld build compose.yaml coworld_manifest_template.json 1.2.0 coworld_manifest.json
@@ -175,8 +175,8 @@ coworld replays --mine
 coworld replays --round ROUND_ID --download-dir replays
 coworld replay-open EREQ_ID
 coworld replay-open EREQ_ID --hosted
-coworld bundle EREQ_ID
-coworld bundle EREQ_ID --include results --include replay -o evidence.zip
+coworld episode-bundle EREQ_ID
+coworld episode-bundle EREQ_ID --include results --include replay -o evidence.zip
 coworld xp-request create request.json
 coworld xp-request create request.json --wait
 coworld xp-request list

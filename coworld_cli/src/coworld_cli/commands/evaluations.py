@@ -325,7 +325,12 @@ def pickup(
     return run_async(out, body)
 
 
-@commands.command("diagnose")
+@commands.group("evaluation", cls=NounGroup)
+def evaluation() -> None:
+    """Diagnose a player, and report what was measured."""
+
+
+@evaluation.command("diagnose")
 @click.argument("manifest")
 @click.argument("bot")
 @click.option(
@@ -399,7 +404,7 @@ def diagnose(
     return run_async(out, body)
 
 
-@commands.command("report")
+@evaluation.command("report")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=DIRECTORY)
 @click.option("--html", type=FILE, metavar="FILE", help="Write a page instead: one self-contained file.")
 @overwrite_option

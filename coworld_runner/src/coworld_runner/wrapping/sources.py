@@ -96,7 +96,7 @@ def named_game(source: str) -> tuple[Any, str]:
     """
     library, _, game = source.partition(":")
     games = _games(library)
-    everything = f"`coworld wrap --list {library}` has all names."
+    everything = f"`coworld game wrap --list {library}` has all names."
     if not game:
         raise not_wrappable(source, "no game is named", hint=everything)
     name, known = game.partition("(")[0], games.names()
@@ -112,7 +112,7 @@ def _games(library: str) -> Any:
         raise UsageError(
             f"{library!r} is not a library whose games can be wrapped.",
             code="not_wrappable",
-            hint=f"There are {', '.join(LIBRARIES)}: coworld wrap {next(iter(LIBRARIES))}:NAME.",
+            hint=f"There are {', '.join(LIBRARIES)}: coworld game wrap {next(iter(LIBRARIES))}:NAME.",
         )
     imported(LIBRARIES[library].module)
     return import_module(f".{LIBRARIES[library].games}", __package__)
