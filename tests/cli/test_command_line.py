@@ -44,7 +44,7 @@ COMMANDS = [
     *("demo", "run", "run-episode", "play", "replay"),
     *("compare", "rank", "scrimmage", "mix", "pickup", "tournament", "evaluation"),
     *("init", "dev", "validate", "build", "certify", "game", "schema", "kubernetes"),
-    *("doctor", "clean", "version"),
+    *("docs", "doctor", "clean", "version"),
 ]
 """In the order of the help."""
 

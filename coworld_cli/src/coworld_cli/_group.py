@@ -52,7 +52,6 @@ _INSTEAD: Mapping[str, str] = {
     "power-analysis": "`coworld compare` plays until the evidence is enough.",
     "stats": "`coworld evaluation diagnose` counts what players did, `coworld episode-stats` is for a platform.",
     "manifest-schema": "`coworld schema` prints schemas, `coworld validate` checks a manifest.",
-    "docs": "`coworld COMMAND --help` explains a command, with examples.",
     "retry-certification": "`coworld certify` repeats it on this machine, `coworld upload-coworld` uploads again.",
     "help": "`coworld --help` lists commands, `coworld COMMAND --help` explains one.",
     "reporters": "`coworld list` shows Coworlds; reporters of a platform are not listed.",

@@ -193,6 +193,9 @@ coworld xp-request download XREQ_ID
 coworld xp-request download XREQ_ID --include replay -d replays
 coworld kubernetes job request.json --output-url https://store/episodes/1 | kubectl apply -f -
 coworld kubernetes job my-game --variant duel --output-claim episodes | kubectl apply -f -
+coworld docs
+coworld docs write-a-player
+coworld docs --search forfeit
 coworld doctor
 coworld doctor --backend kubernetes --namespace games
 coworld clean

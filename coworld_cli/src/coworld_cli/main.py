@@ -39,6 +39,7 @@ _COMMANDS: CommandTable = {
         "kubernetes": ("clusters", "Make the Job in which a cluster plays an episode."),
     },
     "Help": {
+        "docs": ("documentation", "Read the documentation, without a network."),
         "doctor": ("machine", "Check what this machine, or a cluster, has for Coworlds."),
         "clean": ("machine", "Find and remove what a killed run left behind."),
         "version": ("machine", "Print the versions of coworld and of what it runs on."),
@@ -90,7 +91,7 @@ _COMMANDS: CommandTable = {
 }
 """Within a section, the names that the short help shows first come first."""
 
-_FIRST_HOUR = ("demo", "run", "play", "replay", "init", "compare", "doctor")
+_FIRST_HOUR = ("demo", "run", "play", "replay", "init", "compare", "docs", "doctor")
 
 cli = click.version_option(package_name="coworld-cli", prog_name="coworld")(
     LazyGroup(
