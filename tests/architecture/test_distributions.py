@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -132,6 +133,31 @@ def first_minutes(program: Path, place: Path) -> None:
     assert "Wrote again.html" in coworld("replay", "--html", "again.html")
 
 
+def read_pages(program: Path, elsewhere: Path) -> None:
+    """Every page of the documentation, printed by the installed command outside the checkout."""
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        done = subprocess.run(
+            [program, "docs", page.stem], cwd=elsewhere, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.returncode, done.stdout) == (0, page.read_text(encoding="utf-8")), page.stem
+
+
+def test_the_source_distribution_makes_the_same_wheel(wheels: Path, tmp_path: Path) -> None:
+    """The documentation and the sample world are links in a checkout, and files in what is distributed."""
+
+    def build(target: str, source: Path, out: Path) -> Path:
+        words = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(out)]
+        subprocess.run(words, cwd=source, check=True, capture_output=True, timeout=120)
+        return next(out.iterdir())
+
+    with tarfile.open(build("sdist", ROOT / "coworld_cli", tmp_path / "sdist")) as sources:
+        sources.extractall(tmp_path, filter="data")
+    again = build("wheel", next(tmp_path.glob("coworld_cli-*")), tmp_path / "again")
+    names = [zipfile.ZipFile(wheel).namelist() for wheel in (again, next(wheels.glob("coworld_cli-*.whl")))]
+    assert sorted(names[0]) == sorted(names[1])
+    assert {f"coworld_cli/docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(names[0])
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "distribution",
@@ -177,7 +203,8 @@ def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> 
             [str(environment / "bin" / "coworld"), "--help"], capture_output=True, text=True, check=False, timeout=60
         )
         assert helped.returncode == 0, helped.stderr
-        assert "run-episode" in helped.stdout
+        assert "  run      Play episodes of a Coworld" in helped.stdout
+        read_pages(environment / "bin" / "coworld", tmp_path)
         first_minutes(environment / "bin" / "coworld", tmp_path / "empty")
     if distribution == "coworld_runner":
         code = (

@@ -75,7 +75,7 @@ def openspiel() -> tuple[type[Rules], Callable[[int], int]] | None:
         return None
 
     class ConnectFour(OpenSpiel):
-        """Connect four, as `coworld wrap` writes it."""
+        """Connect four, as `coworld game wrap` writes it."""
 
         class Config(OpenSpielConfig):
             game: str = "connect_four"

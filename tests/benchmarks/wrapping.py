@@ -1,6 +1,6 @@
 """All games of a library, wrapped automatically: which are certified, and why the others are not.
 
-Each game is wrapped as by `coworld wrap` and certified on the process backend. The outcome is written as a line of
+Each game is wrapped as by `coworld game wrap` and certified on the process backend. The outcome is written as a line of
 JSON, so that an interrupted run can continue; at the end, a table shows the number of games for each outcome:
 
     uv run --no-sync --with open_spiel python tests/benchmarks/wrapping.py openspiel -o openspiel.jsonl

@@ -118,7 +118,7 @@ def test_build_run_and_certify_on_docker(world: World, tmp_path: Path) -> None:
     assert again.status == 0, again.stderr
     assert f"→ {made['reference']}" in again.stdout
     assert "Manifest:  " in again.stdout
-    assert re.search(r"^Next: .* run-episode .* --backend docker$", again.stdout, re.MULTILINE)
+    assert re.search(r"^Next: .* run .* --backend docker$", again.stdout, re.MULTILINE)
 
     (directory / "coworld_manifest.json").unlink()
     run = coworld("run-episode", directory, "--build", "--backend", "docker", "-o", tmp_path / "out")

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from support.cli_kit import command, coworld, environment, heavy
 
 from coworld_cli import _group, exitcodes, failures, running
+from coworld_cli.commands.episodes import MEASURING
 from coworld_cli.examples import examples_of
 from coworld_cli.main import cli
 from coworld_cli.options.declaring import takes
@@ -41,10 +42,10 @@ from coworld_runner.certification import CertifyOptions
 from coworld_runner.episode.options import EpisodeOptions
 
 COMMANDS = [
-    *("demo", "run-episode", "play", "replay"),
-    *("compare", "rank", "scrimmage", "run", "pickup", "tournament", "diagnose", "report"),
-    *("init", "wrap", "dev", "serve", "sit", "build", "validate", "certify", "schema"),
-    *("doctor", "clean", "version"),
+    *("demo", "run", "run-episode", "play", "replay"),
+    *("compare", "rank", "scrimmage", "mix", "pickup", "tournament", "evaluation"),
+    *("init", "dev", "validate", "build", "certify", "game", "schema", "kubernetes"),
+    *("docs", "doctor", "clean", "version"),
 ]
 """In the order of the help."""
 
@@ -64,19 +65,30 @@ def loaded_by(*commands: str) -> set[str]:
 # --- help -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("args", [[], ["--help"], ["-h"], ["--help-all"]])
-def test_help_lists_every_command_in_order(args: list[str]) -> None:
-    result = CliRunner(env={"COLUMNS": "140"}).invoke(cli, args)
+def test_the_whole_help_lists_every_command_in_order() -> None:
+    shown = CliRunner(env={"COLUMNS": "140"}).invoke(cli, ["--help-all"]).output
+    first = [line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line.split()]
+    assert [word for word in first if word in COMMANDS] == COMMANDS
+    assert set(cli.list_commands(click.Context(cli))) <= set(first)
+    assert "Exit status: 0 ok" in shown
+    assert "COWORLD_<COMMAND>_<OPTION>" in shown
+    assert "_COWORLD_COMPLETE=bash_source" in shown
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("args", [[], ["--help"], ["-h"]])
+def test_the_help_fits_a_screen(args: list[str], columns: int) -> None:
+    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, args)
     assert result.exit_code == 0
-    first = [line.split()[0] for line in result.output.splitlines() if line.startswith("  ") and line.split()]
-    whole = args == ["--help-all"]
-    words = first if whole else re.findall(r"[\w-]+", result.output)
-    assert list(dict.fromkeys(word for word in words if word in COMMANDS)) == COMMANDS or not whole
-    assert set(COMMANDS) <= set(words)
-    assert ("login" in first) == whole
-    assert "Exit status: 0 ok" in result.output
-    assert "COWORLD_<COMMAND>_<OPTION>" in result.output
-    assert "_COWORLD_COMPLETE=bash_source" in result.output
+    lines = result.output.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= columns
+    explained = [line.split()[0] for line in lines[lines.index("Start with:") + 1 : lines.index("More:") - 1]]
+    named = [word for line in lines[lines.index("More:") + 1 : -2] for word in re.findall(r"[\w-]+(?=,|$)", line)]
+    assert explained[0] == "demo"
+    assert {*explained, *named} <= set(cli.list_commands(click.Context(cli)))
+    assert {"certify", "mix", "login", "submit"} <= set(named)
+    assert "coworld --help-all lists all commands" in lines[-1]
 
 
 def test_short_help_of_the_table_is_the_command_s_own() -> None:
@@ -89,7 +101,9 @@ def test_short_help_of_the_table_is_the_command_s_own() -> None:
     for name in cli.list_commands(context):
         found = cli.get_command(context, name)
         assert found is not None
-        assert found.name == name
+        if found.name != name:
+            assert f"The same as {found.name}, by its published name." in listed[name]
+            continue
         first = (found.help or "").split("\n")[0]
         assert " ".join(listed[name].split()[1:]) == first
 
@@ -99,11 +113,13 @@ def test_help_loads_next_to_nothing() -> None:
 
 
 def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that does something, with its words."""
+    """Every command that does something, with its words; other names of a command are left out."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
+        if command.name != name:
+            continue
         if isinstance(command, click.Group):
             yield from leaves(command, (*path, name))
         else:
@@ -137,7 +153,7 @@ def test_an_example_is_of_a_command() -> None:
 
 
 def test_a_help_has_the_basics_and_all_of_it_the_rest() -> None:
-    short, whole = (CliRunner().invoke(cli, ["run-episode", asked]).output for asked in ("--help", "--help-all"))
+    short, whole = (CliRunner().invoke(cli, ["run", asked]).output for asked in ("--help", "--help-all"))
     assert "More with --help-all: Times, Limits, Secrets for players, Kubernetes" in short
     assert "--backend" in short
     assert "--player-memory" not in short
@@ -155,10 +171,10 @@ def test_a_help_is_as_wide_as_the_terminal() -> None:
 
 
 def test_help_of_the_command_that_is_called_most_loads_click_and_little_else() -> None:
-    assert loaded_by("run-episode --help") & {"difflib", "pathlib", "shlex", "unicodedata"} == set()
+    assert loaded_by("run --help") & {"difflib", "pathlib", "shlex", "unicodedata"} == set()
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("tournament", "init")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name in {*LEAVES, "run-episode"}])
 def test_every_option_has_help(name: str) -> None:
     found = cli.get_command(click.Context(cli), name)
     assert found is not None
@@ -167,8 +183,26 @@ def test_every_option_has_help(name: str) -> None:
     assert {"json", "quiet"} <= {parameter.name for parameter in found.params}
 
 
+def test_a_published_name_is_the_same_command() -> None:
+    by_name, published = (CliRunner().invoke(cli, [name, "--help-all"]).output for name in ("run", "run-episode"))
+    assert published == by_name
+    assert published.startswith("Usage: coworld run [OPTIONS] MANIFEST")
+    for name in ("run", "run-episode"):
+        set_by = CliRunner(env={"COWORLD_RUN_PARALLEL": "none"}).invoke(cli, [name, "world"])
+        assert "Invalid value for '--parallel'" in set_by.stderr
+
+
+def test_options_that_lead_to_another_command_are_options_there() -> None:
+    context = click.Context(cli)
+    ours, there = (cli.get_command(context, name) for name in ("run", "mix"))
+    assert ours is not None
+    assert there is not None
+    assert set(MEASURING) <= {option for parameter in there.params for option in parameter.opts}
+    assert not set(MEASURING) & {option for parameter in ours.params for option in parameter.opts}
+
+
 def test_usage_errors_load_no_models() -> None:
-    code = f"{LOADED}\nfrom coworld_cli.main import main\nassert main(['run-episode', '--nonsense']) == 2"
+    code = f"{LOADED}\nfrom coworld_cli.main import main\nassert main(['run', '--nonsense']) == 2"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert "pydantic" not in json.loads(done.stderr.splitlines()[-1])
 
@@ -226,7 +260,24 @@ def test_common_words_suggest_commands() -> None:
     said = CliRunner().invoke(cli, ["eval"]).stderr
     assert "There is no command 'eval'. Did you mean 'compare' or 'rank' or 'scrimmage'?" in said
     known = set(cli.list_commands(click.Context(cli)))
-    assert all(set(commands) <= known and word not in known for word, commands in _group._MEANT.items())
+    assert all(set(commands) <= {*known, *LEAVES} and word not in known for word, commands in _group._MEANT.items())
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        ("diagnose", "evaluation diagnose"),
+        ("report", "evaluation report"),
+        ("serve", "game serve"),
+        ("sit", "game join"),
+        ("wrap", "game wrap"),
+        ("bundle", "episode-bundle"),
+    ],
+)
+def test_a_former_name_leads_to_the_present_one(former: str, now: str) -> None:
+    result = CliRunner().invoke(cli, [former, "something", "--json"])
+    assert result.exit_code == exitcodes.USAGE
+    assert json.loads(result.stdout)["error"]["message"] == f"There is no command {former!r}. Did you mean {now!r}?"
 
 
 def test_a_command_of_the_published_package_leads_to_what_does_its_work() -> None:
@@ -237,7 +288,7 @@ def test_a_command_of_the_published_package_leads_to_what_does_its_work() -> Non
             2,
             f"error: There is no command '{name}' here.\n  hint: {instead}\n",
         )
-        named = set(re.findall(r"`coworld ([\w-]+)", instead)) - {"COMMAND"}
+        named = set(re.findall(r"`coworld (\w[\w-]*)", instead)) - {"COMMAND"}
         assert named <= known
         assert name not in known
 
@@ -249,35 +300,37 @@ def test_unknown_command_without_a_guess() -> None:
 
 
 def test_unknown_option_says_what_was_meant() -> None:
-    result = CliRunner().invoke(cli, ["run-episode", "world", "--bakend", "docker"])
+    result = CliRunner().invoke(cli, ["run", "world", "--bakend", "docker"])
     assert result.exit_code == exitcodes.USAGE
     assert "'--backend'" in result.stderr
-    assert "See coworld run-episode --help." in result.stderr
+    assert "See coworld run --help." in result.stderr
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["run-episode"], "Missing argument 'MANIFEST'."),
-        (["run-episode", "w", "-n", "0"], "0 is not in the range x>=1."),
-        (["run-episode", "w", "--timeout-seconds", "0.5"], "'0.5' is not at least 1 seconds."),
-        (["run-episode", "w", "--timeout-seconds", "nan"], "'nan' is not at least 1 seconds."),
-        (["run-episode", "w", "--linger-seconds", "-1"], "'-1' is not at least 0 seconds."),
-        (["run-episode", "w", "--ready-timeout-seconds", "soon"], "'soon' is not a number of seconds."),
-        (["run-episode", "w", "--player-memory", "lots"], "'lots' is not a Kubernetes quantity."),
-        (["run-episode", "w", "--player-memory", "0"], "'0' must be more than zero."),
-        (["run-episode", "w", "--game-cpus", "1Gib"], "'1Gib' is not a Kubernetes quantity."),
-        (["run-episode", "w", "--require", "luck"], "'luck' is not one of"),
-        (["run-episode", "w", "--backend", "moon"], "There is no backend 'moon'. There are docker, kubernetes"),
+        (["run"], "Missing argument 'MANIFEST'."),
+        (["run", "w", "-n", "0"], "0 is not in the range x>=1."),
+        (["run", "w", "--timeout-seconds", "0.5"], "'0.5' is not at least 1 seconds."),
+        (["run", "w", "--timeout-seconds", "nan"], "'nan' is not at least 1 seconds."),
+        (["run", "w", "--linger-seconds", "-1"], "'-1' is not at least 0 seconds."),
+        (["run", "w", "--ready-timeout-seconds", "soon"], "'soon' is not a number of seconds."),
+        (["run", "w", "--player-memory", "lots"], "'lots' is not a Kubernetes quantity."),
+        (["run", "w", "--player-memory", "0"], "'0' must be more than zero."),
+        (["run", "w", "--game-cpus", "1Gib"], "'1Gib' is not a Kubernetes quantity."),
+        (["run", "w", "--require", "luck"], "'luck' is not one of"),
+        (["run", "w", "--backend", "moon"], "There is no backend 'moon'. There are docker, kubernetes"),
         (["clean", "--backend", "auto"], "There is no backend 'auto'."),
-        (["run-episode", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
+        (["run", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
+        (["run", "w", "--player", "a,proportion=3"], "`coworld mix` shares the seats by them."),
+        *((["run", "w", option], f"{option} is for measuring players: `coworld mix` takes it") for option in MEASURING),
         (["scrimmage", "w"], "Missing argument 'BOT'."),
         (["scrimmage", "w", "i", "--metric", "/x"], "--metric needs -n 2 or more: one episode measures nothing."),
         (["scrimmage", "w", "i", "-n", "2", "--verify-replay"], "--verify-replay is for one episode."),
-        (["run", "w"], "use `coworld run-episode MANIFEST`"),
-        (["run", "w", "--player", "a,proportion=much"], "'much' is not a proportion. Write it as in a,proportion=3."),
-        (["run", "w", "--player", "a", "--player", "a,proportion=2"], "--player 'a' is given twice"),
-        (["report", "r", "--html", "f", "--markdown"], "--html and --markdown exclude each other."),
+        (["mix", "w"], "use `coworld run MANIFEST`"),
+        (["mix", "w", "--player", "a,proportion=much"], "'much' is not a proportion. Write it as in a,proportion=3."),
+        (["mix", "w", "--player", "a", "--player", "a,proportion=2"], "--player 'a' is given twice"),
+        (["evaluation", "report", "r", "--html", "f", "--markdown"], "--html and --markdown exclude each other."),
         (["rank", "w"], "Missing argument 'PLAYER PLAYER...'."),
         (["compare", "a"], "Missing argument 'OLD'."),
         (["compare", "a", "b", "--max-blocks", "0"], "0 is not in the range x>=1."),
@@ -296,7 +349,8 @@ def test_usage_errors(args: list[str], said: str) -> None:
     assert result.exit_code == exitcodes.USAGE, result.output
     assert said in result.stderr
     assert result.stderr.startswith("error: ")
-    assert f"hint: See coworld {args[0]} --help." in result.stderr
+    command = " ".join(args[: 2 if args[0] == "evaluation" else 1])
+    assert f"hint: See coworld {command} --help." in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -311,7 +365,7 @@ def test_usage_errors(args: list[str], said: str) -> None:
 )
 def test_run_with_white_space_is_corrected(given: list[str], corrected: str) -> None:
     tokens = [word for token in given for word in ("--run", token)]
-    result = CliRunner().invoke(cli, ["run-episode", "world", "image", *tokens])
+    result = CliRunner().invoke(cli, ["run", "world", "image", *tokens])
     assert result.exit_code == exitcodes.USAGE
     expected = corrected.replace('"it\'s"', "'it'\"'\"'s'")
     assert f"  hint: Write: {expected}\n" in result.stderr
@@ -319,7 +373,7 @@ def test_run_with_white_space_is_corrected(given: list[str], corrected: str) -> 
 
 @pytest.mark.parametrize("blank", ["", "  "])
 def test_run_without_a_program(blank: str) -> None:
-    result = CliRunner().invoke(cli, ["run-episode", "world", "image", "--run", blank])
+    result = CliRunner().invoke(cli, ["run", "world", "image", "--run", blank])
     assert result.exit_code == exitcodes.USAGE
     assert "The first --run is the program" in result.stderr
 
@@ -564,7 +618,7 @@ def test_usage_error_as_json() -> None:
     assert done.status == exitcodes.USAGE
     assert done.stderr == ""
     assert done.json["error"]["code"] == "usage"
-    assert done.json["error"]["hint"] == "See coworld run-episode --help."
+    assert done.json["error"]["hint"] == "See coworld run --help."
 
 
 def test_json_after_dashes_is_an_argument() -> None:

@@ -110,17 +110,17 @@ def test_another_comparison_is_refused(interrupted: Interrupted) -> None:
 
 def test_report_shows_a_finished_evaluation(interrupted: Interrupted, tmp_path: Path) -> None:
     out = interrupted.out
-    assert coworld("report", out, "--markdown").stdout == (out / "report.md").read_text()
+    assert coworld("evaluation", "report", out, "--markdown").stdout == (out / "report.md").read_text()
     page = tmp_path / "page.html"
-    done = coworld("report", out, out, "--html", page, "--json")
+    done = coworld("evaluation", "report", out, out, "--html", page, "--json")
     assert done.status == 0, done.stderr
     assert (done.json["html"], done.json["different_games"]) == (str(page), None)
     assert [run["workspace"] for run in done.json["runs"]] == [str(out)] * 2
     assert page.read_text().startswith("<!doctype html>")
-    again = coworld("report", out, "--html", page)
+    again = coworld("evaluation", "report", out, "--html", page)
     assert again.status == 2
     assert "add --overwrite" in again.stderr
-    assert coworld("report", tmp_path).status == 2
+    assert coworld("evaluation", "report", tmp_path).status == 2
 
 
 def test_several_seeds_of_one_player(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_several_seeds_of_one_player(tmp_path: Path) -> None:
     done = coworld("scrimmage", QUICK, "guest", "-n", "2", "--parallel", "2", *where, "--json")
     assert done.status == 0, done.stderr
     assert (done.json["plan"]["kind"], done.json["blocks"]) == ("scrimmage", 2)
-    other = coworld("run", QUICK, "--player", "guest", *where)
+    other = coworld("mix", QUICK, "--player", "guest", *where)
     assert other.status == 2
     assert "differs from this one in: kind." in other.stderr
 
@@ -138,7 +138,18 @@ def test_several_seeds_of_one_player(tmp_path: Path) -> None:
 def test_diagnose_reports_findings(tmp_path: Path) -> None:
     bot = "n = []\ndef act(observation, legal, rng):\n    n.append(0)\n    return legal[0] if n[1:] else {'take': 9}\n"
     (tmp_path / "bot.py").write_text(bot)
-    asked = ("diagnose", NIM, "./bot.py", "--variant", "default", "--backend", "process", "--max-blocks", "1")
+    asked = (
+        "evaluation",
+        "diagnose",
+        NIM,
+        "./bot.py",
+        "--variant",
+        "default",
+        "--backend",
+        "process",
+        "--max-blocks",
+        "1",
+    )
     done = coworld(*asked, "--parallel", "2", "--count-starved", "-o", "out", "--json", cwd=tmp_path)
     assert done.status == 0, done.stderr
     assert (done.json["plan"]["kind"], done.json["blocks"], len(done.json["variants"])) == ("diagnose", 1, 1)
@@ -158,7 +169,7 @@ def test_invalid_measurement_is_a_usage_error(tmp_path: Path) -> None:
     refused = {
         "empty_pool": ("pickup", QUICK, "guest"),
         "candidate_in_pool": ("pickup", QUICK, "guest", "--pool", "guest"),
-        "bad_share": ("run", QUICK, "--player", "guest", "--player", "confidant,proportion=9"),
+        "bad_share": ("mix", QUICK, "--player", "guest", "--player", "confidant,proportion=9"),
     }
     for code, words in refused.items():
         done = coworld(*words, "--backend", "process", "-o", tmp_path / "out", "--json")

@@ -39,22 +39,22 @@ def one_episode(told: FakePlatform, **more: Any) -> None:
 
 def test_bundle(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", Say(200, b"PK-content", {"Content-Type": "application/zip"}))
-    result = run("bundle", EREQ, "--include", "results", "--include", "replay", "--json")
+    result = run("episode-bundle", EREQ, "--include", "results", "--include", "replay", "--json")
     assert json.loads(result.stdout)["size"] == 10
     assert (tmp_path / f"{EREQ}.zip").read_bytes() == b"PK-content"
     assert told.asked[0].query["include"] == "results,replay"
-    again = run("bundle", EREQ)
+    again = run("episode-bundle", EREQ)
     assert again.exit_code == exitcodes.USAGE
     assert "already exists" in again.stderr
     assert "--overwrite" in again.stderr
     assert len(told.asked) == 1
-    assert run("bundle", EREQ, "--overwrite").exit_code == 0
+    assert run("episode-bundle", EREQ, "--overwrite").exit_code == 0
     assert files_below(tmp_path) == [f"{EREQ}.zip"]
 
 
 def test_refused_bundle_leaves_nothing(run: Run, told: FakePlatform, tmp_path: Path) -> None:
     told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", json_say({"detail": "It is not over."}, 409))
-    result = run("bundle", EREQ)
+    result = run("episode-bundle", EREQ)
     assert result.exit_code == exitcodes.REMOTE
     assert "It is not over." in result.stderr
     assert files_below(tmp_path) == []
@@ -81,7 +81,7 @@ def test_interrupted_download_resumes(start: Callable[..., Started], told: FakeP
 
     told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", bundle)
     env = {"COWORLD_SERVER": told.url, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path / ".config")}
-    first = start("bundle", EREQ, "-o", "got.zip", env=env, cwd=tmp_path)
+    first = start("episode-bundle", EREQ, "-o", "got.zip", env=env, cwd=tmp_path)
     assert begun.wait(60)
     # what was sent has arrived once it is on the disk
     first.until(lambda: any(path.stat().st_size >= 1 << 20 for path in tmp_path.glob(".*part*")), "the first half")
@@ -91,7 +91,7 @@ def test_interrupted_download_resumes(start: Callable[..., Started], told: FakeP
     assert "What has arrived is kept." in done.stderr
     assert "Run the same command again to resume." in done.stderr
     assert not (tmp_path / "got.zip").exists()
-    second = start("bundle", EREQ, "-o", "got.zip", "--json", env=env, cwd=tmp_path).end()
+    second = start("episode-bundle", EREQ, "-o", "got.zip", "--json", env=env, cwd=tmp_path).end()
     assert second.status == 0, second.stderr
     assert second.json["resumed"] is True
     assert (tmp_path / "got.zip").read_bytes() == content

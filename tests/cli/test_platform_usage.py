@@ -21,7 +21,7 @@ SINGLE = [
     *("list", "show", "status", "next-version", "download", "images", "upload-coworld", "patch-commissioner"),
     *("leagues", "divisions", "results", "rounds", "memberships", "submissions", "events"),
     *("upload-policy", "submit", "retire-membership"),
-    *("episodes", "episode-stats", "episode-results", "episode-logs", "replays", "replay-open", "bundle"),
+    *("episodes", "episode-stats", "episode-results", "episode-logs", "replays", "replay-open", "episode-bundle"),
 ]
 GROUPS = {
     "player": ["list", "create", "use", "unset"],
@@ -164,7 +164,7 @@ def test_unknown_command_of_a_group_says_what_was_meant() -> None:
         (f"episode-logs {EREQ} --list --game", "--list only lists"),
         (f"episode-logs {EREQ} --agent -1", "-1 is not in the range x>=0."),
         (f"replay-open {EREQ} --mine", "--artifacts-dir and --mine need --with-artifacts."),
-        (f"bundle {EREQ} --include everything", "'everything' is not one of"),
+        (f"episode-bundle {EREQ} --include everything", "'everything' is not one of"),
         ("league create arena --set broken", "--set 'broken' is not KEY=VALUE."),
         ("hosted-game create arena", "'arena' is not the id of a coworld."),
         ("lobby create x --seat 1:human", "'1:human' is not a seat."),

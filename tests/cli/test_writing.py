@@ -19,13 +19,13 @@ def test_rules_are_served_and_players_sit_down(start: Start, tmp_path: Path) -> 
     bot.write_text("def act(observation, legal, rng):\n    return legal[-1]\n")
     other.write_text("def play(observation, legal, rng):\n    return legal[0]\n")
     # seat 0 adds two and seat 1 one, so the numbers are 2, 3, 5
-    game = start("serve", tmp_path / "game" / "small_game.py", "--config", '{"target": 5}', "--seed", "3")
+    game = start("game", "serve", tmp_path / "game" / "small_game.py", "--config", '{"target": 5}', "--seed", "3")
     seats = game.until(
         lambda: re.findall(r"http\S+/player\S+", game.stdout) if "global" in game.stdout else None, "links"
     )
-    first = start("sit", seats[0], bot)
+    first = start("game", "join", seats[0], bot)
     second = coworld(
-        "sit", seats[1].replace("http:", "ws:").replace("/client", ""), "other:play", "--json", cwd=tmp_path
+        "game", "join", seats[1].replace("http:", "ws:").replace("/client", ""), "other:play", "--json", cwd=tmp_path
     )
     assert (second.status, second.json["exit"]["code"]) == (0, 0), second.stderr
     assert "over: scores [1.0, 0.0]" in second.stderr
@@ -36,5 +36,5 @@ def test_rules_are_served_and_players_sit_down(start: Start, tmp_path: Path) -> 
 
 def test_address_that_is_not_a_seat_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
-    done = coworld("sit", "http://h:1/client/global", "./bot.py", "--json", cwd=tmp_path)
+    done = coworld("game", "join", "http://h:1/client/global", "./bot.py", "--json", cwd=tmp_path)
     assert (done.status, done.json["error"]["code"]) == (2, "bad_address")

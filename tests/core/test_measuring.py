@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import random
 from collections import Counter
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from support.full import FULL
 from support.simulated import (
     ADDS,
@@ -382,7 +384,7 @@ def test_markdown_and_notebooks_keep_their_form(of_each_kind: list[ShownReport])
 def test_reports_as_rows(of_each_kind: list[ShownReport]) -> None:
     quantities = {
         "scrimmage": {"mean score", "seat effect"},
-        "run": {"mean score", "seat effect", "difference", "mean score in a seat"},
+        "mix": {"mean score", "seat effect", "difference", "mean score in a seat"},
         "pickup": {"value over replacement", "value in all seats", "credit", "synergy", "mean score"},
         "rank": {"rating", "mean score", "seat effect"},
         "compare": {"difference", "mean score", "seat effect"},
@@ -437,12 +439,23 @@ def test_numbers_have_the_digits_that_their_intervals_say_something_about() -> N
 def test_evaluation_kind_is_read_from_its_directory(of_each_kind: list[ShownReport], tmp_path: Path) -> None:
     plan = mixture_plan(1, 1, max_blocks=4)
     rows: list[EpisodeRow] = list(played(plan, strengths({})))
-    place = leave(tmp_path / "run", plan, reversed(rows))
+    place = leave(tmp_path / "mixture", plan, reversed(rows))
     assert read_plan(place) == plan
     assert report_rows(read_plan(place), read_rows(place)) == report_rows(plan, rows)
     for report in of_each_kind:
         (place / "plan.json").write_text(report.plan.model_dump_json())
         assert type(read_plan(place)) is type(report.plan)
+
+
+def test_a_mixture_from_before_its_command_was_renamed_is_still_read(tmp_path: Path) -> None:
+    plan = mixture_plan(1, 1, max_blocks=4)
+    place = leave(tmp_path / "mixture", plan, played(plan, strengths({})))
+    written = json.loads((place / "plan.json").read_text())
+    assert written["kind"] == "mix"
+    (place / "plan.json").write_text(json.dumps({**written, "kind": "run"}))
+    assert read_plan(place) == plan
+    with pytest.raises(ValidationError, match="kind"):
+        mixture_plan(1, 1, kind="run")
 
 
 @pytest.mark.parametrize(

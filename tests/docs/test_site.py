@@ -18,6 +18,7 @@ def test_the_site_has_its_pages() -> None:
         "write-a-player.md",
         "train.md",
         "from-pettingzoo-openspiel.md",
+        "from-the-published-package.md",
         "evaluation.md",
         "write-a-game.md",
         "manifest.md",

@@ -181,12 +181,12 @@ def look(ada: Player, request: str) -> str:
     frames = json.loads((ada.home / index[0]["local_path"]).read_text())["frames"]
     assert frames
 
-    bundle = ada.ask("bundle", episode)
+    bundle = ada.ask("episode-bundle", episode)
     with zipfile.ZipFile(bundle["path"]) as content:
         manifest = json.loads(content.read("manifest.json"))
         assert json.loads(content.read("results.json"))["scores"] == scores
     assert {"results", "replay", "game_logs", "player_logs"} <= set(manifest["include"])
-    assert "already" in ada.run("bundle", episode, status=2).stderr
+    assert "already" in ada.run("episode-bundle", episode, status=2).stderr
     fetched = ada.ask("xp-request", "download", request, "-d", "all")
     assert fetched["ok"]
     assert sorted(path.name for path in (ada.home / "all").iterdir()) == sorted(f"{row['id']}.zip" for row in episodes)

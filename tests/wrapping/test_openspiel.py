@@ -165,7 +165,7 @@ def test_a_package_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_makes_one_of_hidden_cards(tmp_path: Path) -> None:
-    done = coworld("wrap", "openspiel:kuhn_poker", "-o", "kuhn", "--no-measure", cwd=tmp_path)
+    done = coworld("game", "wrap", "openspiel:kuhn_poker", "-o", "kuhn", "--no-measure", cwd=tmp_path)
     assert done.status == 0, done.stderr
     assert (tmp_path / "kuhn" / "players" / "practised.py").is_file()
     script = "from kuhn import Kuhn\nfrom coworld_runner.rollout import rollout\n"

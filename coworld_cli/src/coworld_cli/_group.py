@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import Any
 
 import click
@@ -25,8 +24,15 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("test", "check", "verify"), ("certify", "validate")),
     **dict.fromkeys(("eval", "evaluate", "benchmark", "bench", "measure"), ("compare", "rank", "scrimmage")),
     **dict.fromkeys(("round-robin", "elo", "ladder", "season"), ("rank", "tournament")),
-    **dict.fromkeys(("simulate", "simulation", "episode", "match", "battle"), ("run-episode",)),
-    **dict.fromkeys(("start", "up"), ("run-episode", "play")),
+    **dict.fromkeys(("simulate", "simulation", "episode", "match", "battle"), ("run",)),
+    **dict.fromkeys(("mixture", "blend"), ("mix",)),
+    "diagnose": ("evaluation diagnose",),
+    "report": ("evaluation report",),
+    "serve": ("game serve",),
+    "sit": ("game join",),
+    "wrap": ("game wrap",),
+    "bundle": ("episode-bundle",),
+    **dict.fromkeys(("start", "up"), ("run", "play")),
     **dict.fromkeys(("watch", "view", "viewer", "open"), ("replay", "play")),
     **dict.fromkeys(("example", "sample", "quickstart", "hello", "tutorial"), ("demo",)),
     **dict.fromkeys(("lint", "fix"), ("validate",)),
@@ -36,21 +42,33 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("ps", "prune", "kill", "stop"), ("clean",)),
     **dict.fromkeys(("info", "env"), ("doctor", "version")),
 }
-"""Words that users try, and the commands that they mean."""
+"""Words that users try, former names among them, and the commands that they mean."""
 
 
 _INSTEAD: Mapping[str, str] = {
-    "optimize": "`coworld diagnose` says what is wrong with a player, `coworld compare` whether a change helps.",
+    "optimize": "`coworld evaluation diagnose` says what is wrong with a player, `coworld compare` if a change helps.",
     "resolve-and-upload": "`coworld build --resolve-mutable-images` pins images, `coworld upload-coworld` uploads.",
     "counterfactual": "`coworld compare` plays a candidate against a baseline.",
     "power-analysis": "`coworld compare` plays until the evidence is enough.",
-    "stats": "`coworld diagnose` counts what players did, `coworld episode-stats` shows statistics of a platform.",
+    "stats": "`coworld evaluation diagnose` counts what players did, `coworld episode-stats` is for a platform.",
     "manifest-schema": "`coworld schema` prints schemas, `coworld validate` checks a manifest.",
-    "docs": "`coworld COMMAND --help` explains a command, with examples.",
     "retry-certification": "`coworld certify` repeats it on this machine, `coworld upload-coworld` uploads again.",
+    "help": "`coworld --help` lists commands, `coworld COMMAND --help` explains one.",
     "reporters": "`coworld list` shows Coworlds; reporters of a platform are not listed.",
 }
-"""Commands of the published package that do not exist here, and what to use instead."""
+"""Commands that do not exist here, most of the published package, and what to use instead."""
+
+
+_TITLE = 10
+"""Width of a section's title in the short help."""
+
+
+def _fitting(names: Sequence[str], width: int) -> str:
+    """As many of the names as fit into one line, with an ellipsis for the rest."""
+    shown = [*names]
+    while len(line := ", ".join(shown)) > width and len(shown) > 1:
+        shown[-2:] = ["…"]
+    return line
 
 
 class NounGroup(click.Group):
@@ -80,7 +98,8 @@ class NounGroup(click.Group):
             folded = name.lower().replace("_", "-")
             close = closest(name, known, cutoff=0.5)
             starting = next((other for other in known if len(folded) > 2 and other.startswith(folded)), close)
-            meant = [word for word in _MEANT.get(folded, ()) if word in known] or [starting] * (starting is not None)
+            tried = [words for words in _MEANT.get(folded, ()) if words.split()[0] in known]
+            meant = tried or [starting] * (starting is not None)
             question = f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
             raise click.UsageError(f"There is no command {name!r}.{question}", ctx)
         return super().resolve_command(ctx, args)
@@ -94,56 +113,91 @@ class LazyGroup(CommandLine, NounGroup):
     Args:
         table: The commands, by section.
         package: The package of their modules.
-        platform: The sections that are useful only with a platform.
+        first: The commands of the first hour, which the short help explains.
+        aliases: Other names of commands, and theirs in the table.
         attrs: Arguments of ``click.Group``.
     """
 
-    def __init__(self, *, table: CommandTable, package: str, platform: Sequence[str] = (), **attrs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        table: CommandTable,
+        package: str,
+        first: Sequence[str] = (),
+        aliases: Mapping[str, str] | None = None,
+        **attrs: Any,
+    ) -> None:
         super().__init__(**attrs)
-        self._platform = platform
+        self._aliases = aliases or {}
+        self._first = first
         self._table = table
         self._package = package
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
-        return [name for section in self._table.values() for name in section]
+        """The names, in the order of the table; other names of a command follow its own."""
+        return list(self._described())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
+        cmd_name = self._aliases.get(cmd_name, cmd_name)
         home = next((section[cmd_name][0] for section in self._table.values() if cmd_name in section), None)
         if home is None:
             return None
         commands: click.Group = importlib.import_module(f"{self._package}.{home}").commands
         return commands.get_command(ctx, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; whichever name it was called by, it goes by its own, as do its variables."""
+        _, found, rest = super().resolve_command(ctx, args)
+        return found and found.name, found, rest
+
+    def _described(self, section: str | None = None) -> dict[str, str]:
+        """The help of each name in one line, for one section or all."""
+        names: dict[str, str] = {}
+        for title, commands in self._table.items():
+            for name, (_, text) in commands.items() if section in (None, title) else ():
+                names[name] = text
+                others = [other for other, own in self._aliases.items() if own == name]
+                names.update(dict.fromkeys(others, f"The same as {name}, by its published name."))
+        return names
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The parameters, and ``--help-all``."""
         return [*super().get_params(ctx), everything]
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by section; platform sections show only names, except with ``--help-all``."""
-        more: list[tuple[str, str]] = []
-        for title, section in self._table.items():
-            if title in self._platform and not shows_all(ctx):
-                more.append((title, ", ".join(section)))
-                continue
-            width = max(11, *map(len, section))
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in section.items()])
-        if more:
-            from textwrap import fill
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help: one screen, or with ``--help-all`` everything."""
+        if shows_all(ctx):
+            super().format_help(ctx, formatter)
+            return
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        described = self._described()
+        with formatter.section("Start with"):
+            formatter.write_dl([(name, described[name]) for name in self._first])
+        with formatter.section("More"):
+            for title, section in self._table.items():
+                if rest := [name for name in section if name not in self._first]:
+                    line = _fitting(rest, formatter.width - formatter.current_indent - _TITLE)
+                    formatter.write(f"{'':{formatter.current_indent}}{title:<{_TITLE}}{line}\n")
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"{self.name} --help-all lists all commands, {self.name} COMMAND --help explains one.")
 
-            with formatter.section("With a platform (--help-all says what each does)"):
-                # the formatter would break names at hyphens
-                for title, names in more:
-                    lines = fill(names, max(20, formatter.width - 14), break_on_hyphens=False).splitlines()
-                    for label, line in zip_longest((title,), lines, fillvalue=""):
-                        formatter.write(f"{'':{formatter.current_indent}}{label:<10}{line}\n")
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write all commands, by section."""
+        for title in self._table:
+            names = self._described(title)
+            width = max(11, *map(len, names))
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in names.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete names without importing the commands."""
         from click.shell_completion import CompletionItem
 
-        names = {name: text for section in self._table.values() for name, (_, text) in section.items()}
-        items = [CompletionItem(name, help=text) for name, text in names.items() if name.startswith(incomplete)]
+        names = self._described().items()
+        items = [CompletionItem(name, help=text) for name, text in names if name.startswith(incomplete)]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]

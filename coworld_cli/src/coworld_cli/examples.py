@@ -9,10 +9,10 @@ __all__ = ["examples_of"]
 _EXAMPLES = """
 coworld demo
 coworld demo -o my-arena
-coworld run-episode examples/paintarena
-coworld run-episode examples/nim --player ./bot.py --player counter
-coworld run-episode examples/paintarena my-player:latest --run python --run -m --run my_player
-coworld run-episode examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
+coworld run examples/paintarena
+coworld run examples/nim --player ./bot.py --player counter
+coworld run examples/paintarena my-player:latest --run python --run -m --run my_player
+coworld run examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
 coworld play examples/paintarena
 coworld play examples/paintarena --human 0
 coworld replay
@@ -25,14 +25,14 @@ coworld rank examples/paintarena frontier-painter sweep-painter --variant quick
 coworld rank examples/nim counter random-taker ./bot.py -o ranking
 coworld scrimmage examples/paintarena frontier-painter
 coworld scrimmage examples/paintarena frontier-painter -n 50 --parallel 4
-coworld run examples/paintarena --player frontier-painter,proportion=3 --player sweep-painter -n 50
-coworld run examples/nim --player ./bot.py --player counter -n 20 --json
+coworld mix examples/paintarena --player frontier-painter,proportion=3 --player sweep-painter -n 50
+coworld mix examples/nim --player ./bot.py --player counter -n 20 --json
 coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sweep-painter -n 60
 coworld pickup examples/nim ./bot.py --pool counter --pool random-taker -n 40
-coworld diagnose examples/paintarena ./bot.py --baseline sweep-painter --strong frontier-painter
-coworld diagnose examples/nim ./bot.py --compare results/latest --max-blocks 20
-coworld report results/latest
-coworld report monday tuesday --html report.html
+coworld evaluation diagnose examples/paintarena ./bot.py --baseline sweep-painter --strong frontier-painter
+coworld evaluation diagnose examples/nim ./bot.py --compare results/latest --max-blocks 20
+coworld evaluation report results/latest
+coworld evaluation report monday tuesday --html report.html
 coworld tournament init league -m examples/nim --pairing swiss
 coworld tournament init league -m examples/paintarena --variant quick --pairing double-elimination
 coworld tournament init league -m examples/paintarena --commissioner two-divisions --rounds 3
@@ -56,13 +56,13 @@ coworld init player bot.py
 coworld init player bot.mjs
 coworld dev count-up
 coworld dev --player human --player ./bot.py
-coworld serve nim.py --config '{"sticks": 9}'
-coworld serve count-up --port 8080
-coworld sit 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' ./bot.py
-coworld sit 'ws://127.0.0.1:8080/player?slot=1&token=TOKEN' bot:act
-coworld wrap openspiel:hanabi -o hanabi
-coworld wrap pettingzoo:connect_four_v3 -o connect-four
-coworld wrap --list pettingzoo
+coworld game serve nim.py --config '{"sticks": 9}'
+coworld game serve count-up --port 8080
+coworld game join 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' ./bot.py
+coworld game join 'ws://127.0.0.1:8080/player?slot=1&token=TOKEN' bot:act
+coworld game wrap openspiel:hanabi -o hanabi
+coworld game wrap pettingzoo:connect_four_v3 -o connect-four
+coworld game wrap --list pettingzoo
 coworld build examples/paintarena
 coworld build examples/paintarena --version 1.2.0 --platform linux/amd64
 coworld build compose.yaml coworld_manifest_template.json 1.2.0 coworld_manifest.json
@@ -175,8 +175,8 @@ coworld replays --mine
 coworld replays --round ROUND_ID --download-dir replays
 coworld replay-open EREQ_ID
 coworld replay-open EREQ_ID --hosted
-coworld bundle EREQ_ID
-coworld bundle EREQ_ID --include results --include replay -o evidence.zip
+coworld episode-bundle EREQ_ID
+coworld episode-bundle EREQ_ID --include results --include replay -o evidence.zip
 coworld xp-request create request.json
 coworld xp-request create request.json --wait
 coworld xp-request list
@@ -193,6 +193,9 @@ coworld xp-request download XREQ_ID
 coworld xp-request download XREQ_ID --include replay -d replays
 coworld kubernetes job request.json --output-url https://store/episodes/1 | kubectl apply -f -
 coworld kubernetes job my-game --variant duel --output-claim episodes | kubectl apply -f -
+coworld docs
+coworld docs write-a-player
+coworld docs --search forfeit
 coworld doctor
 coworld doctor --backend kubernetes --namespace games
 coworld clean

@@ -15,95 +15,95 @@ __all__ = ["cli", "main"]
 _COMMANDS: CommandTable = {
     "Play": {
         "demo": ("starting", "Play the sample world, and see its replay."),
-        "run-episode": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
+        "run": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
         "play": ("episodes", "Play in the browser: with people, bots or both."),
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
     },
-    "Measure players": {
+    "Measure": {
         "compare": ("evaluations", "Find out whether one player is better than another."),
         "rank": ("evaluations", "Rank several players."),
         "scrimmage": ("evaluations", "Measure a player that plays itself in every seat."),
-        "run": ("evaluations", "Measure players that share the seats."),
+        "mix": ("evaluations", "Measure players that share the seats."),
         "pickup": ("evaluations", "Measure what a player adds beyond the players it replaces."),
         "tournament": ("tournaments", "Play a tournament in a folder."),
-        "diagnose": ("evaluations", "Find out what is wrong with a player."),
-        "report": ("evaluations", "Show the results of any of these measurements."),
+        "evaluation": ("evaluations", "Diagnose a player, and report what was measured."),
     },
     "Make": {
         "init": ("starting", "Start a new game, or a new player."),
-        "wrap": ("starting", "Make a package of a game of OpenSpiel, PettingZoo or TextArena."),
         "dev": ("writing", "Work on the game in DIR while it plays in the browser."),
-        "serve": ("writing", "Serve one game on this machine, for people and players."),
-        "sit": ("writing", "Let PLAYER take a seat in a game that runs anywhere."),
-        "build": ("packages", "Build a Coworld's images and write its manifest."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),
+        "build": ("packages", "Build a Coworld's images and write its manifest."),
         "certify": ("packages", "Check in ten steps that a Coworld follows the runtime contract."),
+        "game": ("writing", "Serve a game, join one, or wrap one of another library."),
         "schema": ("packages", "Print the JSON Schema of a document."),
+        "kubernetes": ("clusters", "Make the Job in which a cluster plays an episode."),
     },
-    "This machine": {
+    "Help": {
+        "docs": ("documentation", "Read the documentation, without a network."),
         "doctor": ("machine", "Check what this machine, or a cluster, has for Coworlds."),
         "clean": ("machine", "Find and remove what a killed run left behind."),
         "version": ("machine", "Print the versions of coworld and of what it runs on."),
     },
     "Sign in": {
         "login": ("accounts", "Sign in with the browser, and save the token."),
-        "logout": ("accounts", "Forget the token and the player sessions of a server."),
         "whoami": ("accounts", "Show your account on a server."),
+        "logout": ("accounts", "Forget the token and the player sessions of a server."),
+        "player": ("players", "List, create and switch player identities."),
         "set-token": ("accounts", "Save a token that you have."),
         "exchange-code": ("accounts", "Finish a sign-in with the code that the browser showed."),
-        "player": ("players", "List, create and switch player identities."),
     },
     "Coworlds": {
         "list": ("coworlds", "List Coworlds."),
+        "download": ("coworlds", "Download a Coworld, to play it here."),
+        "upload-coworld": ("uploads", "Certify and upload a Coworld, or a change to one."),
         "show": ("coworlds", "Show a Coworld."),
         "status": ("coworlds", "Show a Coworld and how its hosted episodes went."),
+        "hosted-game": ("coworlds", "Play a Coworld on the platform, with people."),
         "next-version": ("coworlds", "Print the version that comes next."),
-        "download": ("coworlds", "Download a Coworld, to play it here."),
         "images": ("coworlds", "List container images, or show one."),
-        "upload-coworld": ("uploads", "Certify and upload a Coworld, or a change to one."),
         "patch-commissioner": ("uploads", "Give a Coworld another commissioner."),
         "secret": ("coworlds", "Store, list and delete the secrets of a Coworld."),
-        "hosted-game": ("coworlds", "Play a Coworld on the platform, with people."),
     },
     "Compete": {
+        "upload-policy": ("uploads", "Upload a player as a version of a policy."),
+        "submit": ("policies", "Submit a policy to a league."),
         "leagues": ("leagues", "List leagues, or show one."),
-        "divisions": ("leagues", "List divisions, or show one."),
         "results": ("leagues", "Show the standings of a league, a division or a round."),
+        "lobby": ("lobbies", "Play a league's game, with people and policies."),
+        "divisions": ("leagues", "List divisions, or show one."),
         "rounds": ("leagues", "List rounds, or show one."),
         "memberships": ("policies", "List the policies that are in leagues."),
         "submissions": ("policies", "List submissions of policies to leagues."),
         "events": ("leagues", "List what happened in competitions."),
-        "upload-policy": ("uploads", "Upload a player as a version of a policy."),
-        "submit": ("policies", "Submit a policy to a league."),
         "retire-membership": ("policies", "Take a policy out of its league."),
-        "lobby": ("lobbies", "Play a league's game, with people and policies."),
         "league": ("leagues", "Request leagues for a Coworld (for the platform's team)."),
     },
     "Episodes": {
         "episodes": ("episode_requests", "List episodes, or show one."),
-        "episode-stats": ("episode_requests", "Show the statistics of an episode."),
-        "episode-results": ("episode_requests", "Print the results of an episode."),
-        "episode-logs": ("episode_requests", "List, print and download logs and artifacts."),
         "replays": ("replays", "List replays, or download them."),
         "replay-open": ("replays", "Show an episode's replay in the browser."),
-        "bundle": ("episode_requests", "Download everything about an episode as one file."),
         "xp-request": ("experience_requests", "Request episodes, watch and download them."),
-    },
-    "Run one": {
-        "kubernetes": ("clusters", "Make the Job in which a cluster plays an episode."),
+        "episode-logs": ("episode_requests", "List, print and download logs and artifacts."),
+        "episode-results": ("episode_requests", "Print the results of an episode."),
+        "episode-stats": ("episode_requests", "Show the statistics of an episode."),
+        "episode-bundle": ("episode_requests", "Download everything about an episode as one file."),
     },
 }
+"""Within a section, the names that the short help shows first come first."""
+
+_FIRST_HOUR = ("demo", "run", "play", "replay", "init", "compare", "docs", "doctor")
 
 cli = click.version_option(package_name="coworld-cli", prog_name="coworld")(
     LazyGroup(
         name="coworld",
         table=_COMMANDS,
         package="coworld_cli.commands",
-        platform=("Sign in", "Coworlds", "Compete", "Episodes", "Run one"),
-        help="Games as programmable arenas: play, build and certify Coworlds, and compete on a platform.",
+        aliases={"run-episode": "run"},
+        first=_FIRST_HOUR,
+        help="Games as programmable arenas: play, measure players, make games, compete.",
         epilog=(
             "Every option can be set in the environment too: COWORLD_<COMMAND>_<OPTION>, for example "
-            "COWORLD_RUN_EPISODE_PARALLEL=4.\n\n"
+            "COWORLD_RUN_PARALLEL=4.\n\n"
             "Exit status: 0 ok; 1 it ran and the answer is no; 2 usage; 3 this machine lacks something; 4 a server "
             "refused; 5 internal error; 130 interrupted.\n\n"
             'Shell completion: eval "$(_COWORLD_COMPLETE=bash_source coworld)", or zsh_source, or fish_source.'

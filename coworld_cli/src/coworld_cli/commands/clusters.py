@@ -23,7 +23,7 @@ commands = NounGroup()
 def kubernetes() -> None:
     """Make the Job in which a cluster plays an episode.
 
-    Nothing is sent to a cluster. To play on a cluster from here, use `coworld run-episode --backend kubernetes`.
+    Nothing is sent to a cluster. To play on a cluster from here, use `coworld run --backend kubernetes`.
     """
 
 

@@ -178,7 +178,7 @@ def download(out: Output, connection: Connection, coworld: str, output_dir: Path
         have = f", {plural(len(found.images), 'image')} pulled" if found.pulled and not found.cached else ""
         name = clean(f"{found.name} {found.version}", one_line=True)
         out.say(f"{name} {was}: {shown_path(found.directory)}{have}")
-        out.say(f"Play it:  {command_line('run-episode', shown_path(found.manifest))}")
+        out.say(f"Play it:  {command_line('run', shown_path(found.manifest))}")
         return exitcodes.OK
 
     return run_api(out, connection, body, anonymous=coworld.startswith("cow_"))

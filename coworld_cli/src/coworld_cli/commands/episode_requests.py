@@ -118,7 +118,7 @@ def episode_results(out: Output, connection: Connection, episode: str, output: P
     return run_api(out, connection, body)
 
 
-@commands.command("bundle")
+@commands.command("episode-bundle")
 @click.argument("episode", type=_EREQ, metavar="EREQ_ID")
 @include_option
 @click.option("--output", "-o", type=FILE, metavar="FILE", help="File to write.  [default: ./EREQ_ID.zip]")

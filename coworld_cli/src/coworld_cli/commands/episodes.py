@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
 from .._group import NounGroup
 from ..options.common import browser_option
-from ..options.declaring import takes
+from ..options.declaring import SectionCommand, takes
 from ..options.playing import PlayOptions
 from ..output import Output, output_options
 
@@ -21,21 +23,38 @@ if TYPE_CHECKING:
 
     from ..running import Running
 
-__all__ = ["commands", "play_episodes"]
+__all__ = ["MEASURING", "commands", "play_episodes"]
 
 commands = NounGroup()
 
 _PEOPLE = ("human", "admin")
 _MANY = ("resume", "episodes", "parallel")
 _LIVE = ("watch",)
+MEASURING = ("--metric", "--forfeit", "--count-starved", "--markdown")
+"""Options of ``coworld mix`` that an episode has no use for."""
 _COUNTDOWN = 3.0
 """Seconds for people to look at the board before the game starts."""
 
 
-@commands.command("run-episode")
+class _Run(SectionCommand):
+    """Sends whoever gives options for measuring to the command that has them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in MEASURING:
+                raise
+            raise click.UsageError(
+                f"{error.option_name} is for measuring players: `coworld mix` takes it, and shares the seats.", ctx
+            ) from None
+
+
+@commands.command("run", cls=_Run)
 @takes("options", PlayOptions, without=_PEOPLE)
 @output_options
-def run_episode(out: Output, options: PlayOptions) -> int:
+def run(out: Output, options: PlayOptions) -> int:
     """Play episodes of a Coworld, and keep scores, replay and logs.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.

@@ -181,7 +181,7 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT is a file, a
     directory, the id of a bundled player, or an image.
 
-    A single episode is shown as run-episode shows it. With -n 2 or more you get the mean score, how far scores spread,
+    A single episode is shown as run shows it. With -n 2 or more you get the mean score, how far scores spread,
     what each seat is worth, faults and times.
     """
     from ..running import run_async
@@ -213,7 +213,7 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
     return run_async(out, body)
 
 
-@commands.command("run")
+@commands.command("mix")
 @click.argument("manifest")
 @click.option(
     "--player",
@@ -227,7 +227,7 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
 @takes("options", EvaluationOptions, without=_MEASURING, seed=_SEED, output_dir=_OUTPUT, episodes=_EPISODES)
 @_markdown_option
 @output_options
-def run(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
+def mix(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
     """Measure players that share the seats.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file,
@@ -325,7 +325,12 @@ def pickup(
     return run_async(out, body)
 
 
-@commands.command("diagnose")
+@commands.group("evaluation", cls=NounGroup)
+def evaluation() -> None:
+    """Diagnose a player, and report what was measured."""
+
+
+@evaluation.command("diagnose")
 @click.argument("manifest")
 @click.argument("bot")
 @click.option(
@@ -399,7 +404,7 @@ def diagnose(
     return run_async(out, body)
 
 
-@commands.command("report")
+@evaluation.command("report")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=DIRECTORY)
 @click.option("--html", type=FILE, metavar="FILE", help="Write a page instead: one self-contained file.")
 @overwrite_option
@@ -408,7 +413,7 @@ def diagnose(
 def report(out: Output, runs: tuple[Path, ...], html: Path | None, overwrite: bool, markdown: bool) -> int:
     """Show the results of any of these measurements.
 
-    RUN is a directory that compare, rank, scrimmage, run, pickup or diagnose wrote, even if it has not ended.
+    RUN is a directory that compare, rank, scrimmage, mix, pickup or diagnose wrote, even if it has not ended.
     """
     from coworld_core.evaluation.markdown import report_markdown
     from coworld_runner.evaluation import read_evaluation, report_page
@@ -465,7 +470,7 @@ def _proportions(bots: Sequence[str]) -> dict[str, float]:
     """
     if not bots:
         raise click.UsageError(
-            "This measures players: name them with --player. To play an episode, use `coworld run-episode MANIFEST`.",
+            "This measures players: name them with --player. To play an episode, use `coworld run MANIFEST`.",
             click.get_current_context(),
         )
     players: dict[str, float] = {}

@@ -139,7 +139,7 @@ def build(
         out.answer(_build_answer(result))
         path = shown_path(result.manifest_path)
         follow_ups = (
-            command_line("run-episode", path, "--backend", "docker"),
+            command_line("run", path, "--backend", "docker"),
             command_line("certify", path),
         )
         out.say(build_result(result, follow_ups=follow_ups))
@@ -427,7 +427,7 @@ def schema(out: Output, name: DocumentName, output: Path | None) -> int:
 
     \b
     manifest         coworld_manifest.json
-    episode-request  the file that `coworld run-episode` accepts instead of players
+    episode-request  the file that `coworld run` accepts instead of players
     episode          episode.json, the record of an episode
     summary          summary.json, several episodes
     certification    certification.json

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..running import Running
 
-__all__ = ["commands"]
+__all__ = ["commands", "tell_written"]
 
 commands = NounGroup()
 
@@ -133,7 +132,7 @@ def game(out: Output, name: str, directory: Path | None) -> int:
     from coworld_runner.serving.starting import new_game
 
     made = new_game(name, directory=directory)
-    _tell(out, made, then=["dev", str(made.directory)])
+    tell_written(out, made, then=["dev", str(made.directory)])
     return exitcodes.OK
 
 
@@ -147,55 +146,12 @@ def player(out: Output, file: Path) -> int:
     """
     from coworld_runner.serving.starting import new_player
 
-    _tell(out, new_player(file), then=None)
+    tell_written(out, new_player(file), then=None)
     return exitcodes.OK
 
 
-@commands.command("wrap")
-@click.argument("source", required=False, metavar="[LIBRARY:GAME]")
-@click.option(
-    "-o",
-    "--output",
-    "directory",
-    type=DIRECTORY,
-    help="New or empty directory of the package; the game is named after it. Default: named after the game.",
-)
-@click.option(
-    "--list",
-    "library",
-    is_flag=False,
-    flag_value="openspiel",
-    metavar="[LIBRARY]",
-    help="List the games of a library, and why some cannot be wrapped.",
-)
-@click.option("--measure/--no-measure", default=True, help="Measure the game for its card.  [default: measure]")
-@output_options
-def wrap(out: Output, source: str | None, directory: Path | None, library: str | None, measure: bool) -> int:
-    """Make a package of a game of OpenSpiel, PettingZoo or TextArena.
-
-    The package has rules, two players, a manifest and a card with measurements. The library must be installed where
-    coworld is.
-    """
-    if library is not None:
-        from coworld_runner.wrapping.sources import list_wrappable
-
-        games = list_wrappable(library)
-        out.answer([asdict(game) for game in games])
-        for game in games:
-            out.say(f"{game.source}: {f'no: {game.refused}' if game.refused else game.title}")
-        return exitcodes.OK
-    if source is None:
-        raise click.UsageError("Name a game, such as openspiel:hanabi, or say --list LIBRARY.")
-    from coworld_runner.wrapping.package import wrap_game
-
-    made = wrap_game(source, directory=directory, measure=measure)
-    if made.card is not None:
-        out.say(made.card.markdown())
-    _tell(out, made, then=["run-episode", str(made.directory)])
-    return exitcodes.OK
-
-
-def _tell(out: Output, made: NewFiles, *, then: list[str] | None) -> None:
+def tell_written(out: Output, made: NewFiles, *, then: list[str] | None) -> None:
+    """Say which files were written, and which command to try next."""
     out.answer({"directory": str(made.directory.absolute()), "files": list(made.paths)})
     for path in made.paths:
         out.say(f"Wrote {shown_path(made.directory / path)}.")

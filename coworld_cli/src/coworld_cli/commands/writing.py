@@ -1,8 +1,9 @@
-"""Commands for writing games and players: working on them while they play, serving them, taking a seat."""
+"""Commands for writing games and players: working on them while they play, serving, joining and wrapping games."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from ..options.values import DIRECTORY
 from ..output import Output, output_options
 from ..render.text import clean
 from ..running import Running, run_async
+from .starting import tell_written
 
 __all__ = ["commands"]
 
@@ -77,8 +79,13 @@ def dev(
     return run_async(out, work)
 
 
-@commands.command("serve")
-@click.argument("game", metavar="MODULE:CLASS|FILE.py|DIR")
+@commands.group("game", cls=NounGroup)
+def game() -> None:
+    """Serve a game, join one, or wrap one of another library."""
+
+
+@game.command("serve")
+@click.argument("source", metavar="MODULE:CLASS|FILE.py|DIR")
 @click.option(
     "--config", metavar="JSON", help="Game config, as JSON or as a file; its tokens become those of the seats."
 )
@@ -86,11 +93,11 @@ def dev(
 @_port
 @browser_option
 @output_options
-def serve(out: Output, game: str, config: str | None, seed: int | None, port: int, open_browser: bool | None) -> int:
+def serve(out: Output, source: str, config: str | None, seed: int | None, port: int, open_browser: bool | None) -> int:
     """Serve one game on this machine, for people and players.
 
-    GAME is a rules class of the kit, a file that contains one, or a directory with a manifest, whose first variant is
-    served. `coworld sit` puts a player into a seat.
+    The game is a rules class of the kit, a file that contains one, or a directory with a manifest, whose first variant
+    is served. `coworld game join` puts a player into a seat.
     """
 
     async def work(running: Running) -> int:
@@ -103,7 +110,7 @@ def serve(out: Output, game: str, config: str | None, seed: int | None, port: in
         from ..render.results import play_links
 
         async with open_served(
-            game, config=read_object(config, what="--config") if config else None, seed=seed, port=port
+            source, config=read_object(config, what="--config") if config else None, seed=seed, port=port
         ) as served:
             out.answer({"links": {**served.links.players, "global": served.links.viewer}, "names": served.names})
             out.say(play_links(served.links, served.names))
@@ -120,13 +127,13 @@ def serve(out: Output, game: str, config: str | None, seed: int | None, port: in
     return run_async(out, work)
 
 
-@commands.command("sit")
+@game.command("join")
 @click.argument("address")
 @click.argument("player")
 @declared_by(PlayOptions, "secret_env")
 @declared_by(PlayOptions, "secret_env_file")
 @output_options
-def sit(out: Output, address: str, player: str, secret_env: tuple[str, ...], secret_env_file: tuple[Path, ...]) -> int:
+def join(out: Output, address: str, player: str, secret_env: tuple[str, ...], secret_env_file: tuple[Path, ...]) -> int:
     """Let PLAYER take a seat in a game that runs anywhere.
 
     ADDRESS is the link of the seat's page, or its ws:// address. PLAYER is a file (./bot.py), a directory, or a
@@ -150,3 +157,47 @@ def sit(out: Output, address: str, player: str, secret_env: tuple[str, ...], sec
         return exitcodes.OK if ended.ok else exitcodes.ANSWER_IS_NO
 
     return run_async(out, work)
+
+
+@game.command("wrap")
+@click.argument("source", required=False, metavar="[LIBRARY:GAME]")
+@click.option(
+    "-o",
+    "--output",
+    "directory",
+    type=DIRECTORY,
+    help="New or empty directory of the package; the game is named after it. Default: named after the game.",
+)
+@click.option(
+    "--list",
+    "library",
+    is_flag=False,
+    flag_value="openspiel",
+    metavar="[LIBRARY]",
+    help="List the games of a library, and why some cannot be wrapped.",
+)
+@click.option("--measure/--no-measure", default=True, help="Measure the game for its card.  [default: measure]")
+@output_options
+def wrap(out: Output, source: str | None, directory: Path | None, library: str | None, measure: bool) -> int:
+    """Make a package of a game of OpenSpiel, PettingZoo or TextArena.
+
+    The package has rules, two players, a manifest and a card with measurements. The library must be installed where
+    coworld is.
+    """
+    if library is not None:
+        from coworld_runner.wrapping.sources import list_wrappable
+
+        games = list_wrappable(library)
+        out.answer([asdict(found) for found in games])
+        for found in games:
+            out.say(f"{found.source}: {f'no: {found.refused}' if found.refused else found.title}")
+        return exitcodes.OK
+    if source is None:
+        raise click.UsageError("Name a game, such as openspiel:hanabi, or say --list LIBRARY.")
+    from coworld_runner.wrapping.package import wrap_game
+
+    made = wrap_game(source, directory=directory, measure=measure)
+    if made.card is not None:
+        out.say(made.card.markdown())
+    tell_written(out, made, then=["run", str(made.directory)])
+    return exitcodes.OK

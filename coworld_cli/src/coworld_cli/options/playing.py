@@ -385,6 +385,10 @@ class PlayOptions(PackageOptions):
             raise click.UsageError(
                 "Players are named one after the other or with --player, not both.", click.get_current_context()
             )
+        if any(",proportion=" in player for player in self.named):
+            raise click.UsageError(
+                "An episode has no proportions: `coworld mix` shares the seats by them.", click.get_current_context()
+            )
         if (self.aws_profile or self.aws_region) and not self.use_bedrock:
             raise click.UsageError("--aws-profile and --aws-region need --use-bedrock.", click.get_current_context())
         if self.watch and self.episodes > 1:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo
 
 from ..episode.record import SlotRow
+from ..records import READING
 from ..wording import plural
 from .contents import (
     INTERVAL,
@@ -37,13 +38,21 @@ from .reports import (
 )
 from .words import number
 
-__all__ = ["MeasuredPlace", "Mixture", "MixturePlan", "MixtureReport"]
+__all__ = ["FORMER_KIND", "MeasuredPlace", "Mixture", "MixturePlan", "MixtureReport"]
+
+
+FORMER_KIND = "run"
+"""The kind of a mixture's plan until the command was renamed; such files are still read."""
+
+
+def _renamed(value: object, info: ValidationInfo) -> object:
+    return "mix" if value == FORMER_KIND and info.context is READING else value
 
 
 class MixturePlan(EvaluationPlan):
     """The plan of a mixture: everything its report depends on besides the rows."""
 
-    kind: Literal["run"] = "run"  # pyright: ignore[reportIncompatibleVariableOverride]
+    kind: Annotated[Literal["mix"], BeforeValidator(_renamed)] = "mix"  # pyright: ignore[reportIncompatibleVariableOverride]
     entrants: tuple[SlotRow, ...] = Field(min_length=1, description="The players.")
     counts: tuple[int, ...] = Field(description="Number of seats of each player.")
 

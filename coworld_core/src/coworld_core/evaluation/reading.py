@@ -15,7 +15,7 @@ from .battery import DiagnosisPlan
 from .comparison import Comparison, ComparisonPlan
 from .contents import ShownReport
 from .diagnosis import Diagnosis
-from .mixture import Mixture, MixturePlan
+from .mixture import FORMER_KIND, Mixture, MixturePlan
 from .pickup import Pickup, PickupPlan
 from .ranking import Ranking, RankingPlan
 from .reports import Evaluation, EvaluationPlan
@@ -31,7 +31,7 @@ _PLANS: dict[str, type[EvaluationPlan]] = {
     "compare": ComparisonPlan,
     "rank": RankingPlan,
     "scrimmage": ScrimmagePlan,
-    "run": MixturePlan,
+    "mix": MixturePlan,
     "pickup": PickupPlan,
     "diagnose": DiagnosisPlan,
 }
@@ -58,7 +58,7 @@ def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
     place = Path(directory)
     if not (place / PLAN_NAME).is_file():
         there = "There is no such directory." if not place.exists() else ""
-        hint = "Name the directory that compare, rank, scrimmage, run, pickup or diagnose wrote."
+        hint = "Name the directory that compare, rank, scrimmage, mix, pickup or diagnose wrote."
         if (place / "tournament.toml").is_file():
             hint = Hint(
                 "show_tournament",
@@ -75,7 +75,7 @@ def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
     document = open_record(place, what=_WHAT, name=PLAN_NAME)
     value: object = document.value
     said = cast("Mapping[str, object]", value).get("kind") if isinstance(value, dict) else None
-    model = _PLANS.get(str(said))
+    model = _PLANS.get("mix" if said == FORMER_KIND else str(said))
     if model is None and document.usable:
         raise UsageError(
             f"{place / PLAN_NAME} is of an unknown kind of evaluation.",

@@ -39,7 +39,7 @@ _TITLES = {
     "compare": "Comparison",
     "rank": "Ranking",
     "scrimmage": "Scrimmage",
-    "run": "Mixture",
+    "mix": "Mixture",
     "pickup": "Pickup",
     "diagnose": "Diagnosis",
     "tournament": "Tournament",

@@ -1,6 +1,7 @@
 """Runs the user's own games and players on this machine, while the user develops them or tries them out.
 
-Implements `coworld serve`, `sit` and `dev` with local processes. Keeps no episode record and assigns no blame.
+Implements `coworld game serve`, `coworld game join` and `coworld dev` with local processes. Keeps no episode record and
+assigns no blame.
 """
 
 from __future__ import annotations

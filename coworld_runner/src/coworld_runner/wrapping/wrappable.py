@@ -22,7 +22,7 @@ class Wrappable:
     """A game of a library.
 
     Attributes:
-        source: Its name for `coworld wrap`, such as `openspiel:hanabi`.
+        source: Its name for `coworld game wrap`, such as `openspiel:hanabi`.
         title: Name for display.
         refused: Why it cannot be wrapped; None if it can.
     """

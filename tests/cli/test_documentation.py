@@ -1,0 +1,81 @@
+"""``coworld docs``: the pages as they are in the checkout, found, searched and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.cli_kit import Terminal, coworld
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_every_page_is_listed_with_a_line() -> None:
+    listed = coworld("docs").stdout.splitlines()
+    names = [line.split()[0] for line in listed]
+    assert sorted(names) == sorted(page.stem for page in DOCS.glob("*.md"))
+    assert names[:3] == ["index", "start-here", "concepts"]
+    assert all(len(line.split(maxsplit=1)[1]) > 15 for line in listed)
+    assert all("](" not in line and "**" not in line for line in listed)
+    pages = coworld("docs", "--json").json["pages"]
+    assert [page["page"] for page in pages] == names
+    assert pages[0]["title"] == "coworld"
+
+
+@pytest.mark.parametrize("name", ["evaluation", "evaluation.md", "docs/evaluation.md#headings", "Evaluation"])
+def test_a_page_is_printed_as_it_is(name: str) -> None:
+    text = (DOCS / "evaluation.md").read_text(encoding="utf-8")
+    assert coworld("docs", name).stdout == text
+    assert coworld("docs", name, "--json").json == {"page": "evaluation", "title": "Evaluating players", "text": text}
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("evalution", "There is no page 'evalution'. Did you mean 'evaluation'?"),
+        ("cogames", "There is no page 'cogames'. Did you mean 'from-cogames'?"),
+        ("../README.md", "There is no page '../README.md'."),
+        ("xyzzy", "There is no page 'xyzzy'. `coworld docs` lists all pages."),
+    ],
+)
+def test_an_unknown_page_says_which_was_meant(typed: str, said: str) -> None:
+    done = coworld("docs", typed)
+    assert (done.status, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_a_word_is_found_wherever_it_is() -> None:
+    found = coworld("docs", "--search", "BRADLEY-terry", "--json").json["found"]
+    assert found
+    for one in found:
+        line = (DOCS / f"{one['page']}.md").read_text(encoding="utf-8").splitlines()[one["line"] - 1]
+        assert one["text"] == line.strip()
+        assert "bradley-terry" in line.lower()
+    assert coworld("docs", "--search", "bradley-terry").stdout.splitlines() == [
+        f"{one['page']}:{one['line']}: {one['text']}" for one in found
+    ]
+    here = coworld("docs", "evaluation", "--search", "seed", "--json").json["found"]
+    assert {one["page"] for one in here} == {"evaluation"}
+
+
+def test_a_word_that_is_nowhere_is_a_no() -> None:
+    done = coworld("docs", "--search", "xyzzyx")
+    assert (done.status, done.stdout, done.stderr) == (1, "", "No line contains 'xyzzyx'.\n")
+
+
+def test_a_terminal_gets_a_formatted_page(terminal: Callable[..., Terminal]) -> None:
+    run = terminal("docs", "from-cogames", env={"PAGER": "cat"}, columns=80)
+    assert run.end() == 0
+    assert "## Words" not in run.text
+    assert "| `replay FILE` |" not in run.text
+    assert "replay PACKAGE FILE" in run.text
+    assert "environments (train.md)" in run.text
+    assert max(map(len, run.text.splitlines())) <= 80
+
+
+def test_a_list_fits_the_terminal(terminal: Callable[..., Terminal]) -> None:
+    run = terminal("docs", columns=60)
+    assert run.end() == 0
+    assert "…" in run.text
+    assert max(map(len, run.text.splitlines()[:20])) <= 60
