@@ -110,8 +110,8 @@ WORDS: Mapping[str, str] = {
     "whole_page": "The page must contain its scripts, styles and pictures. `coworld replay` shows this one.",
     "whole_replay": "The whole replay must be sent when its socket is opened. `coworld replay` shows this one.",
     # Games of libraries
-    "list_games": "`coworld wrap --list {library}` has all names.",
-    "near_game": "Did you mean {library}:{near}? `coworld wrap --list {library}` has all names.",
+    "list_games": "`coworld game wrap --list {library}` has all names.",
+    "near_game": "Did you mean {library}:{near}? `coworld game wrap --list {library}` has all names.",
     # A platform
     "act_as_yourself": "Act as yourself: `coworld player unset`.",
     "ask_for_token": "Get a token from whoever runs it, and hand it to `coworld set-token` by standard input.",
