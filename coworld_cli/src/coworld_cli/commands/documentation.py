@@ -48,11 +48,8 @@ def _names() -> list[str]:
     """The names of all pages, those first that a newcomer reads first."""
     from importlib.resources import files
 
-    known = sorted(
-        name.removesuffix(".md")
-        for name in (file.name for file in (files("coworld_cli") / "docs").iterdir())
-        if name.endswith(".md")
-    )
+    there = (file.name for file in (files("coworld_cli") / "docs").iterdir())
+    known = sorted(name.removesuffix(".md") for name in there if name.endswith(".md"))
     led = [name for name in re.findall(r"\(([\w-]+)\.md", _page(_FIRST).text) if name in known]
     return list(dict.fromkeys([_FIRST, *led, *known]))
 
