@@ -20,7 +20,7 @@ from coworld_core.environment import is_reserved_env
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.hints import Hint
 
-from ..errors import ApiConnectionError, ApiStatusError, NotFound
+from ..errors import ApiStatusError, NotFound
 from ..pages import AsyncPager
 from ..transport._auth import mint_key
 from ..transport._connection import Connection, path
@@ -212,11 +212,11 @@ class Policies(Resource):
             whole = body(secret_id).to_wire()
             reply = await connection.call("POST", target, json=whole, timeout=timeout or MAKE_SECONDS, key=key)
         except CoworldError as error:
-            if secret_id is None or repeated or isinstance(error, ApiConnectionError):
-                error.context["idempotency_key"] = key
-            else:
+            if secret_id is not None and not repeated and isinstance(error, ApiStatusError):
                 # the call was refused: no version has the secrets, and no repeated call will use them
                 await _drop_secret_env(connection, secret_id)
+            else:
+                error.context["idempotency_key"] = key
             raise
         return read(PolicyVersionCreated, reply)
 
