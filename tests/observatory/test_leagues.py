@@ -237,7 +237,7 @@ async def test_submission_beyond_players_per_user_is_rejected(tmp_path: Path) ->
         assert (await submit(ann))["status"] == "placed"
         refused = await submit(ann)
         assert (refused["status"], refused["league_policy_membership_id"]) == ("rejected", None)
-        assert "retire" in refused["notes"]
+        assert "Retire" in refused["notes"]
         assert (await submit(bob))["status"] == "placed"
         # its owner is told, and nobody else
         types = {"event_type": "submission_rejected"}

@@ -82,9 +82,9 @@ async def test_failing_league_does_not_stop_others(tmp_path: Path, caplog: pytes
     """Terms that a later version has written, say, or a stranger's pairing with a defect."""
 
     def said() -> list[str]:
-        return [record.message for record in caplog.records if "plays no round" in record.message]
+        return [record.message for record in caplog.records if "cannot play a round" in record.message]
 
-    async with logged("plays no round") as told, open_platform(tmp_path, backend="none") as platform:
+    async with logged("cannot play a round") as told, open_platform(tmp_path, backend="none") as platform:
         ann, bob = await platform.account("ann"), await platform.account("bob")
         world = await seed(platform.services, ann.id)
         async with platform.services.database.writing() as session:
@@ -106,7 +106,7 @@ async def test_failing_league_does_not_stop_others(tmp_path: Path, caplog: pytes
         with anyio.fail_after(60):
             await told.wait()
         assert {row.division_id for row in await _rounds(platform)} == {sound.division}
-    assert said() == [f"Division {world.division} plays no round: an unexpected ValidationError."]
+    assert said() == [f"Division {world.division} cannot play a round: an unexpected ValidationError."]
 
 
 async def test_a_league_plays_on_while_its_server_runs(tmp_path: Path) -> None:

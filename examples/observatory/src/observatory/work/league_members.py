@@ -154,7 +154,7 @@ async def _full(session: AsyncSession, submission: Submission) -> str | None:
     )
     if (count or 0) < most:
         return None
-    return f"Each user may have at most {most} active policies in a league of this game. Retire one first."
+    return f"The game limits active policies to {most} for each user. Retire one first."
 
 
 async def _becomes_champion(session: AsyncSession, submission: Submission, version: PolicyVersion) -> bool:
