@@ -88,9 +88,9 @@ def test_several_episodes_are_summed_up_by_player(tmp_path: Path) -> None:
     assert "  episode  Guest  Confidant " in done.stdout
     alone = coworld("run-episode", QUICK, "guest", *several, "-o", "alone", "--json", cwd=tmp_path)
     (player,) = alone.json["players"]
-    assert (player["name"], player["player_id"], player["seats"]) == ("Guest", "guest", [0, 1])
+    assert (player["name"], player["player_id"], player["slots"]) == ("Guest", "guest", [0, 1])
     assert player["mean_score"] == sum(alone.json["mean_scores"]) / 2
-    assert [seat["name"] for seat in alone.json["episodes"][0]["seats"]] == ["Guest", "Guest (2)"]
+    assert [seat["name"] for seat in alone.json["episodes"][0]["slots"]] == ["Guest", "Guest (2)"]
 
 
 @pytest.mark.browser
