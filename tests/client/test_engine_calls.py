@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 import anyio.from_thread
+import anyio.streams.tls
 import pytest
 from support.certificates import self_signed
 from support.fake_server import serve_bytes

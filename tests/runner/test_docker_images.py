@@ -22,8 +22,8 @@ from coworld_core.episode.events import BaseEvent, ImageProgressed
 from coworld_core.errors import ImageError
 from coworld_runner.backend import ImageInfo
 from coworld_runner.backends import DockerBackend
-from coworld_runner.backends.docker._engine import Engine, path_segment
-from coworld_runner.backends.docker._images import is_full, split_name
+from coworld_runner.backends.docker._engine import Engine, is_full, path_segment
+from coworld_runner.backends.docker._images import split_name
 from coworld_runner.backends.docker._login import registry_headers
 
 on_docker = pytest.mark.docker

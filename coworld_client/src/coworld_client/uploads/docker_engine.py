@@ -7,6 +7,7 @@ long, its connections are cut, and the thread ends at once: none is left behind.
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import threading
 import time
@@ -14,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Itera
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -37,12 +38,12 @@ from coworld_core.errors import BackendError, BackendUnavailable, ImageError, un
 from coworld_core.images import ImageRef, Platform
 from coworld_core.lazy import load_library
 
-if TYPE_CHECKING:
-    from docker import APIClient
-
 __all__ = ["DockerEngine", "EngineImage", "connect_docker"]
 
 _T = TypeVar("_T")
+
+Client = Any
+"""A ``docker.APIClient``, whose own types leave most answers unknown."""
 
 Heard = Callable[..., None]
 """Called in a thread when the engine has said something, with a function and arguments to call in the event loop."""
@@ -114,14 +115,14 @@ class DockerEngine:
                 silent, or too old.
         """
         try:
-            described = await self._call(
-                "GET /version", lambda client: client.version(api_version=False), seconds=_KNOCK_SECONDS
+            offered = await self._call(
+                "GET /version", lambda client: client.version(api_version=False)["ApiVersion"], seconds=_KNOCK_SECONDS
             )
         except EngineRefused as error:
             raise not_docker(self._address) from error
         except EngineGone as error:
             raise _unavailable(self._address, error) from error
-        self._api = agreed_version(self._address, str(_entry(described, "ApiVersion")))
+        self._api = agreed_version(self._address, str(offered))
 
     async def inspect(self, reference: str) -> EngineImage:
         """Look up an image by a reference or an id.
@@ -172,7 +173,7 @@ class DockerEngine:
         """
         _checked(reference)
 
-        def pieces(client: APIClient, heard: Heard) -> Iterator[bytes]:
+        def pieces(client: Client, heard: Heard) -> Iterator[bytes]:
             done, told = 0, time.monotonic()
             for piece in _each("GET /images/get", lambda: client.get_image(reference)):
                 done += len(piece)
@@ -183,7 +184,9 @@ class DockerEngine:
             heard(on_progress, done)
 
         with _missing(reference):
-            return await self._run("GET /images/get", lambda *given: read(pieces(*given)), silence=_SAVE_SILENCE)
+            return await self._run(
+                "GET /images/get", lambda client, heard: read(pieces(client, heard)), silence=_SAVE_SILENCE
+            )
 
     async def pull(
         self,
@@ -208,11 +211,11 @@ class DockerEngine:
         account = dict(zip(("username", "password"), login, strict=True)) if login else {}
         layers: dict[str, tuple[int, int]] = {}
 
-        def begin(client: APIClient) -> Any:
+        def begin(client: Client) -> Any:
             tag = parsed.digest or parsed.tag or "latest"
             return client.pull(parsed.name, tag, stream=True, decode=True, auth_config=account)
 
-        def pull(client: APIClient, heard: Heard) -> None:
+        def pull(client: Client, heard: Heard) -> None:
             for said in _each("POST /images/create", lambda: begin(client)):
                 heard()
                 if error := said.get("error"):
@@ -240,16 +243,16 @@ class DockerEngine:
         with _missing(image):
             await self._call("POST /images/tag", lambda client: client.tag(image, parsed.name, parsed.tag or "latest"))
 
-    async def _call(self, call: str, make: Callable[[APIClient], _T], *, seconds: float = _CALL_SECONDS) -> _T:
+    async def _call(self, call: str, make: Callable[[Client], _T], *, seconds: float = _CALL_SECONDS) -> _T:
         """Make one call and wait for its answer; raises as ``_run`` does."""
 
-        def work(client: APIClient, _: Heard) -> _T:
+        def work(client: Client, _: Heard) -> _T:
             with _translated(call):
                 return make(client)
 
         return await self._run(call, work, silence=seconds)
 
-    async def _run(self, call: str, work: Callable[[APIClient, Heard], _T], *, silence: float) -> _T:
+    async def _run(self, call: str, work: Callable[[Client, Heard], _T], *, silence: float) -> _T:
         """Run blocking calls in a thread, with a client of their own.
 
         Args:
@@ -287,7 +290,7 @@ class DockerEngine:
                     tasks.cancel_scope.cancel()
         raise EngineGone(call, f"nothing came for {silence:g} s")
 
-    def _client(self, timeout: float) -> APIClient:
+    def _client(self, timeout: float) -> Client:
         from docker import APIClient
         from docker.errors import DockerException
         from docker.tls import TLSConfig
@@ -305,7 +308,7 @@ class DockerEngine:
         except DockerException as error:
             raise bad_certificates(self._address, error) from error
         try:
-            client = APIClient(self._address.url, version=self._api, timeout=timeout, tls=tls)
+            client: Client = APIClient(self._address.url, version=self._api, timeout=math.ceil(timeout), tls=tls)
         except (DockerException, AttributeError, KeyError, TypeError, ValueError) as error:
             raise BackendUnavailable(
                 f"The docker command's configuration cannot be used: {error}.",
@@ -330,7 +333,7 @@ class _Connections:
         self._sockets: list[socket.socket] = []
         self._over = False
 
-    def follow(self, client: APIClient) -> None:
+    def follow(self, client: Client) -> None:
         """Note each connection that the client opens from now on."""
         adapter: Any = client.get_adapter(client.base_url)
         choose = adapter.get_connection_with_tls_context
@@ -454,10 +457,6 @@ def _unavailable(address: Address, error: EngineGone) -> BackendUnavailable:
     if caused_by(cause, lambda each: isinstance(each, broken)) is not None:
         return not_docker(address, cause)
     return unreachable(address, cause)
-
-
-def _entry(value: Any, name: str) -> object:
-    return value.get(name) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def _checked(reference: str) -> ImageRef:
