@@ -127,7 +127,7 @@ async def test_everything_belongs_to_one_object_and_no_secret_stands_in_a_pod(na
             assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
             assert pod["shareProcessNamespace"] is True
             command = pod["containers"][0]["lifecycle"]["postStart"]["exec"]["command"]
-            assert command[-2].endswith("/waiting.py"), command
+            assert command[-2].endswith("/start_permit.py"), command
             # What no Secret can hold was brought before the unit started
             assert await unit.fetch("replay", tmp_path / "back") == len(large)
             assert (tmp_path / "back").read_bytes() == large
