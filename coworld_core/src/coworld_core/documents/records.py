@@ -4,7 +4,7 @@ A value built by code may only have the fields and values of this version. A fil
 far as possible: unknown fields, at any depth, are kept and written back by `model_dump_json`, and so are unknown
 values of enumerations marked with `OpenEnum`. Every version writes the fields without a default, which readers need.
 A field that was renamed is read by its old name too (`validation_alias=AliasChoices("new", "old")`), and a renamed
-value by `OpenEnum.formerly`; neither is written again.
+value by `OpenEnum.formerly`, or by `formerly` where no other version has further values; neither is written again.
 """
 
 # No annotations from __future__: pydantic 2.11 and 2.12 look in other modules for the names in that of extra fields
@@ -35,6 +35,7 @@ __all__ = [
     "OpenEnum",
     "Record",
     "SchemaVersion",
+    "formerly",
     "open_record",
     "parse_record",
     "read_as",
@@ -80,13 +81,13 @@ class _Open:
         older: The present value for each one that only earlier versions wrote.
     """
 
-    def __init__(self, plausible: Callable[[object], bool], older: Mapping[object, str] | None = None) -> None:
+    def __init__(self, plausible: Callable[[object], bool], older: Mapping[Any, str] | None = None) -> None:
         self._plausible = plausible
         self._older = older or {}
 
     def formerly(self, **older: str) -> "_Open":
         """The same for an enumeration with renamed values: `OpenEnum.formerly(old="new")`."""
-        return _Open(self._plausible, older)  # pyright: ignore[reportArgumentType]
+        return _Open(self._plausible, older)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """The declared schema, extended for reading; values are written unchanged."""
@@ -109,7 +110,13 @@ def _is_later(value: object) -> bool:
 
 
 OpenEnum = _Open(_is_text)
-"""Marks an enumeration of strings that later versions may extend: `Annotated[Literal[...], Grows]`."""
+"""Marks an enumeration of strings that later versions may extend: `Annotated[Literal[...], OpenEnum]`."""
+
+
+def formerly(**older: str) -> _Open:
+    """Mark an enumeration that no other version extends, but whose values were renamed: `formerly(old="new")`."""
+    return _Open(lambda value: isinstance(value, str) and value in older, older)
+
 
 SchemaVersion = Annotated[Literal[1], _Open(_is_later)]
 """Version of a file format. Files of later versions are read as far as possible."""

@@ -14,7 +14,7 @@ from ..hints import Hint
 from .battery import DiagnosisPlan
 from .comparison import Comparison, ComparisonPlan
 from .diagnosis import Diagnosis
-from .mixture import FORMER_KIND, Mixture, MixturePlan
+from .mixture import FORMER_KINDS, Mixture, MixturePlan
 from .pickup import Pickup, PickupPlan
 from .ranking import Ranking, RankingPlan
 from .report_base import Evaluation, EvaluationPlan
@@ -75,7 +75,8 @@ def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
     document = open_record(place, what=_WHAT, name=PLAN_NAME)
     value: object = document.value
     said = cast("Mapping[str, object]", value).get("kind") if isinstance(value, dict) else None
-    model = _PLANS.get("mix" if said == FORMER_KIND else str(said))
+    kind = str(said)
+    model = _PLANS.get(FORMER_KINDS.get(kind, kind))
     if model is None and document.usable:
         raise UsageError(
             f"{place / PLAN_NAME} is of an unknown kind of evaluation.",

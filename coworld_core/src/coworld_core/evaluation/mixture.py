@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo
+from pydantic import AliasChoices, Field
 
-from ..documents.records import READING
+from ..documents.records import formerly
 from ..episode.record import SlotRow
 from ..text.phrases import plural
 from .block_ledger import JudgedBlock
@@ -38,21 +38,17 @@ from .report_contents import (
     shown_number,
 )
 
-__all__ = ["FORMER_KIND", "MeasuredPlace", "Mixture", "MixturePlan", "MixtureReport"]
+__all__ = ["FORMER_KINDS", "MeasuredPlace", "Mixture", "MixturePlan", "MixtureReport"]
 
 
-FORMER_KIND = "run"
-"""The kind of a mixture's plan until the command was renamed; such files are still read."""
-
-
-def _renamed(value: object, info: ValidationInfo) -> object:
-    return "mix" if value == FORMER_KIND and info.context is READING else value
+FORMER_KINDS = {"run": "mix"}
+"""The kind of a mixture's plan until the command was renamed, and the present one; such files are still read."""
 
 
 class MixturePlan(EvaluationPlan):
     """The plan of a mixture: everything its report depends on besides the rows."""
 
-    kind: Annotated[Literal["mix"], BeforeValidator(_renamed)] = "mix"  # pyright: ignore[reportIncompatibleVariableOverride]
+    kind: Annotated[Literal["mix"], formerly(**FORMER_KINDS)] = "mix"  # pyright: ignore[reportIncompatibleVariableOverride]
     entrants: tuple[SlotRow, ...] = Field(min_length=1, description="The players.")
     counts: tuple[int, ...] = Field(description="Number of seats of each player.")
 
