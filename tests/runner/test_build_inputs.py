@@ -249,7 +249,7 @@ def test_unreadable_context_is_reported(
 async def test_packing_stops_when_it_is_cancelled(tmp_path: Path) -> None:
     fill(tmp_path, "Dockerfile")
     with (tmp_path / "huge").open("wb") as file:
-        file.truncate(1 << 36)  # sparse: takes no room, and longer to read than any test may last
+        file.truncate(1 << 36)  # Sparse: takes no room, and longer to read than any test may last
 
     taken = 0
 

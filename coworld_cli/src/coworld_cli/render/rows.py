@@ -193,9 +193,9 @@ async def show_list(
         envelope: Whether programs get `{entries, total_count, limit, offset, next_cursor}` rather than the bare list.
     """
     rows: list[_M] = []
-    tally = _Tally()
+    counts = _ListCounts()
     async for page in pager.pages():
-        tally.add(page)
+        counts.add(page)
         if listing.jsonl:
             for row in page.items:
                 out.line(dump(row))
@@ -203,25 +203,25 @@ async def show_list(
             rows += page.items
     if not listing.jsonl:
         if envelope:
-            known = tally.total if tally.total is not None else listing.offset + len(rows)
+            known = counts.total if counts.total is not None else listing.offset + len(rows)
             out.answer(
                 {
                     "entries": [dump(row) for row in rows],
                     "total_count": known,
                     "limit": listing.limit if listing.limit is not None else known,
                     "offset": listing.offset,
-                    "next_cursor": tally.next_cursor,
+                    "next_cursor": counts.next_cursor,
                 }
             )
         else:
             out.answer([dump(row) for row in rows])
         out.say(rows_table(columns, rows) if rows else f"There are no {noun}s.")
-    tally.remark(out, plural(tally.count, noun), listing)
+    counts.remark(out, plural(counts.count, noun), listing)
     return exitcodes.OK
 
 
 @dataclass
-class _Tally:
+class _ListCounts:
     """Remarks on a list: that there are more rows, and anything odd about it."""
 
     count: int = 0

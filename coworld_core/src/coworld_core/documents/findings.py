@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,7 +50,7 @@ class Finding:
     """Edits that fix it, if there is exactly one right answer and nothing is lost."""
 
 
-@dataclasses.dataclass
+@dataclass
 class Findings:
     """Collects findings in document order."""
 

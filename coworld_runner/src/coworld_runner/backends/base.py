@@ -269,7 +269,7 @@ class BaseUnit(Unit):
             tasks: The task group in which it runs.
             work: Watches the unit and calls `finish` when it has ended.
         """
-        # shielded: cancelling the body stops the units, and this task then ends by itself
+        # Shielded: cancelling the body stops the units, and this task then ends by itself
         scope = self._following = anyio.CancelScope(shield=True)
 
         async def watch() -> None:
@@ -544,7 +544,7 @@ class BaseBackend(Backend):
     """Kinds of found objects, in the order of removal. Kinds in one entry are removed together; kinds not listed are
     not removed. Empty: everything at once."""
 
-    # --- implemented by a subclass
+    # --- implemented by a subclass; not abstract, because one may override their callers: `group`, `find`, `reap`
 
     def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> BaseUnit:
         """Return a unit that has not been created yet.

@@ -74,7 +74,7 @@ class Signals:
     async def send(self, signal: Signal, reason: ExitReason = "stopped", why: str = "") -> None:
         """Signal the unit, and record why if the signal arrived: otherwise it had already ended by itself."""
         unit = self._unit
-        # shielded: if the signal arrived unnoticed, the unit would seem to have ended by itself
+        # Shielded: if the signal arrived unnoticed, the unit would seem to have ended by itself
         with anyio.move_on_after(unit.kill_seconds, shield=True):
             async with self.lock:
                 if unit.exit is None and await self._send(signal) and unit.ended_by is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +34,7 @@ class Wanted:
     """The most bytes it may have."""
 
 
-@dataclasses.dataclass
+@dataclass
 class SpaceLeft:
     """A size limit that several files share."""
 

@@ -86,7 +86,7 @@ async def sweep_run(backend: Backend, run_id: str) -> tuple[Reaped, ...]:
 
 
 async def _remove_directories(found: Sequence[Found], *, force: bool) -> tuple[Reaped, ...]:
-    # cancellable: a hostile program may have left more than the user waits for
+    # Cancellable: a hostile program may have left more than the user waits for
     return await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force), abandon_on_cancel=True)
 
 

@@ -169,7 +169,7 @@ class _FakeUnit(BaseUnit):
             if path is not None:
                 self._logs.append(self.logs.open(path))
         context = FakeContext(self, dict(self._env))
-        # shielded: cancelling the body stops the unit, and stopping it cancels this scope
+        # Shielded: cancelling the body stops the unit, and stopping it cancels this scope
         with self._life:
             async with anyio.create_task_group() as self._tree:
                 if spec.limits.of_disk:

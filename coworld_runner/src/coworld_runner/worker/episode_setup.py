@@ -61,7 +61,7 @@ async def init_config(environ: Mapping[str, str]) -> None:
         await transfers.put(
             environ["COGAME_CONFIG_URI"], config.encode(), content_type="application/json", what="game config"
         )
-    # last: `run` takes it as the sign that preparation is complete
+    # Last: `run` takes it as the sign that preparation is complete
     await anyio.to_thread.run_sync(_write_state, state, tokens)
     _log.info("config of %s for %d players written", plan.manifest.game.name, len(plan.seats))
 

@@ -125,7 +125,7 @@ class JobBackend(BaseBackend):
         )
         units = [self._unit(spec, place, publish) for spec in specs]
         game = any(isinstance(unit, GameUnit) for unit in units)
-        # shielded: the units' exits must be seen even after a cancellation
+        # Shielded: the units' exits must be seen even after a cancellation
         beside = anyio.CancelScope(shield=True)
         tasks.start_soon(self._beside, beside, units, publish, name="pods of the job")
         try:

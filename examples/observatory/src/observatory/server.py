@@ -86,7 +86,7 @@ class _Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _await_request(self) -> None:
-        # cycle: the current or last request; it is set as soon as the headers are complete.
+        # Cycle: the current or last request; it is set as soon as the headers are complete.
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if self.transport.get_protocol() is not self or (cycle is not None and not cycle.response_complete):
             self._settle()

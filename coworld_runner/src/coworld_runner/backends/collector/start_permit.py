@@ -30,7 +30,7 @@ def main(port: int) -> int:
             except OSError:
                 if time.monotonic() > until:
                     return 1
-            # polls: nothing reports yet that the collector has started
+            # Polls: nothing reports yet that the collector has started
             time.sleep(_LOOK_SECONDS)
         return 0 if connection.recv(len(GO)) == GO else 1
 

@@ -1,7 +1,7 @@
 """Calls the HTTP API of a Docker engine.
 
-This module does not use the `docker` package, because that package blocks: a call made in a thread cannot be
-cancelled, and each followed container occupies a thread. Here every call is an ordinary cancellable await, and
+This module does not use the `docker` package, because that package blocks: a call in a thread ends early only if its
+connection is cut, and each followed container occupies a thread. Here every call is an ordinary cancellable await, and
 following a hundred containers costs a hundred sockets.
 
 It uses httpcore2, the layer below httpx2: an engine needs none of httpx2's additions, and importing them would double

@@ -253,7 +253,7 @@ class KubernetesBackend(BaseBackend):
         runs = {unit.spec.run_id: self._run(unit.spec.run_id) for unit in units}
         for run in runs.values():
             tasks.start_soon(run.renew, name=f"lease of {run.run_id}")
-        # shielded: the ends of the units must be seen even after a cancellation
+        # Shielded: the ends of the units must be seen even after a cancellation
         watching = anyio.CancelScope(shield=True)
 
         async def watch() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import posixpath
 import re
@@ -136,7 +135,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
     )
 
 
-@dataclasses.dataclass
+@dataclass
 class _Files:
     """The known files and variables of one stage."""
 

@@ -134,7 +134,7 @@ class Counter(Base):
     value: Mapped[int] = mapped_column(default=0)
 
 
-# programs: images, coworlds, policies
+# Programs: images, coworlds, policies
 
 
 class Image(Base):
@@ -298,7 +298,7 @@ class PolicyVersion(Base):
     image: Mapped[Image] = relationship(lazy="raise")
 
 
-# competitions: games, leagues, divisions, members
+# Competitions: games, leagues, divisions, members
 
 
 class Game(Base):
