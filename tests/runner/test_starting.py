@@ -79,15 +79,30 @@ def test_a_manifest_is_brought_up_to_date_and_keeps_what_its_author_added(
     file = made.directory / "coworld_manifest_template.json"
     manifest = json.loads(file.read_text())
     manifest["game"]["config_schema"] = {}
-    manifest["game"]["docs"]["pages"] = ["mine"]
+    page = {"id": "rules.md", "title": "Rules", "content": {"type": "text", "value": "Add."}}
+    manifest["game"]["docs"]["pages"] = [page]
     file.write_text(json.dumps(manifest))
     sys.path.insert(0, str(made.directory))
     monkeypatch.setattr(sys, "argv", ["manifest", "other:Other", str(file)])
     assert main() == 0
     after = json.loads(file.read_text())
     assert "target" in after["game"]["config_schema"]["properties"]
-    assert after["game"]["docs"]["pages"] == ["mine"]
+    assert after["game"]["docs"]["pages"] == [page]
     assert main() == 0
     assert "nothing to change" in capsys.readouterr().out
+    (made.directory / "players" / "my_bot.py").write_text(
+        '"""Adds one."""\n\n\ndef act(observation, legal, rng):\n    ...\n'
+    )
+    (made.directory / "players" / "shared.py").write_text("TABLE = {}\n")
+    assert main() == 0
+    after = json.loads(file.read_text())
+    assert [player["id"] for player in after["player"]] == ["random-player", "my-bot"]
+    assert (after["player"][1]["description"], after["player"][1]["run"][-1]) == ("Adds one.", "players/my_bot.py")
+    assert main() == 0
+    assert "nothing to change" in capsys.readouterr().out
+    after["variants"][0]["game_config"]["goal"] = 7
+    file.write_text(json.dumps(after))
+    assert main() == 1
+    assert 'In variants[0].game_config: The key "goal" is not known here.' in capsys.readouterr().err
     file.write_text("[")
     assert main() == 2

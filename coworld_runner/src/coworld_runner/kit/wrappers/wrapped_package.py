@@ -141,7 +141,7 @@ def _people(manifest: dict[str, Any], game: WrappedGame, thinking: str) -> None:
     manifest["variants"][0]["game_config"]["players"] = names
     manifest["certification"]["game_config"]["players"] = names
     ids = [player["id"] for player in manifest["player"]]
-    manifest["tags"] = [game.library, f"{game.default_seats}-player", name]
+    manifest["tags"] = [game.library, f"{game.default_seats}-player", manifest["game"]["name"]]
     manifest["certification"]["players"] = [{"player_id": ids[seat % len(ids)]} for seat in range(game.default_seats)]
 
 
