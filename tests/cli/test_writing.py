@@ -38,3 +38,13 @@ def test_address_that_is_not_a_seat_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     done = coworld("game", "join", "http://h:1/client/global", "./bot.py", "--json", cwd=tmp_path)
     assert (done.status, done.json["error"]["code"]) == (2, "bad_address")
+
+
+def test_new_player_for_a_game_is_ready_to_play(tmp_path: Path) -> None:
+    new_game("small-game", directory=tmp_path / "game")
+    made = coworld("init", "player", "bot.py", "--for", "game", cwd=tmp_path)
+    assert made.status == 0, made.stderr
+    (command,) = re.findall(r"^Next:  coworld (run .+)$", made.stdout, re.M)
+    assert command == "run game --player ./bot.py --player random-player"
+    played = coworld(*command.split(), "--backend", "process", "--json", cwd=tmp_path)
+    assert (played.status, played.json["ok"]) == (0, True), played.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -244,10 +245,19 @@ async def test_orderly_close_ends_the_game() -> None:
     async def speaks_otherwise(connection: ServerConnection) -> None:
         await connection.send('{"type": "hello", "protocol": "chess/1"}')
 
-    async with answering(closes, speaks_otherwise) as url:
+    async def has_its_own(connection: ServerConnection) -> None:
+        await connection.send('{"type": "observation", "tick": 0}')
+
+    async def sends_lists(connection: ServerConnection) -> None:
+        await connection.send("[1]")
+
+    async with answering(closes, speaks_otherwise, has_its_own, sends_lists) as url:
         assert await play_seat(greedy, url) is None
         with pytest.raises(SeatError, match="speaks 'chess/1'"):
             await play_seat(greedy, url)
+        for sent in ('{"type": "observation", "tick": 0}', "[1]"):
+            with pytest.raises(SeatError, match=re.escape(f"this player has not acted. It sent: {sent}")):
+                await play_seat(greedy, url)
 
 
 def test_players_are_files_or_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

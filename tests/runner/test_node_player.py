@@ -91,9 +91,10 @@ async def test_frames_of_all_kinds_and_a_lost_connection(bot: Path) -> None:
         assert await play(bot, url) == (0, "")
     answer = {"type": "act", "tick": 1, "action": {"observation": asked["observation"], "legal": ["\u00e9"]}}
     assert [json.loads(said) for said in heard] == [answer, answer]
-    async with answering(['{"type": "hello", "protocol": "chess/1"}']) as (url, _):
-        status, said = await play(bot, url)
-        assert (status, "the game speaks chess/1" in said) == (1, True)
+    for first in ('{"type":"hello","protocol":"chess/1"}', '{"type":"observation","tick":0}'):
+        async with answering([first]) as (url, _):
+            status, said = await play(bot, url)
+            assert (status, f"the game does not speak coworld.seat/1, but: {first}" in said) == (1, True)
     # Closed in good order
     async with answering([hello]) as (url, _):
         assert await play(bot, url) == (0, "")

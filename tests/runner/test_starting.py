@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 
 from coworld_core.errors import UsageError
+from coworld_core.manifest.manifest_file import load_manifest
+from coworld_core.manifest.models import GAME_HOSTED
 from coworld_core.rules import Rules, audit_rules, load_rules
 from coworld_runner.kit.server.manifest import brought_up_to_date, main
 from coworld_runner.kit.server.scaffolds import new_game, new_player
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -69,6 +73,28 @@ def test_a_new_player_is_a_file_that_was_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         new_player(Path("mine.ts"))
     assert refused.value.hint == "Write mine.py for Python, or mine.mjs for JavaScript."
+
+
+def test_new_player_describes_its_game(tmp_path: Path) -> None:
+    kit = load_manifest(ROOT / "examples/nim/coworld_manifest_template.json", template=True).manifest
+    other = load_manifest(ROOT / "examples/paintarena/coworld_manifest_template.json", template=True).manifest
+    for file, manifest, has in (
+        ("bot.py", kit, "\ndef act("),
+        ("bot.mjs", kit, "\nfunction act("),
+        ("session.py", other, "\nasync def play("),
+    ):
+        new_player(tmp_path / file, manifest=manifest)
+        text = (tmp_path / file).read_text()
+        assert has in text
+        assert f"{manifest.game.name}: {manifest.game.description}" in text
+        assert manifest.game.protocols.player.value.splitlines()[0] in text
+    with pytest.raises(UsageError, match="paintarena has a protocol of its own") as refused:
+        new_player(tmp_path / "other.mjs", manifest=other)
+    assert refused.value.hint == f"Write {tmp_path / 'other.py'}: its messages are the game's own."
+    hosted = other.model_copy(update={"game": other.game.model_copy(update={"player_runtime": GAME_HOSTED})})
+    with pytest.raises(UsageError, match="runs its players itself"):
+        new_player(tmp_path / "hosted.py", manifest=hosted)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bot.mjs", "bot.py", "session.py"]
 
 
 @pytest.mark.usefixtures("clean_imports")

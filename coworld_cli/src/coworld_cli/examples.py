@@ -53,6 +53,7 @@ coworld tournament serve league --port 8080
 coworld init game count-up
 coworld init game count-up games/count-up
 coworld init player bot.py
+coworld init player bot.py --for examples/nim
 coworld init player bot.mjs
 coworld dev count-up
 coworld dev --player human --player ./bot.py

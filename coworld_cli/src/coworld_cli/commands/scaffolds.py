@@ -103,7 +103,7 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
     out.say(f"\nWatch it:  {click.style(page.as_uri(), bold=True)}\n\nThree things to try next:")
     tries = [
         (command_line("play", shown_path(directory), "--human", "0"), "take a seat yourself, with the arrow keys"),
-        (command_line("init", "game", "my-game"), "start a game of your own, which only needs rules"),
+        (command_line("init", "game", "my-game"), "start a game of your own, which only needs rules, and a bot for it"),
         (
             command_line("certify", shown_path(directory)),
             "check in ten steps that it follows the contract",
@@ -132,21 +132,44 @@ def game(out: Output, name: str, directory: Path | None) -> int:
     from coworld_runner.kit.server.scaffolds import new_game
 
     made = new_game(name, directory=directory)
+    bot = shown_path(made.directory / "players" / "my_bot.py")
     tell_written(out, made, then=["dev", str(made.directory)])
+    out.say(f"A bot of yours for it:  {command_line('init', 'player', bot, '--for', str(made.directory))}")
     return exitcodes.OK
 
 
 @init.command("player")
 @click.argument("file", type=FILE)
+@click.option("--for", "game", metavar="GAME", help="The game that it is for; the file then describes its messages.")
 @output_options
-def player(out: Output, file: Path) -> int:
+def player(out: Output, file: Path, game: str | None) -> int:
     """Start a player: FILE gets one function, which plays any game of the kit.
 
-    FILE ends in .py for Python or .mjs for JavaScript.
+    FILE ends in .py for Python or .mjs for JavaScript. For a game with a protocol of its own, it has the place where
+    you answer the game's messages.
     """
+    from ..event_loop import run_async
+
+    return run_async(out, lambda running: _player(file, game, running))
+
+
+async def _player(file: Path, game: str | None, running: Running) -> int:
     from coworld_runner.kit.server.scaffolds import new_player
 
-    tell_written(out, new_player(file), then=None)
+    from ..options.play_options import PackageOptions
+    from ..run_preparation import find_package
+
+    if game is None:
+        tell_written(running.out, new_player(file), then=None)
+        return exitcodes.OK
+    package = await find_package(PackageOptions(manifest=game), running)
+    made = new_player(file, manifest=package.manifest)
+    seats = len(package.manifest.certification.players)
+    others = [entry.player_id for entry in package.manifest.certification.players[: seats - 1]]
+    path = str(file) if file.is_absolute() else f"./{file}"
+    tell_written(
+        running.out, made, then=["run", game, *(word for who in (path, *others) for word in ("--player", who))]
+    )
     return exitcodes.OK
 
 

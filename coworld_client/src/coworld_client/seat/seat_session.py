@@ -30,6 +30,8 @@ URL_VARIABLES: Final = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
 MAX_REFUSED: Final = 20
 """How many actions the game may refuse, not counting late ones, before the player gives up."""
 
+_KINDS: Final = ("hello", "observe", "refused", "over")
+
 PASS: Final = object()
 """Returned by `decide` to send no action and let the time pass."""
 
@@ -124,12 +126,22 @@ class _Sitting:
         self._refused = 0
         self._asked: dict[str, Any] | None = None
         self.greeted = False
-        """Whether the game has sent a message."""
+        """Whether the game has sent a message of this protocol."""
         self._started = False
 
     async def converse(self, socket: ClientConnection, url: str) -> dict[str, Any]:
         while True:
-            message: Any = json.loads(await received(socket, url))
+            text = await received(socket, url)
+            message = _message(text)
+            # Later versions of the protocol may add kinds, but do not begin with one
+            if not self.greeted and message.get("type") not in _KINDS:
+                first = str(text)
+                raise SeatError(
+                    f"The game does not speak {PROTOCOL}, and this player has not acted. It sent: {first[:200]}"
+                    f"{' …' if len(first) > 200 else ''}",
+                    code="other_protocol",
+                    hint="A session, `async def play(seat)`, plays games with a protocol of their own.",
+                )
             self.greeted = True
             match message.get("type"):
                 case "hello":
@@ -198,6 +210,15 @@ class _Sitting:
         # The game's last messages, perhaps `over`, are still to be read, and then the reason of the close.
         with contextlib.suppress(ConnectionClosed):
             await socket.send(text)
+
+
+def _message(text: str | bytes) -> dict[str, Any]:
+    """A message of the game; empty if it is none of this protocol."""
+    try:
+        message: Any = json.loads(text)
+    except ValueError:
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 async def _run(where: str, function: Callable[..., Any], *arguments: Any) -> Any:

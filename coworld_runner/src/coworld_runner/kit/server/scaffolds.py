@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from coworld_core.errors import UsageError
+from coworld_core.manifest.models import GAME_HOSTED
+from coworld_core.rules.seat_wire import PROTOCOL
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+    from coworld_core.manifest.models import Manifest
 
 __all__ = ["NewFiles", "new_game", "new_player", "new_sample", "rules_names", "write_files"]
 
@@ -89,24 +93,53 @@ def new_sample(source: Traversable, directory: Path, *, known_as: str) -> NewFil
     return write_files(source, directory, {known_as: str(directory)}, without=_LEFT)
 
 
-def new_player(path: Path) -> NewFiles:
+def new_player(path: Path, *, manifest: Manifest | None = None) -> NewFiles:
     """Create the file of a new player, which plays random actions in any game made with the kit.
 
     Args:
         path: The file: `.py` for Python, or `.mjs` for JavaScript, a program for Node.
+        manifest: The game that it is for; the file then describes its messages. If the game has a protocol of its own,
+            the player is a session that fails with the first message it was sent, until its author answers that.
 
     Raises:
-        UsageError: The file exists already, or its name has another suffix.
+        UsageError: The file exists already, its name has another suffix, or the game takes no such player.
     """
     if path.suffix not in (".py", ".mjs"):
         hint = f"Write {path.with_suffix('.py')} for Python, or {path.with_suffix('.mjs')} for JavaScript."
         raise UsageError(f"{path} is not a Python or JavaScript file.", code="bad_name", hint=hint)
     if path.exists():
         raise UsageError(f"{path} already exists.", code="path_taken", hint="Name a new file.")
-    made = write_files(_TEMPLATES / "player", path.parent, {f"bot{path.suffix}": path.name}, only=path.suffix)
+    form = "bot" if manifest is None else _form(manifest, path)
+    file = f"{form}{path.suffix}"
+    made = write_files(_TEMPLATES / "player", path.parent, {file: path.name}, only=file)
     if path.suffix == ".mjs":
         path.chmod(path.stat().st_mode | 0o111)
+    if manifest is not None:
+        mark = "#" if path.suffix == ".py" else "//"
+        about = f"{manifest.game.name}: {manifest.game.description}\n\n{manifest.game.protocols.player.value}"
+        lines = [f"{mark} {line}".rstrip() for line in about.splitlines()]
+        path.write_text("\n".join([path.read_text("utf-8"), "", *lines, ""]), encoding="utf-8")
     return made
+
+
+def _form(manifest: Manifest, path: Path) -> str:
+    """The template for a player of a game."""
+    game = manifest.game
+    if game.player_runtime == GAME_HOSTED:
+        raise UsageError(
+            f"{game.name} runs its players itself, from files in a form of its own.",
+            code="other_protocol",
+            hint="Its documentation, or the files of its own players, say what that is.",
+        )
+    if PROTOCOL in game.protocols.player.value:
+        return "bot"
+    if path.suffix != ".py":
+        raise UsageError(
+            f"{game.name} has a protocol of its own, which a new {path.suffix} player does not speak.",
+            code="other_protocol",
+            hint=f"Write {path.with_suffix('.py')}: its messages are the game's own.",
+        )
+    return "session"
 
 
 def _require_room(place: Path) -> None:

@@ -99,9 +99,12 @@ async function converse({ send, messages }, state) {
     }
   }
   for await (const message of messages) {
-    if (message.type === "hello" && message.protocol !== "coworld.seat/1") {
-      throw Object.assign(new Error(`the game speaks ${message.protocol}`), { final: true });
+    const known = ["hello", "observe", "refused", "over"].includes(message.type);
+    if (message.type === "hello" ? message.protocol !== "coworld.seat/1" : !known && !state.greeted) {
+      const said = JSON.stringify(message).slice(0, 300);
+      throw Object.assign(new Error(`the game does not speak coworld.seat/1, but: ${said}`), { final: true });
     }
+    state.greeted = true;
     if (message.type === "observe" && message.your_turn) {
       state.asked = message;
       await answer(message);
@@ -121,7 +124,7 @@ if (!address) {
   console.error("COWORLD_PLAYER_WS_URL is not set; a runner sets it to the address of the game.");
   process.exit(2);
 }
-const state = { asked: null, refused: 0 };
+const state = { asked: null, greeted: false, refused: 0 };
 for (let since = Date.now(); ; ) {
   try {
     const connection = await connect(new URL(address));
