@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 import random
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, ranking_plan, strength_blocks
 
 from coworld_cli.options.values import RATINGS
+from coworld_core.episode.outcome import Fault
 from coworld_core.episode.record import EpisodeRow, PlayerFault, SlotRow
 from coworld_core.errors import EnvironmentFault
 from coworld_core.evaluation.block_ledger import BlockLedger, JudgedBlock
@@ -177,7 +179,32 @@ def test_failing_player_forfeits_despite_results(
     assert block.tables[1] == (lowest, high)
     assert block.scores == {"a": (14 + high) / 2, "b": (10 + lowest) / 2}
     assert (dict(block.forfeits), block.by_seat, block.forfeited) == ({"b": 1}, (), (False, True))
-    assert block.first_forfeits["b"] == ("block-0002.1-2", "player_error", "It broke.")
+    assert block.first_forfeits["b"] == ("block-0002.1-2", "player_error", "It broke.", "", "")
+
+
+def test_first_forfeit_says_how_the_log_ends() -> None:
+    comparison = Comparison(comparison_plan(max_blocks=3))
+    tail = "Traceback:\n  line 3\nValueError: no\n\n"
+    fault = Fault(
+        party="player",
+        slot=0,
+        error_type="player_error",
+        message="It exited.",
+        time=dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+        log="logs/policy_agent_0.log",
+        log_tail=tail,
+    )
+    for row in pair_rows(1, 1.0):
+        comparison.add(row)
+    lost = spoilt("block-0002.1-1", "player", "player_error", slot=0)
+    comparison.add(lost.model_copy(update={"player_faults": (PlayerFault.of(fault, slot=0, connected=True),)}))
+    comparison.add(pair_rows(2, 1.0)[1])
+    report = comparison.report()
+    (note,) = [remark.message for remark in report.remarks if remark.code == "forfeits"]
+    assert note.endswith(
+        "The first: It exited. [player_error] Its log ends: ValueError: no (block-0002.1-1/logs/policy_agent_0.log)"
+    )
+    assert "ValueError" not in report.headline
 
 
 @pytest.mark.parametrize("seats", [2, 3])
@@ -376,6 +403,9 @@ def test_player_that_never_starts_ends_the_evaluation() -> None:
     assert (report.stopped, report.verdict, report.blocks) == ("never_started", "undecided", 0)
     assert (report.won, report.lost, report.difference) == (0, 0, None)
     assert report.entrants[0].forfeits == 6
+    assert report.headline.startswith(
+        "New forfeited 6 episodes. The first: It broke. [player_never_started] (block-0001"
+    )
     assert "New failed in every episode of the first 3 blocks" in report.remarks[0].message
 
 

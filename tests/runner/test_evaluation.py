@@ -88,6 +88,10 @@ async def test_a_player_that_dies_at_once_ends_it_after_three_blocks(tmp_path: P
         report = await compared(small, tmp_path / "run", parallel=1, options=EpisodeOptions(failure_grace_seconds=0.05))
     assert (report.stopped, report.blocks, report.entrants[1].forfeits) == ("never_started", 0, 6)
     assert len(list(read_rows(tmp_path / "run"))) == 6
+    first = report.entrants[1].first_forfeit
+    assert first is not None
+    assert (tmp_path / "run" / first.log).is_file()
+    assert f"({first.log})" in report.headline
 
 
 async def test_a_battery_goes_through_all_variants_and_is_gone_on_with(tmp_path: Path) -> None:

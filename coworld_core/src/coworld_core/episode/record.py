@@ -50,6 +50,8 @@ __all__ = [
 
 _COLUMNS = ("coworld", "version", "backend", "run_id", "variant", "seed", "status", "ok", "seconds")
 """What `to_records` tells of an episode as a whole, besides its deciding fault."""
+_LOG_END = 200
+"""Characters of a log's last line that rows keep."""
 
 SUMMARY_NAME = "summary.json"
 """File name of a `BatchSummary`."""
@@ -441,6 +443,21 @@ class PlayerFault(Record):
     error_type: str = Field(default="player_error", description="Type of its first fault.")
     message: str = Field(default="", description="That fault in a sentence.")
     connected: bool | None = Field(default=None, description="Whether it had ever connected; null: unknown.")
+    log: str = Field(default="", description="Its log, relative to the episode's directory; empty: unknown.")
+    log_end: str = Field(default="", description="The last line of that log, shortened: its exception, for example.")
+
+    @classmethod
+    def of(cls, fault: Fault, *, slot: int, connected: bool | None) -> PlayerFault:
+        """The first fault of a slot, as rows have it."""
+        lines = fault.log_tail.split("\n")
+        return cls(
+            slot=slot,
+            error_type=fault.error_type,
+            message=fault.message,
+            connected=connected,
+            log=fault.log or "",
+            log_end=next((line.strip()[:_LOG_END] for line in reversed(lines) if line.strip()), ""),
+        )
 
     @property
     def away(self) -> bool:

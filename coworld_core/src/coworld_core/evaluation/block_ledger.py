@@ -43,6 +43,8 @@ class FirstForfeit(NamedTuple):
     workspace: str
     error_type: str
     message: str
+    log: str = ""
+    log_end: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -359,7 +361,9 @@ def _forfeits(
     first: dict[str, FirstForfeit] = {}
     for (_, episode), losers in zip(episodes, guilty, strict=True):
         for label, fault in losers.items():
-            first.setdefault(label, FirstForfeit(episode.row.workspace, fault.error_type, fault.message))
+            where = episode.row.workspace
+            log = f"{where}/{fault.log}" if fault.log else ""
+            first.setdefault(label, FirstForfeit(where, fault.error_type, fault.message, log, fault.log_end))
     return {
         "forfeits": dict(Counter(label for losers in guilty for label in losers)),
         "first_forfeits": first,

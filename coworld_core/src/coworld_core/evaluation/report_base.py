@@ -108,6 +108,12 @@ class ForfeitRecord(Record):
     workspace: str = Field(description="Its directory, relative to the evaluation's.")
     error_type: str = Field(description="Type of the entrant's fault.")
     message: str = Field(description="The fault in a sentence.")
+    log: str = Field(default="", description="Its log, relative to the evaluation's directory; empty: unknown.")
+    log_end: str = Field(default="", description="The last line of that log, shortened.")
+
+    def __str__(self) -> str:
+        ended = f" Its log ends: {self.log_end}" if self.log_end else ""
+        return f"{self.message} [{self.error_type}]{ended} ({self.log or self.workspace})"
 
 
 class MeasuredEntrant(Record):
@@ -517,6 +523,6 @@ def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSlo
             )
     for label, count in sorted(totals.forfeits.items()):
         first = totals.first_forfeits.get(label)
-        why = f" The first is {first.workspace}: {first.message} [{first.error_type}]" if first is not None else ""
+        why = f" The first: {ForfeitRecord(**first._asdict())}" if first is not None else ""
         say("forfeits", f"{names[label]} forfeited {plural(count, 'episode')}, and lost what it forfeited.{why}")
     return remarks

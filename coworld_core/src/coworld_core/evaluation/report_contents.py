@@ -70,8 +70,12 @@ class ShownReport(EvaluationReport):
 
     @property
     def headline(self) -> str:
-        """The result in one sentence; if players forfeited episodes, a second one names them."""
-        return " ".join([self.said(f"after {plural(self.blocks, 'block')}"), *_forfeited(self)])
+        """The result in one sentence; if players forfeited episodes, another one names them.
+
+        That one comes first, and says why, if nothing could be counted.
+        """
+        result, forfeited = self.said(f"after {plural(self.blocks, 'block')}"), _forfeited(self)
+        return " ".join([result, *forfeited] if self.blocks else [*forfeited, result])
 
     @property
     def nothing(self) -> str:
@@ -133,7 +137,10 @@ def _forfeited(report: EvaluationReport) -> list[str]:
     names = player_names(report)
     most = sorted(report.entrants, key=lambda entrant: -entrant.forfeits)
     said = [f"{names[one.label]} forfeited {plural(one.forfeits, 'episode')}" for one in most if one.forfeits]
-    return [f"{listed(said, limit=3)}."] if said else []
+    if not said:
+        return []
+    first = most[0].first_forfeit if not report.blocks else None
+    return [f"{listed(said, limit=3)}.", *([f"The first: {first}."] if first is not None else [])]
 
 
 def block_facts(report: EvaluationReport) -> list[tuple[str, str]]:

@@ -412,10 +412,7 @@ def _player_faults(record: EpisodeRecord, conduct: Sequence[SeatBehaviour]) -> t
     connected = {slot.slot: slot.connected for slot in record.slots}
     # A connection may be too short to be seen, but who has acted was there
     connected |= {slot: True for slot, seat in enumerate(conduct) if seat.acted}
-    return tuple(
-        PlayerFault(slot=slot, error_type=fault.error_type, message=fault.message, connected=connected.get(slot))
-        for slot, fault in first.items()
-    )
+    return tuple(PlayerFault.of(fault, slot=slot, connected=connected.get(slot)) for slot, fault in first.items())
 
 
 def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[SlotRow, ...]:
