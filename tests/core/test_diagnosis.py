@@ -132,7 +132,8 @@ def test_absent_player_ends_the_diagnosis_after_three_blocks() -> None:
     report = report_rows(plan, rows)
     assert isinstance(report, DiagnosisReport)
     assert (report.stopped, report.blocks) == ("never_started", 0)
-    assert str(report).startswith("Nothing could be measured. 1 thing about Player is worth looking at")
+    assert str(report).startswith("Player forfeited 8 episodes. The first:")
+    assert "Nothing could be measured. 1 thing about Player is worth looking at" in str(report)
     assert "It never came in 8 of 8 episodes." in str(report)
     assert "Player failed in every episode of the first 3 blocks, so nothing was counted." in report.contents().notes
     assert not any("The game was measured" in note for note in report.contents().notes)

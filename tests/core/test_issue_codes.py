@@ -496,6 +496,17 @@ CASES = [
         mode="strict",
     ),
     Case("scores_not_required", drop(*RESULTS, "required"), "/game/results_schema", "{", "one number", "warning"),
+    # No published version has this rule
+    Case(
+        "scores_not_required",
+        drop(*RESULTS, "required"),
+        "/game/results_schema",
+        "{",
+        "one number",
+        "warning",
+        mode="strict",
+        published="0.1.26",
+    ),
     Case(
         "scores_not_required",
         put(*RESULTS, "required", value=["winner"]),
@@ -630,6 +641,7 @@ CASES = [
         "info",
         template=True,
     ),
+    Case("lifted_version", drop("game", "version"), "/game", "{", "do not play it", "warning", template=True),
     Case("lifted_game_type", drop("game", "runnable", "type"), "/game/runnable", "{", '"game"', "info"),
     Case("lifted_role_type", drop("player", 0, "type"), "/player/0", "{", '"player"', "info"),
     Case("lifted_docs", drop("game", "docs"), "/game", "{", "description", "info"),

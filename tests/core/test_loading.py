@@ -152,5 +152,5 @@ def test_the_template_of_the_sample_world() -> None:
     example = Path(__file__).parents[2] / "examples" / "paintarena" / "coworld_manifest_template.json"
     loaded = load_manifest(example, template=True)
     assert loaded.manifest.is_template
-    assert [issue.code for issue in loaded.report.issues] == ["lifted_version"]
+    assert [issue.code for issue in loaded.report.issues] == ["lifted_version", "newer_field"]
     assert [issue.code for issue in check_manifest(example).errors] == ["template_not_built"]

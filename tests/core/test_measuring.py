@@ -324,7 +324,7 @@ def test_a_verdict_names_forfeits_and_the_first_of_them() -> None:
     assert report.headline == f"New is worse than Old, after {report.blocks} blocks. New forfeited {count} episodes."
     assert report_markdown(report).startswith(f"### {report.headline}")
     (remark,) = [remark for remark in report.remarks if remark.code == "forfeits"]
-    assert remark.message.endswith(f"The first is {first.workspace}: Exit 1. [player_error]")
+    assert remark.message.endswith(f"The first: Exit 1. [player_error] ({first.workspace})")
     assert ("Forfeits", str(count)) == (report.contents().tables[0].head[3], report.contents().tables[0].rows[0][3])
 
 

@@ -331,6 +331,7 @@ def as_it_was(_: dict[str, Any]) -> None:
         ("0.1.7", of_0_1_7, ("knows_no_zlib",), {}),
         ("0.1.7", of_0_1_7, ("wants_zlib",), {"replay-loadable": "replay_unloadable"}),
         (None, of_0_1_7, (), {"matriculate": "manifest_invalid"}),
+        (None, as_it_was, ("knows_only_json_z",), {}),
         (None, as_it_was, ("knows_no_zlib",), {"replay-loadable": "replay_unloadable"}),
         ("0.1.26", as_it_was, (), {}),
         ("0.1.26", of_0_1_7, (), {"matriculate": "manifest_invalid"}),

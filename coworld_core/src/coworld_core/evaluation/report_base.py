@@ -113,7 +113,7 @@ class ForfeitRecord(Record):
 
     def __str__(self) -> str:
         ended = f" Its log ends: {self.log_end}" if self.log_end else ""
-        return f"{self.message} [{self.error_type}]{ended} ({self.log or self.workspace})"
+        return f"{self.message} [{self.error_type}]{ended} ({self.log or self.workspace})".lstrip()
 
 
 class MeasuredEntrant(Record):

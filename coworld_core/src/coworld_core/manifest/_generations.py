@@ -228,16 +228,22 @@ def _template_version(lifted: ConvertedManifest, game: dict[str, Any], *, templa
     runnable = game.get("runnable")
     images = [cast("dict[str, Any]", runnable).get("image")] if isinstance(runnable, dict) else []
     images += [entry.get("image") for _, _, entry in _entries(lifted.document)]
-    if not template and not any(is_placeholder(image) for image in images):
+    unfilled = any(is_placeholder(image) for image in images)
+    if not template and not unfilled:
         return
     # If a template must not be read as a manifest, that one finding covers the version too.
     game["version"] = TEMPLATE_VERSION
-    if template:
-        _said(
-            lifted,
+    if template and unfilled:
+        message = f"game.version is left out, as in a template; it is {TEMPLATE_VERSION}."
+        _said(lifted, "lifted_version", ("game",), message)
+    elif template:
+        lifted.findings.add(
             "lifted_version",
             ("game",),
-            f"game.version is left out, as in a template; it is {TEMPLATE_VERSION}.",
+            "game.version is left out, and no image is a placeholder: this can be built, but published versions of "
+            "coworld do not play it.",
+            "Add the version, unless this is a template.",
+            severity="warning",
         )
 
 

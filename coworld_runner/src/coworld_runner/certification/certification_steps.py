@@ -83,7 +83,7 @@ class CertifyOptions:
 
     @property
     def packs_replays(self) -> bool:
-        """Whether a replay must load packed, as `replay.z`; otherwise it must load as the game wrote it."""
+        """Whether a replay must load packed, as `replay.json.z`; otherwise it must load as the game wrote it."""
         return self.published in (None, "0.1.26")
 
     @classmethod
@@ -525,7 +525,7 @@ async def _show(candidate: Candidate, packed: bool) -> Evidence:
     """Have the game show the replay in one form; the form that viewers serve is required, the other is advice."""
     options, layout = candidate.options.replay, candidate.layout
     level: Level = "required" if packed == candidate.options.packs_replays else "advice"
-    name = "replay.z" if packed else "replay"
+    name = "replay.json.z" if packed else "replay"
     logs = layout.logs / ("replay-zlib" if packed else "replay-plain")
     logs.mkdir()
     try:

@@ -84,7 +84,8 @@ async def open_replay(
         options: How to run it.
         logs: A directory for the game's logs.
         run_id: The run's label; a new one by default.
-        compressed: Whether to provide it as a zlib file `replay.z`, as hosted viewers do.
+        compressed: Whether to provide it as a zlib file, as hosted viewers do. Its name ends in `.json.z`, by which
+            games of the first generations know it, and so in `.z`, by which later ones do.
 
     Yields:
         The session, once the page answers.
@@ -98,7 +99,7 @@ async def open_replay(
     runnable = manifest.game.runnable
     extra_text = runnable.env.get(EXTRA_PORTS_ENV)
     extra = parse_extra_ports(extra_text) if extra_text is not None else ()
-    file = f"{_FILE}.z" if compressed else _FILE
+    file = f"{_FILE}.json.z" if compressed else _FILE
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {
