@@ -205,7 +205,7 @@ def check_request(
 def _examine(
     source: Source, expected: Manifest | None, mode: Mode, *, template: bool
 ) -> tuple[JobSpec | None, tuple[str, ...], JsonDocument, Findings]:
-    document, _ = read_document(source)
+    document = read_document(source)
     findings = Findings(list(document.findings))
     if not document.usable:
         return None, (), document, findings

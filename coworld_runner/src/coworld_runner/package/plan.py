@@ -254,12 +254,11 @@ def _planned(
 def _plan_of_request(package: Package, loaded: LoadedRequest) -> EpisodePlan:
     """The plan of an episode request. A program or a name may identify a bundled player."""
     job, game = loaded.request, package.manifest.game
-    hosts = game.player_runtime == GAME_HOSTED
     seats: list[Seat] = []
     for slot, runnable in enumerate(job.players):
         called = {_display_name(job.game_config, slot), *loaded.policy_names[slot : slot + 1]}
         entry = _bundled(package.manifest, runnable, called)
-        if hosts and entry is None:
+        if entry is None and game.player_runtime == GAME_HOSTED:
             raise UsageError(
                 f"Seat {slot} of the episode request names an image, and {game.name} runs its players itself, from "
                 "files.",
@@ -268,8 +267,7 @@ def _plan_of_request(package: Package, loaded: LoadedRequest) -> EpisodePlan:
                     "play_own_files", "Play it with run_episode, which takes a file or a directory for each seat."
                 ),
             )
-        own = bundled_hosted(package, entry) if hosts and entry is not None else None
-        seats.append(Seat(runnable=runnable, player_id=entry.id if entry is not None else None, own=own))
+        seats.append(_bundled_seat(package, entry) if entry is not None else Seat(runnable=runnable))
     return _planned(package, job, seats, "episode-request", loaded.policy_names)
 
 
@@ -317,15 +315,18 @@ def _seat(package: Package, player: PlayerRef, usual: Runnable, run: Sequence[st
     if player.kind == HUMAN:
         return Seat(runnable=None)
     if player.kind == "bundled":
-        entry = next(entry for entry in package.manifest.player if entry.id == player.word)
-        hosts = package.manifest.game.player_runtime == GAME_HOSTED
-        own = bundled_hosted(package, entry) if hosts else None
-        return Seat(runnable=entry.as_runnable(), player_id=entry.id, own=own)
+        return _bundled_seat(package, next(entry for entry in package.manifest.player if entry.id == player.word))
     if player.own is None:
         return Seat(runnable=with_image(usual, player.word, run))
     host = player_host(package)
     runnable, own = seat_files(player.own, with_image(usual, host.image), host)
     return Seat(runnable=runnable, own=own, secret_env=own.secret_env)
+
+
+def _bundled_seat(package: Package, entry: RoleRunnable) -> Seat:
+    hosts = package.manifest.game.player_runtime == GAME_HOSTED
+    own = bundled_hosted(package, entry) if hosts else None
+    return Seat(runnable=entry.as_runnable(), player_id=entry.id, own=own)
 
 
 def _with_people(plan: EpisodePlan, humans: Collection[int]) -> EpisodePlan:
