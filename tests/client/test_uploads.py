@@ -301,7 +301,7 @@ async def test_coworld_is_uploaded_updated_and_downloaded(
         stored = await api.coworlds.get(made.coworld.id)
         assert (stored.model_extra or {})["certification"]["status"] == "passed"
 
-        again = await api.coworlds.upload(manifest, certification=TRUSTED)
+        again = await api.coworlds.upload(loaded, certification=TRUSTED)
         assert (again.already, again.coworld.id) == (True, made.coworld.id)
         assert all(one.already for one in again.images)
         changed = copy.deepcopy(manifest)

@@ -47,7 +47,6 @@ def test_reads_and_says(version: str, generation: Generation) -> None:
     assert all(issue.line is not None and issue.column is not None for issue in loaded.report.issues)
     assert loaded.report.ok
     assert loaded.manifest.game.version == version
-    assert loaded.raw == generation(version)
 
 
 @pytest.mark.parametrize("version", SAID)
@@ -63,14 +62,15 @@ def test_can_be_written_again(version: str, generation: Generation) -> None:
     loaded = load_manifest(generation(version))
     text = dump_manifest(loaded.manifest, mode="read")
     assert load_manifest(text.encode()).manifest == loaded.manifest
-    assert lost(loaded.raw, json.loads(text)) == set()
+    assert lost(generation(version), json.loads(text)) == set()
 
 
 @pytest.mark.parametrize("version", ["0.1.26", "0.1.64"])
 def test_current_manifest_round_trips(version: str, generation: Generation) -> None:
     loaded = load_manifest(generation(version), mode="strict")
     written = json.loads(dump_manifest(loaded.manifest))
-    assert (lost(loaded.raw, written), lost(written, loaded.raw)) == (set(), set())
+    read = generation(version)
+    assert (lost(read, written), lost(written, read)) == (set(), set())
 
 
 def test_ignored_fields_are_reported(generation: Generation) -> None:

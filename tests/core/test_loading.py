@@ -12,8 +12,6 @@ import pytest
 
 from coworld_core import check_manifest, load_manifest
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.images import BUILD_FIRST
-from coworld_core.manifest.manifest_file import find_manifest
 
 
 @pytest.fixture
@@ -37,26 +35,28 @@ def test_a_relative_path_is_remembered_absolutely(package: Path, monkeypatch: py
     assert load_manifest(".").path == package / "coworld_manifest.json"
 
 
-def test_what_a_directory_means(tmp_path: Path, document: dict[str, Any]) -> None:
-    template = tmp_path / "coworld_manifest_template.json"
-    template.write_text("{}", encoding="utf-8")
-    with pytest.raises(UsageError, match="contains a template") as raised:
-        find_manifest(tmp_path)
+def test_a_template_is_not_read_as_a_manifest(tmp_path: Path) -> None:
+    (tmp_path / "coworld_manifest_template.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UsageError, match="holds a template") as raised:
+        load_manifest(tmp_path)
     assert raised.value.code == "manifest_not_found"
-    assert raised.value.hint is BUILD_FIRST
-    assert find_manifest(tmp_path, template=True) == template
-    (tmp_path / "dist").mkdir()
-    (tmp_path / "dist" / "coworld_manifest.json").write_text("{}", encoding="utf-8")
-    assert find_manifest(tmp_path, template=True) == tmp_path / "dist" / "coworld_manifest.json"
-    (tmp_path / "coworld_manifest.json").write_text("{}", encoding="utf-8")
-    assert find_manifest(tmp_path) == tmp_path / "coworld_manifest.json"
+
+
+def test_newer_template_of_a_directory_is_read_with_a_remark(package: Path, document: dict[str, Any]) -> None:
+    os.utime(package / "coworld_manifest.json", (1, 1))
+    template = package / "coworld_manifest_template.json"
+    template.write_text(json.dumps(document), encoding="utf-8")
+    loaded = load_manifest(package, template=True)
+    assert (loaded.path, [issue.code for issue in loaded.report.issues]) == (template, ["template_newer"])
+    loaded = load_manifest(package)
+    assert [issue.code for issue in loaded.report.issues] == ["manifest_older"]
 
 
 @pytest.mark.parametrize(
     ("path", "code", "message"),
     [
         ("none.json", "manifest_not_found", "There is no file none.json"),
-        (".", "manifest_not_found", "without a coworld_manifest.json"),
+        (".", "manifest_not_found", "a directory without a manifest"),
         ("https://example.org/coworld_manifest.json", "manifest_not_local", "not a file on this machine"),
         ('{"game": 1}', "manifest_not_found", "not the text of a manifest"),
         ("x" * 5000, "manifest_not_found", "There is no file"),
@@ -101,12 +101,10 @@ def test_byte_order_mark_is_ignored(package: Path) -> None:
     assert load_manifest(package).report.issues == ()
 
 
-def test_the_report_is_made_only_when_read(document: dict[str, Any]) -> None:
+def test_remarks_are_counted(document: dict[str, Any]) -> None:
     document["extra"] = 1
     loaded = load_manifest(json.dumps(document).encode())
-    assert "report" not in vars(loaded)
-    assert [issue.code for issue in loaded.warnings] == ["unknown_field"]
-    assert "report" in vars(loaded)
+    assert [issue.code for issue in loaded.report.warnings] == ["unknown_field"]
     assert repr(loaded).endswith("from manifest, 1 remark>")
 
 

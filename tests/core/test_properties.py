@@ -157,11 +157,11 @@ def test_loaded_manifest_is_written_completely(
             well_formed(error.report)
             continue
         written = dump_manifest(loaded.manifest, mode=mode)
-        assert lost(loaded.raw, json.loads(written)) == set()
+        assert lost(broken, json.loads(written)) == set()
         again = load_manifest(written.encode(), mode=mode).manifest
         assert again == loaded.manifest
         assert manifest_sha256(again) == manifest_sha256(loaded.manifest)
-        if loaded.mode == "strict":
+        if mode == "strict":
             assert build_request(again).players
 
 

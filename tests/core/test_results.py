@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coworld_core import check_manifest, check_results, load_manifest, read_results
+from coworld_core import check_manifest, check_results, read_results
 from coworld_core.errors import ManifestError
 from coworld_core.manifest.game_results import score_bounds
 
@@ -23,13 +23,6 @@ def test_read_results(tmp_path: Path) -> None:
     assert results.raw == {"scores": [1, 2.5], "ticks": 10}
     assert repr(results) == "<Results 1, 2.5>"
     assert read_results(str(path), SCHEMA, 2) == results
-
-
-def test_through_a_loaded_manifest(document: dict[str, Any]) -> None:
-    loaded = load_manifest(document)
-    assert loaded.read_results(b'{"scores": [3, 4]}', 2).scores == (3, 4)
-    assert loaded.slot_count(loaded.game_config("long")) == 3
-    assert loaded.validate_game_config(loaded.game_config()).ok
 
 
 @pytest.mark.parametrize(

@@ -360,7 +360,7 @@ async def test_by_the_rules_of_a_published_version(
 def unchecked(manifest: dict[str, Any]) -> Package:
     """A package whose manifest nobody has checked."""
     parsed = Manifest.model_validate_json(json.dumps(manifest))
-    return Package(manifest=parsed, report=load_manifest(MANIFEST).report, source="counting")
+    return Package(manifest=parsed, report=load_manifest(MANIFEST).report)
 
 
 async def test_invalid_fixture_fails_and_is_not_played(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from coworld_runner.package.resolver import (
     Package,
     coworld_id,
     default_results_dir,
-    find_in_directory,
     resolve_package,
 )
 
@@ -152,7 +151,7 @@ async def test_unusable_template_is_refused(tmp_path: Path) -> None:
     (tmp_path / TEMPLATE_NAME).unlink()
     write(tmp_path / MANIFEST_NAME, manifest())
     with pytest.raises(UsageError, match=TEMPLATE_NAME):
-        find_in_directory(tmp_path, prefer="template")
+        await resolve_package(tmp_path, prefer="template")
 
 
 async def test_a_directory_without_a_manifest_says_what_was_looked_for(tmp_path: Path) -> None:

@@ -328,6 +328,21 @@ async def test_people_go_by_the_names_of_bots_where_the_game_knows_no_others(tmp
     assert names(plan_for_people(plan_episode(found, humans=[0]))) == ["Sweep Painter", "Frontier Painter"]
 
 
+async def test_player_opposite_a_person_has_its_short_name(tmp_path: Path) -> None:
+    players = ["ghcr.io/me/mine:2", "ghcr.io/you/mine:2"]
+    assert names(plan_episode(await package(tmp_path), humans=[0], players=players)) == ["Person", "mine:2"]
+
+
+async def test_human_alone_takes_every_seat_of_a_larger_variant(tmp_path: Path) -> None:
+    found = await package(tmp_path)
+    document = json.loads((tmp_path / "coworld_manifest.json").read_text())
+    document["game"]["config_schema"]["properties"]["tokens"]["maxItems"] = 3
+    document["game"]["config_schema"]["properties"]["players"]["maxItems"] = 3
+    document["variants"][0]["game_config"]["players"] = [{"name": name} for name in ("Red", "Green", "Blue")]
+    found = dataclasses.replace(found, manifest=load_manifest(document).manifest)
+    assert [seat.controller for seat in plan_episode(found, players=["human"]).seats] == ["human"] * 3
+
+
 async def test_people_get_the_first_variant_unless_they_say_otherwise(tmp_path: Path) -> None:
     found = await package(tmp_path)
     assert plan_episode(found, humans=[0]).variant == "default"

@@ -34,7 +34,7 @@ SEAT = ("python", "-m", "coworld_client.seat")
 @pytest.fixture(scope="module")
 def nim() -> Package:
     loaded = load_manifest(NIM / "coworld_manifest_template.json", template=True)
-    return Package(manifest=loaded.manifest, report=loaded.report, source="nim", contexts={"{{NIM_IMAGE}}": NIM})
+    return Package(manifest=loaded.manifest, report=loaded.report, contexts={"{{NIM_IMAGE}}": NIM})
 
 
 @pytest.fixture

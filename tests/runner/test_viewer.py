@@ -192,7 +192,7 @@ def test_where_a_package_has_its_viewer(tmp_path: Path) -> None:
     assert find_bundle(package) is None
     document["game"]["replay_viewer"] = {"bundle": "a/b"}
     (tmp_path / "coworld_manifest.json").write_text(json.dumps(document))
-    assert find_bundle(replace(package_of(document), directory=tmp_path)) == tmp_path / "a" / "b"
+    assert find_bundle(replace(package_of(document), path=tmp_path / "coworld_manifest.json")) == tmp_path / "a" / "b"
 
 
 # --- served -------------------------------------------------------------------------------------------------------

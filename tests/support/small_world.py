@@ -371,8 +371,8 @@ def fast(*, episode: Mapping[str, Any] | None = None, **changes: Any) -> Certify
 def package_of(manifest: dict[str, Any], path: Path | None = None) -> Package:
     """A package made from a valid manifest."""
     loaded = load_manifest(manifest)
-    report = loaded.report if path is None else loaded.report.model_copy(update={"source": str(path)})
-    return Package(manifest=loaded.manifest, report=report, source=str(path or "counting"), path=path)
+    report = loaded.report.model_copy(update={"source": str(path or "counting")})
+    return Package(manifest=loaded.manifest, report=report, path=path)
 
 
 @asynccontextmanager

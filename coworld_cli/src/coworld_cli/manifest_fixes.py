@@ -36,11 +36,10 @@ def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
         0 if the manifest then has no issue under the strict rules, else 1.
     """
     from coworld_core.manifest.manifest_fixes import fixed_manifest
-    from coworld_runner.package.resolver import find_in_directory
 
     from .render.issues import render_report
 
-    fixed = fixed_manifest(find_in_directory(where)[0] if where.is_dir() else where)
+    fixed = fixed_manifest(where)
     name = shown_path(fixed.path)
     changed = fixed.after != fixed.before
     write = changed and (yes or (out.json is False and _agrees(fixed.before, fixed.after, name, len(fixed.done))))

@@ -251,8 +251,11 @@ class Coworlds(Resource):
             Conflict: The platform has that version with other content.
             ImageError: The Docker engine lacks an image, or it is for another platform.
         """
-        source = manifest.raw if isinstance(manifest, LoadedManifest) else manifest
-        loaded = await anyio.to_thread.run_sync(lambda: load_manifest(source, mode="strict"))
+        loaded = (
+            manifest
+            if isinstance(manifest, LoadedManifest)
+            else await anyio.to_thread.run_sync(lambda: load_manifest(manifest, mode="strict"))
+        )
         document: dict[str, Any] = json.loads(dump_manifest(loaded.manifest))
         told = certification_words(certification, manifest_sha256(loaded.manifest))
         check_images(document, kept=())

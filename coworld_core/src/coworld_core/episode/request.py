@@ -16,13 +16,14 @@ from ..documents.findings import Finding, Findings, quoted, type_word
 from ..documents.json_text import JsonDocument, Source, json_report
 from ..documents.shapes import parse_shape
 from ..errors import ManifestError, UsageError
+from ..images import image_problem
 from ..issues import Report
 from ..manifest._cross_field_rules import request_player_rules
-from ..manifest.game_config import config_findings, game_config_for, slot_count
+from ..manifest.game_config import config_findings, game_config_for, slot_count, slots_finding, token_bounds
 from ..manifest.manifest_file import Mode, examine_manifest, manifest_sha256, read_document
-from ..manifest.models import JsonObject, Manifest, RoleRunnable, Runnable
+from ..manifest.models import JsonObject, Manifest, Runnable
 
-__all__ = ["JobSpec", "LoadedRequest", "build_request", "check_request", "load_request"]
+__all__ = ["JobSpec", "LoadedRequest", "build_request", "check_request", "load_request", "with_image"]
 
 
 class JobSpec(BaseModel):
@@ -95,7 +96,6 @@ def build_request(
     Raises:
         UsageError: Codes `unknown_variant`, `wrong_image_count`, `run_without_image`, `slots_unknown`,
             `slots_out_of_bounds`, `bad_image`.
-        ManifestError: The config breaks the game's rules.
     """
     config = game_config_for(manifest, variant)
     count = _slots(manifest, config, variant, slots)
@@ -115,10 +115,9 @@ def build_request(
         )
     bundled = {player.id: player for player in manifest.player}
     seats = [bundled[seat.player_id] for seat in manifest.certification.players]
-    players = [
-        _seated(seats[slot % len(seats)], images[slot if len(images) > 1 else 0] if images else None, run)
-        for slot in range(count)
-    ]
+    players = [seats[slot % len(seats)].as_runnable() for slot in range(count)]
+    if images:
+        players = [with_image(usual, images[slot % len(images)], run) for slot, usual in enumerate(players)]
     return JobSpec(manifest=manifest, game_config=config, players=tuple(players), episode_tags=dict(episode_tags or {}))
 
 
@@ -138,23 +137,22 @@ def _slots(manifest: Manifest, config: Mapping[str, Any], variant: str | None, w
             code="slots_out_of_bounds",
             hint="Change `players` in the game config, or leave the number out.",
         )
-    findings = Findings()
-    findings.extend(config_findings(manifest.game.config_schema, config, slots=count))
-    if findings.failed:
-        first = findings.items[0]
-        if first.code == "slots_out_of_bounds":
-            raise UsageError(first.message, code=first.code, hint=first.hint)
-        document = JsonDocument("game config", config, None, (), usable=True)
-        raise ManifestError(json_report(document, findings.items))
+    if finding := slots_finding(count, *token_bounds(manifest)):
+        raise UsageError(finding.message, code=finding.code, hint=finding.hint)
     return count
 
 
-def _seated(player: RoleRunnable, image: str | None, run: Sequence[str]) -> Runnable:
-    runnable = player.as_runnable()
-    if image is None:
-        return runnable
-    from ..images import image_problem
+def with_image(usual: Runnable, image: str, run: Sequence[str] = ()) -> Runnable:
+    """The player of another image in the place of a bundled player.
 
+    Args:
+        usual: The bundled player. Without `run`, its command and environment are kept, and always its resources.
+        image: The image.
+        run: The image's command, program first.
+
+    Raises:
+        UsageError: Code `bad_image`.
+    """
     if problem := image_problem(image):
         raise UsageError(
             f"The image {quoted(image)} {problem}.",
@@ -165,9 +163,9 @@ def _seated(player: RoleRunnable, image: str | None, run: Sequence[str]) -> Runn
     return Runnable(
         type="player",
         image=image,
-        run=tuple(run) or runnable.run,
-        env={} if run else runnable.env,
-        resources=runnable.resources,
+        run=tuple(run) or usual.run,
+        env={} if run else usual.env,
+        resources=usual.resources,
     )
 
 
@@ -207,7 +205,7 @@ def check_request(
 def _examine(
     source: Source, expected: Manifest | None, mode: Mode, *, template: bool
 ) -> tuple[JobSpec | None, tuple[str, ...], JsonDocument, Findings]:
-    document, _ = read_document(source)
+    document = read_document(source)
     findings = Findings(list(document.findings))
     if not document.usable:
         return None, (), document, findings

@@ -352,12 +352,22 @@ def config_findings(schema: Mapping[str, Any], config: Mapping[str, Any], *, slo
         message = f"game_config.players has {seated} entries for {slots} {'slot' if slots == 1 else 'slots'}."
         findings.add("players_mismatch", where, message, "Make them the same number.")
         return findings.items
-    if not least <= count <= most:
-        there = "There is 1 player" if count == 1 else f"There are {count} players"
-        message = f"{there} here, but `tokens` of config_schema allows {_range(least, most)}."
-        findings.add("slots_out_of_bounds", where, message, "Change the number of players, or the bounds.")
-        return findings.items
+    if finding := slots_finding(count, least, most, where):
+        return [*findings.items, finding]
     return [*findings.items, *_checked_config(checked, config, count)]
+
+
+def slots_finding(count: int, least: int, most: int, path: Path = ()) -> Finding | None:
+    """The finding about a number of slots outside the bounds of `tokens`; None if it is within them."""
+    if least <= count <= most:
+        return None
+    there = "There is 1 player" if count == 1 else f"There are {count} players"
+    return Finding(
+        code="slots_out_of_bounds",
+        path=path,
+        message=f"{there} here, but `tokens` of config_schema allows {_range(least, most)}.",
+        hint="Change the number of players, or the bounds.",
+    )
 
 
 def _checked_config(checked: CheckedSchema, config: Mapping[str, Any], count: int) -> list[Finding]:

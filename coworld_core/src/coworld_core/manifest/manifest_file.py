@@ -10,23 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ..documents.findings import Finding, Findings, type_word
+from ..documents.findings import Findings, type_word
 from ..documents.json_text import MAX_BYTES, JsonDocument, Source, json_report, parse_json, wrap_json
 from ..documents.shapes import parse_shape
 from ..errors import ManifestError, UsageError
-from ..images import BUILD_FIRST
+from ..hints import Hint
 from ..issues import Issue, Report
+from ..text.phrases import listed
 from ..versions import Published
 from ._cross_field_rules import manifest_rules
 from ._generations import lift, optional_field
-from .game_config import game_config_for, slot_count, validate_game_config
-from .game_results import Results, read_results
-from .models import JsonObject, Manifest
+from .models import Manifest
 from .published_versions import published_findings
 
 __all__ = [
@@ -34,6 +32,7 @@ __all__ = [
     "TEMPLATE_NAME",
     "LoadedManifest",
     "Mode",
+    "Preference",
     "check_manifest",
     "dump_manifest",
     "find_manifest",
@@ -52,61 +51,29 @@ Mode = Literal["read", "strict"]
 """`read`: lenient, to run a manifest; `strict`: only the written form, to certify, build or upload it."""
 
 
-@dataclass(frozen=True, eq=False)
+Preference = Literal["newer", "manifest", "template"]
+"""Which file is used if a directory contains a built manifest and a template: the manifest unless the template is
+newer, always the manifest, or always the template."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadedManifest:
-    """A manifest that was read, with the findings about it."""
+    """A manifest that was read."""
 
     manifest: Manifest
     """The manifest in its current form."""
-
-    path: Path | None
-    """Absolute path of the file it was read from; None if it was given as a value."""
-
-    raw: JsonObject
-    """The JSON object as it was read, whatever its generation."""
-
-    mode: Mode
-    """The mode it was read in."""
-
-    document: JsonDocument = field(repr=False)
-    """The text it was read from."""
-
-    findings: tuple[Finding, ...] = field(repr=False)
-    """The findings; `report` has them with lines and columns."""
-
-    @cached_property
-    def report(self) -> Report:
-        """Warnings and remarks with line and column. It contains no errors."""
-        return json_report(self.document, self.findings)
-
-    @property
-    def warnings(self) -> tuple[Issue, ...]:
-        """The warnings of the report."""
-        return self.report.warnings
+    report: Report
+    """Warnings and remarks with line and column. It contains no errors."""
+    path: Path | None = None
+    """Absolute path of the file it was read from; None if it was given as a value, or fetched."""
 
     @property
     def source(self) -> str:
-        """Where it was read from, for messages."""
-        return self.document.source
-
-    def game_config(self, variant: str | None = None) -> dict[str, Any]:
-        """The config of a variant, or of the certification fixture (see `gameconfig.game_config_for`)."""
-        return game_config_for(self.manifest, variant)
-
-    def slot_count(self, config: JsonObject) -> int:
-        """The number of slots in an episode with this config (see `gameconfig.slot_count`)."""
-        return slot_count(self.manifest, config)
-
-    def validate_game_config(self, config: JsonObject) -> Report:
-        """Check a config (see `gameconfig.validate_game_config`)."""
-        return validate_game_config(self.manifest, config)
-
-    def read_results(self, source: Path | str | bytes, slots: int) -> Results:
-        """Read and check results of this game (see `results.read_results`)."""
-        return read_results(source, self.manifest.game.results_schema, slots)
+        """Where it was read from, for messages: a path, a name, or an address without passwords and queries."""
+        return self.report.source
 
     def __repr__(self) -> str:
-        said = len(self.findings)
+        said = len(self.report.issues)
         remarks = f", {said} remark{'s' if said != 1 else ''}" if said else ""
         return f"<LoadedManifest {self.manifest!r:.200} from {self.source}{remarks}>"
 
@@ -115,7 +82,12 @@ class LoadedManifest:
 
 
 def load_manifest(
-    source: Source, *, mode: Mode = "read", template: bool = False, published: Published | None = None
+    source: Source,
+    *,
+    mode: Mode = "read",
+    template: bool = False,
+    prefer: Preference = "newer",
+    published: Published | None = None,
 ) -> LoadedManifest:
     """Read a manifest.
 
@@ -124,6 +96,7 @@ def load_manifest(
         mode: `read` (lenient) or `strict`.
         template: Accept a template as it is, for running it without images: a missing version becomes
             `0.0.0.dev0`, and placeholders are allowed for images.
+        prefer: Which file to use if a directory contains both a manifest and a template.
         published: A published version; anything that version would refuse is also an error.
 
     Returns:
@@ -134,17 +107,10 @@ def load_manifest(
         UsageError: If the path itself is wrong (codes `manifest_not_found`, `manifest_unreadable`,
             `manifest_not_local`).
     """
-    manifest, document, path, findings = _examine(source, mode=mode, template=template, published=published)
+    manifest, report, path = _examine(source, mode=mode, template=template, prefer=prefer, published=published)
     if manifest is None:
-        raise ManifestError(json_report(document, findings.items, dropped=findings.dropped))
-    return LoadedManifest(
-        manifest=manifest,
-        path=path,
-        raw=cast("dict[str, Any]", document.value),
-        mode=mode,
-        document=document,
-        findings=tuple(findings.items),
-    )
+        raise ManifestError(report)
+    return LoadedManifest(manifest=manifest, report=report, path=path)
 
 
 def check_manifest(
@@ -155,61 +121,79 @@ def check_manifest(
     Raises:
         UsageError: The path itself is wrong.
     """
-    _, document, _, findings = _examine(source, mode=mode, template=template, published=published)
-    return json_report(document, findings.items, dropped=findings.dropped)
+    return _examine(source, mode=mode, template=template, prefer="newer", published=published)[1]
 
 
-def find_manifest(path: Path | str, *, template: bool = False) -> Path:
-    """Find the manifest that a path refers to: the file itself, or the one in the directory.
+def find_manifest(
+    source: Path | str, *, prefer: Preference = "newer", template: bool = True
+) -> tuple[Path, tuple[Issue, ...]]:
+    """Find the file that a path refers to, the file itself or that of a directory; returns it with remarks.
 
-    In a directory, looks for `coworld_manifest.json`, then `dist/coworld_manifest.json` (where `coworld build`
-    writes it), then `coworld_manifest_template.json` if templates are accepted.
+    The candidates in a directory are `coworld_manifest.json`, `dist/coworld_manifest.json` (where a build writes it
+    beside a template of the first name) and `coworld_manifest_template.json`.
 
     Args:
-        path: A file or a directory.
-        template: Accept a template.
+        source: An existing file or directory.
+        prefer: Which to use if there are both a manifest and a template.
+        template: Whether a template is accepted.
 
     Raises:
-        UsageError: Codes `manifest_not_found` or `manifest_not_local`.
+        UsageError: There is none (codes `manifest_not_found`, `manifest_not_local`).
     """
-    text = str(path)
-    if text.startswith("file://"):
-        from urllib.parse import unquote, urlsplit
+    directory = _local_path(source)
+    if not directory.is_dir():
+        return directory, ()
+    built = next((path for path in _built(directory) if path.is_file()), None)
+    authored = directory / TEMPLATE_NAME
+    if not authored.is_file():
+        if built is None or prefer == "template":
+            raise _nothing_in(directory, [TEMPLATE_NAME] if prefer == "template" else None)
+        return built, ()
+    if built is None:
+        if not template or prefer == "manifest":
+            raise UsageError(
+                f"{directory} holds a template, but no {MANIFEST_NAME} that was built from it.",
+                code="manifest_not_found",
+                hint=Hint("build_directory", "Build it first: build_coworld({directory!r}).", directory=str(directory)),
+                context={"path": str(directory)},
+            )
+        return authored, ()
+    newer = authored.stat().st_mtime_ns > built.stat().st_mtime_ns
+    rebuild = Hint(
+        "build_again", "build_coworld({directory!r}) brings the manifest up to date.", directory=str(directory)
+    )
+    if prefer == "template":
+        return authored, ()
+    if newer and template and prefer == "newer":
+        message = f"The template is newer than {built.name}, so the template is used."
+        return authored, (Issue(code="template_newer", severity="info", message=message, hint=rebuild),)
+    if newer:
+        message = f"The template is newer than {built.name}, and the older build is used."
+        return built, (Issue(code="manifest_older", severity="info", message=message, hint=rebuild),)
+    return built, ()
 
-        path = Path(unquote(urlsplit(text).path))
-    elif "://" in text:
-        raise UsageError(f"{text} is not a file on this machine.", code="manifest_not_local", hint="Download it first.")
-    elif text.lstrip().startswith("{"):
-        raise UsageError(
-            "A path is expected, not the text of a manifest.",
-            code="manifest_not_found",
-            hint="Give the content as bytes, or as a dict.",
-        )
-    path = Path(path)
+
+def _built(directory: Path) -> tuple[Path, Path]:
+    return directory / MANIFEST_NAME, directory / "dist" / MANIFEST_NAME
+
+
+def _nothing_in(directory: Path, wanted: list[str] | None) -> UsageError:
+    names = wanted or [MANIFEST_NAME, f"dist/{MANIFEST_NAME}", TEMPLATE_NAME]
+    below: list[str] = []
     try:
-        if path.is_dir():
-            return _in_directory(path, template=template)
-        exists = path.exists()
-    except (OSError, ValueError):
-        exists = False
-    if not exists:
-        hint = f"A directory that contains {MANIFEST_NAME} works, too."
-        raise UsageError(f"There is no file {path}.", code="manifest_not_found", hint=hint)
-    return path
-
-
-def _in_directory(path: Path, *, template: bool) -> Path:
-    for name in (MANIFEST_NAME, f"dist/{MANIFEST_NAME}", *([TEMPLATE_NAME] if template else [])):
-        if (path / name).is_file():
-            return path / name
-    if (path / TEMPLATE_NAME).is_file():
-        raise UsageError(
-            f"{path} contains a template, but no {MANIFEST_NAME}.",
-            code="manifest_not_found",
-            hint=BUILD_FIRST,
-        )
-    hint = f"Name the file, or a directory that contains {MANIFEST_NAME} or {TEMPLATE_NAME}."
-    raise UsageError(f"{path} is a directory without a {MANIFEST_NAME}.", code="manifest_not_found", hint=hint)
+        for entry in sorted(directory.iterdir())[:200]:
+            if entry.is_dir() and any((entry / name).is_file() for name in (MANIFEST_NAME, TEMPLATE_NAME)):
+                below.append(str(entry))
+    except OSError:
+        pass
+    begin = Hint("name_or_begin_game", "Name the manifest's file itself.")
+    hint = f"Did you mean {listed(below, limit=4, word='or')}?" if below else begin
+    return UsageError(
+        f"{directory} is a directory without a manifest: looked for {listed(names)}.",
+        code="manifest_not_found",
+        hint=hint,
+        context={"path": str(directory), "looked_for": names},
+    )
 
 
 def dump_manifest(manifest: Manifest, *, mode: Mode = "strict", template: bool = False) -> str:
@@ -240,17 +224,17 @@ def manifest_sha256(manifest: Manifest) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def read_document(source: Source, *, template: bool = False) -> tuple[JsonDocument, Path | None]:
-    """Read a source as a JSON document; return it with the file it was read from, if any.
+def read_document(source: Source) -> JsonDocument:
+    """Read a file, or the content that is given, as a JSON document.
 
     Raises:
         UsageError: The path itself is wrong.
     """
     if isinstance(source, bytes | bytearray):
-        return parse_json(source, source="manifest"), None
+        return parse_json(source, source="manifest")
     if isinstance(source, Mapping):
-        return wrap_json(source, source="manifest"), None
-    path = find_manifest(source, template=template)
+        return wrap_json(source, source="manifest")
+    path = _local_path(source)
     try:
         with path.open("rb") as file:
             # Reading one byte more than allowed shows that there is more, without reading all of it.
@@ -259,18 +243,48 @@ def read_document(source: Source, *, template: bool = False) -> tuple[JsonDocume
         raise UsageError(
             f"{path} cannot be read: {error.strerror or error}.", code="manifest_unreadable", hint="Check the path."
         ) from error
-    return parse_json(data, source=str(path)), path.absolute()
+    return parse_json(data, source=str(path))
+
+
+def _local_path(path: Path | str) -> Path:
+    text = str(path)
+    if text.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
+        path = Path(unquote(urlsplit(text).path))
+    elif "://" in text:
+        raise UsageError(f"{text} is not a file on this machine.", code="manifest_not_local", hint="Download it first.")
+    elif text.lstrip().startswith("{"):
+        raise UsageError(
+            "A path is expected, not the text of a manifest.",
+            code="manifest_not_found",
+            hint="Give the content as bytes, or as a dict.",
+        )
+    path = Path(path)
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):
+        exists = False
+    if not exists:
+        hint = f"A directory that contains {MANIFEST_NAME} works, too."
+        raise UsageError(f"There is no file {path}.", code="manifest_not_found", hint=hint)
+    return path
 
 
 def _examine(
-    source: Source, *, mode: Mode, template: bool, published: Published | None
-) -> tuple[Manifest | None, JsonDocument, Path | None, Findings]:
-    document, path = read_document(source, template=template)
+    source: Source, *, mode: Mode, template: bool, prefer: Preference, published: Published | None
+) -> tuple[Manifest | None, Report, Path | None]:
+    path, said = None, ()
+    if not isinstance(source, bytes | bytearray | Mapping):
+        source, said = find_manifest(source, prefer=prefer, template=template)
+        path = source.absolute()
+    document = read_document(source)
     findings = Findings(list(document.findings))
     manifest = None
     if document.usable:
         manifest = examine_manifest(document.value, findings, mode=mode, template=template, published=published)
-    return (None if findings.failed else manifest), document, path, findings
+    report = json_report(document, findings.items, dropped=findings.dropped).extended(said)
+    return (None if findings.failed else manifest), report, path
 
 
 def examine_manifest(

@@ -10,7 +10,7 @@ from ..documents.json_edit import edited
 from ..documents.json_text import json_report, parse_json
 from ..errors import ManifestError
 from ..issues import Issue, Report
-from .manifest_file import check_manifest, examine_manifest, read_document
+from .manifest_file import check_manifest, examine_manifest, find_manifest, read_document
 
 __all__ = ["FixedManifest", "fixed_manifest"]
 
@@ -49,8 +49,9 @@ def fixed_manifest(path: Path, *, template: bool = True) -> FixedManifest:
         UsageError: If the path is wrong.
         ManifestError: If the file is not JSON.
     """
-    document, file = read_document(path, template=template)
-    if document.text is None or file is None or not document.usable or document.findings:
+    file, _ = find_manifest(path, template=template)
+    document = read_document(file)
+    if document.text is None or not document.usable or document.findings:
         raise ManifestError(document.report())
     before = after = file.read_bytes().decode("utf-8")
     done: list[Issue] = []
@@ -65,4 +66,5 @@ def fixed_manifest(path: Path, *, template: bool = True) -> FixedManifest:
         done += json_report(document, found).issues
         after = changed
     left = check_manifest(after.encode(), mode="strict", template=template)
+    file = file.absolute()
     return FixedManifest(file, before, after, tuple(done), left.model_copy(update={"source": str(file)}))

@@ -211,7 +211,7 @@ def _only_service(dockerfile: Path, template: Path, name: str | None) -> Compose
     """Return the only service of a package that has a Dockerfile and no compose file, as a compose file."""
     if name is not None:
         return without_compose(dockerfile, name)
-    document, _ = read_document(template)
+    document = read_document(template)
     manifest = cast("dict[str, Any]", document.value) if isinstance(document.value, dict) else {}
     found = placeholders(manifest)
     if len(found) == 1:
@@ -277,7 +277,7 @@ def _checked_template(path: Path, compose: ComposeFile, version: str) -> tuple[M
     report = check_manifest(path, mode="strict", template=True)
     # A missing version in a template needs no remark here
     report = report.model_copy(update={"issues": tuple(i for i in report.issues if i.code != "lifted_version")})
-    document, _ = read_document(path)
+    document = read_document(path)
     named = {service.name: service.image for service in compose.services}
     try:
         filled = hydrate(document, images=named, version=version, file=path)

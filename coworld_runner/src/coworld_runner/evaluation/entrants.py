@@ -9,7 +9,6 @@ from typing import Any, cast
 from coworld_core.episode.record import SlotRow
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import Lineup, block_seed
-from coworld_core.manifest.game_config import validate_game_config
 from coworld_core.manifest.game_results import score_bounds
 
 from ..package.plan import EpisodePlan, Seat, plan_episode
@@ -37,7 +36,6 @@ class Entrants:
 
     Raises:
         UsageError: An unknown variant or player.
-        ManifestError: The config does not satisfy the game's schema.
     """
 
     def __init__(self, package: Package, players: Mapping[str, str], rules: EvaluationRules) -> None:
@@ -166,7 +164,7 @@ def _seed_range(plan: EpisodePlan) -> tuple[int, int] | None:
     for most in dict.fromkeys(min(limit, widest) for widest in _WIDEST):
         if most < least:
             continue
-        ends = ({**plan.game_config, "seed": end} for end in (least, most))
-        if all(validate_game_config(plan.manifest, config, slots=len(plan.seats)).ok for config in ends):
+        ends = (dataclasses.replace(plan, game_config={**plan.game_config, "seed": end}) for end in (least, most))
+        if all(end.check_config().ok for end in ends):
             return least, most
     return None

@@ -5,21 +5,22 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from coworld_core.episode.request import JobSpec, LoadedRequest, build_request
+from coworld_core.episode.request import JobSpec, LoadedRequest, build_request, with_image
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.hints import Hint
 from coworld_core.ids import generate_tokens
 from coworld_core.images import ImageRef
+from coworld_core.issues import Report
 from coworld_core.manifest.features import Startup
 from coworld_core.manifest.game_config import distinct_names, named_players, validate_game_config, with_tokens
 from coworld_core.manifest.game_results import Results, read_results
-from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
+from coworld_core.manifest.models import GAME_HOSTED, Manifest, RoleRunnable, Runnable
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 from coworld_core.text.phrases import listed
 
@@ -41,10 +42,10 @@ _PERSON = "Person"
 class Seat:
     """One seat of an episode."""
 
-    name: str
-    """Display name: the game's name for the seat, if it knows names."""
     runnable: Runnable | None
     """The player; None leaves the seat to a person in a browser."""
+    name: str = ""
+    """Display name: the game's name for the seat, if it knows names."""
     player_id: str | None = None
     """The bundled player's id, if it is one."""
     player_name: str = ""
@@ -148,13 +149,17 @@ class EpisodePlan:
         """One token per seat; new unless the game already has tokens."""
         return self.tokens or generate_tokens(len(self.seats))
 
+    def check_config(self) -> Report:
+        """Check the config, which is without tokens, against the game's schema."""
+        return validate_game_config(self.manifest, self.game_config, slots=len(self.seats))
+
     def config_with_tokens(self, tokens: Sequence[str]) -> dict[str, Any]:
-        """The config with tokens, as the game gets it, checked against its schema.
+        """The config with tokens, as the game gets it. Every started game gets its config here, where it is checked.
 
         Raises:
             ManifestError: It does not satisfy the schema.
         """
-        report = validate_game_config(self.manifest, self.game_config, slots=len(self.seats))
+        report = self.check_config()
         if not report.ok:
             raise ManifestError(report, code="config_invalid")
         return with_tokens(self.game_config, tokens)
@@ -201,171 +206,166 @@ def plan_episode(
     Raises:
         UsageError: An unknown variant or player, a wrong number of players, a seat that does not exist, a seed for a
             game that takes none, or options that exclude each other.
-        ManifestError: The config does not satisfy the game's schema.
     """
-    manifest = package.manifest
     if request is not None and (variant is not None or players or run):
         raise UsageError(
             "An episode request says variant and players itself, so variant, players and run cannot be given too.",
             code="request_excludes_options",
         )
     named = read_players(players, package)
-    humans = _with_people(humans, named, manifest)
-    if humans and manifest.game.player_runtime == GAME_HOSTED:
+    people = bool(humans) or any(player.kind == HUMAN for player in named)
+    if people and package.manifest.game.player_runtime == GAME_HOSTED:
         raise UsageError(
-            f"{manifest.game.name} runs its players itself, from files: there is no seat for people.",
+            f"{package.manifest.game.name} runs its players itself, from files: there is no seat for people.",
             code="people_unsupported",
             hint="Name files for the players, or none for those of the package.",
         )
-    if humans and variant is None and request is None:
-        variant = manifest.variants[0].id
-    if request is None:
-        asked, label = _asked(package, variant, named, run), variant or "certification"
-        policy_names: tuple[str, ...] = ()
-    else:
-        asked, policy_names, label = request.request, request.policy_names, "episode-request"
-    called = None
-    if request is not None:
-        slots = range(len(asked.players))
-        called = [{_display_name(asked.game_config, slot), *policy_names[slot : slot + 1]} for slot in slots]
-    taken = _seated(package, asked.players, named, called=called)
-    runnables = [
-        runnable.model_copy(update={"env": {**runnable.env, **package.environment}}) for runnable, _, _ in taken
-    ]
-    ids = [known for _, known, _ in taken]
-    config = dict(asked.game_config)
+    if people and variant is None:
+        variant = package.manifest.variants[0].id
+    plan = _plan_of_players(package, variant, named, run) if request is None else _plan_of_request(package, request)
+    plan = _with_people(plan, humans)
+    plan = _with_environment(plan, package.environment, secret_env or {})
     if seed is not None:
-        config = _with_seed(manifest, config, seed, slots=len(runnables))
-    for slot in humans:
-        if not 0 <= slot < len(runnables):
-            raise UsageError(
-                f"There is no seat {slot}: this episode has seats 0 to {len(runnables) - 1}.", code="unknown_seat"
-            )
-    own = [_PERSON if slot in humans else name for slot, name in enumerate(_own_names(manifest, taken))]
-    others = policy_names or distinct_names(own)
-    seats = tuple(
-        Seat(
-            name=_display_name(config, slot) or others[slot],
-            runnable=None if slot in humans else runnable,
-            player_id=None if slot in humans else ids[slot],
-            player_name="" if slot in humans or request is not None else own[slot],
-            own=None if slot in humans else taken[slot][2],
-            secret_env={} if slot in humans else {**_own_secrets(taken[slot][2]), **(secret_env or {})},
-        )
-        for slot, runnable in enumerate(runnables)
-    )
-    plan = EpisodePlan(
-        manifest=asked.manifest,
-        game_config=config,
-        seats=seats,
-        variant=label,
+        plan = _with_seed(plan, seed)
+    plan = _with_display_names(plan, own=request is None)
+    # The author of a request has already put everyone's names into the game's config
+    return plan if request is not None else _with_names_in_game(plan, everyone=bool(players))
+
+
+# --- who plays ------------------------------------------------------------------------------------------------------
+
+
+def _planned(
+    package: Package, job: JobSpec, seats: Iterable[Seat], variant: str, policy_names: tuple[str, ...] = ()
+) -> EpisodePlan:
+    return EpisodePlan(
+        manifest=job.manifest,
+        game_config=dict(job.game_config),
+        seats=tuple(seats),
+        variant=variant,
         source=package.source,
         directory=package.directory,
         manifest_sha256=package.sha256,
-        episode_tags=dict(asked.episode_tags),
+        episode_tags=dict(job.episode_tags),
         policy_names=policy_names,
     )
-    # The author of a request has already put everyone's names into the game's config
-    return plan if request is not None else _named(plan, own if players else ())
 
 
-_Taken = tuple[Runnable, str | None, OwnPlayer | None]
-"""The player of a seat: its runnable, its id if it is bundled, and its files if it is the user's own."""
-
-
-def _own_secrets(player: OwnPlayer | None) -> Mapping[str, str]:
-    return {} if player is None else player.secret_env
-
-
-def _with_people(humans: Sequence[int], named: Sequence[PlayerRef], manifest: Manifest) -> tuple[int, ...]:
-    """The seats left to people, including those where `players` says `human`."""
-    people = [slot for slot, player in enumerate(named) if player.kind == HUMAN]
-    if people and len(named) == 1:
-        people = list(range(len(manifest.certification.players)))
-    return tuple(dict.fromkeys([*humans, *people]))
-
-
-def _asked(package: Package, variant: str | None, named: Sequence[PlayerRef], run: Sequence[str]) -> JobSpec:
-    """Return the request for the named variant and players."""
-    host = player_host(package).image
-    bundled = {player.id: player.image if player.file is None else host for player in package.manifest.player}
-    if run and named and all(player.kind in ("own", "human") for player in named):
-        raise UsageError(
-            f"A command was given for player images, but {listed(dict.fromkeys(map(str, named)))} is not an image.",
-            code="run_without_image",
-            hint=Hint("leave_run_out", "The kind of a file determines how it runs: leave run out."),
-        )
-    images = [
-        bundled.get(player.word, player.word) if player.kind in ("bundled", "image") else host for player in named
-    ]
-    try:
-        return build_request(package.manifest, variant, images=images, run=run)
-    except UsageError as error:
-        if error.code != "wrong_image_count":
-            raise
-        seats = error.context["slots"]
-        raise UsageError(
-            f"expected 1 or {seats} players for {seats} seats, got {len(named)}.",
-            code=error.code,
-            hint="Name one for all seats, or one for each; NAME@2 sits in two.",
-            context={"players": [str(player) for player in named], "slots": seats},
-        ) from None
-
-
-def _seated(
-    package: Package,
-    asked: Sequence[Runnable],
-    named: Sequence[PlayerRef],
-    *,
-    called: Sequence[Collection[str | None]] | None,
-) -> list[_Taken]:
-    """The player of each seat; `called` has the seats' names in an episode request, if there is one."""
-    manifest = package.manifest
-    bundled = {player.id: player for player in manifest.player}
-    hosts = manifest.game.player_runtime == GAME_HOSTED
-    if called is not None:
-        ids = [_bundled_id(manifest, runnable, names) for runnable, names in zip(asked, called, strict=True)]
-        if hosts and None in ids:
+def _plan_of_request(package: Package, loaded: LoadedRequest) -> EpisodePlan:
+    """The plan of an episode request. A program or a name may identify a bundled player."""
+    job, game = loaded.request, package.manifest.game
+    seats: list[Seat] = []
+    for slot, runnable in enumerate(job.players):
+        called = {_display_name(job.game_config, slot), *loaded.policy_names[slot : slot + 1]}
+        entry = _bundled(package.manifest, runnable, called)
+        if entry is None and game.player_runtime == GAME_HOSTED:
             raise UsageError(
-                f"Seat {ids.index(None)} of the episode request names an image, and {manifest.game.name} runs its "
-                "players itself, from files.",
+                f"Seat {slot} of the episode request names an image, and {game.name} runs its players itself, from "
+                "files.",
                 code="player_file_unavailable",
                 hint=Hint(
                     "play_own_files", "Play it with run_episode, which takes a file or a directory for each seat."
                 ),
             )
-        own = [bundled_hosted(package, bundled[known]) if hosts and known is not None else None for known in ids]
-        return list(zip(asked, ids, own, strict=True))
+        seats.append(_bundled_seat(package, entry) if entry is not None else Seat(runnable=runnable))
+    return _planned(package, job, seats, "episode-request", loaded.policy_names)
+
+
+def _bundled(manifest: Manifest, runnable: Runnable, called: Collection[str | None]) -> RoleRunnable | None:
+    """Return the bundled player that runs this program; None if neither program nor name identifies one."""
+    alike = [entry for entry in manifest.player if entry.as_runnable() == runnable]
+    if len(alike) > 1:
+        # The name of a player in several seats is numbered
+        names = {re.sub(r" \(\d+\)$", "", name) for name in called if name}
+        alike = [entry for entry in alike if not names.isdisjoint((entry.id, entry.name))]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _plan_of_players(
+    package: Package, variant: str | None, named: Sequence[PlayerRef], run: Sequence[str]
+) -> EpisodePlan:
+    """The plan of a variant with the named players, or with those of the certification fixture."""
+    if run and all(player.kind in ("own", "human") for player in named):
+        instead = f"{listed(dict.fromkeys(map(str, named)))} is not an image" if named else "no image"
+        raise UsageError(
+            f"A command was given for player images, but {instead}.",
+            code="run_without_image",
+            hint=Hint("leave_run_out", "The kind of a file determines how it runs: leave run out.")
+            if named
+            else "Name an image, or leave the command out.",
+        )
+    job = build_request(package.manifest, variant)
+    slots = len(job.players)
+    if len(named) not in (0, 1, slots):
+        raise UsageError(
+            f"expected 1 or {slots} players for {slots} seats, got {len(named)}.",
+            code="wrong_image_count",
+            hint="Name one for all seats, or one for each; NAME@2 sits in two.",
+            context={"players": [str(player) for player in named], "slots": slots},
+        )
+    players = named or [
+        PlayerRef(word=seat.player_id, kind="bundled") for seat in package.manifest.certification.players
+    ]
+    seats = [_seat(package, players[slot % len(players)], usual, run) for slot, usual in enumerate(job.players)]
+    return _planned(package, job, seats, variant or "certification")
+
+
+def _seat(package: Package, player: PlayerRef, usual: Runnable, run: Sequence[str]) -> Seat:
+    """The seat of a player; `usual` is the bundled player that would sit there."""
+    if player.kind == HUMAN:
+        return Seat(runnable=None)
+    if player.kind == "bundled":
+        return _bundled_seat(package, next(entry for entry in package.manifest.player if entry.id == player.word))
+    if player.own is None:
+        return Seat(runnable=with_image(usual, player.word, run))
     host = player_host(package)
-    seats = named or [PlayerRef(word=seat.player_id, kind="bundled") for seat in manifest.certification.players]
-    taken: list[_Taken] = []
-    for slot, runnable in enumerate(asked):
-        player = seats[slot % len(seats)]
-        if player.kind == "bundled":
-            own = bundled_hosted(package, bundled[player.word]) if hosts else None
-            taken.append((bundled[player.word].as_runnable(), player.word, own))
-        elif player.own is not None:
-            there, own = seat_files(player.own, runnable, host)
-            taken.append((there, None, own))
-        else:
-            taken.append((runnable, None, None))
-    return taken
+    runnable, own = seat_files(player.own, with_image(usual, host.image), host)
+    return Seat(runnable=runnable, own=own, secret_env=own.secret_env)
 
 
-def _with_seed(manifest: Manifest, config: Mapping[str, Any], seed: int, *, slots: int) -> dict[str, Any]:
-    """The config with a seed.
+def _bundled_seat(package: Package, entry: RoleRunnable) -> Seat:
+    hosts = package.manifest.game.player_runtime == GAME_HOSTED
+    own = bundled_hosted(package, entry) if hosts else None
+    return Seat(runnable=entry.as_runnable(), player_id=entry.id, own=own)
+
+
+def _with_people(plan: EpisodePlan, humans: Collection[int]) -> EpisodePlan:
+    last = len(plan.seats) - 1
+    for slot in humans:
+        if not 0 <= slot <= last:
+            raise UsageError(f"There is no seat {slot}: this episode has seats 0 to {last}.", code="unknown_seat")
+    seats = (Seat(runnable=None) if slot in humans else seat for slot, seat in enumerate(plan.seats))
+    return dataclasses.replace(plan, seats=tuple(seats))
+
+
+def _with_environment(plan: EpisodePlan, environment: Mapping[str, str], secret_env: Mapping[str, str]) -> EpisodePlan:
+    """The plan with variables and secrets for all players; the game has its variables from the package."""
+    seats = (
+        seat
+        if (runnable := seat.runnable) is None
+        else dataclasses.replace(
+            seat,
+            runnable=runnable.model_copy(update={"env": {**runnable.env, **environment}}),
+            secret_env={**seat.secret_env, **secret_env},
+        )
+        for seat in plan.seats
+    )
+    return dataclasses.replace(plan, seats=tuple(seats))
+
+
+# --- what the game is told ------------------------------------------------------------------------------------------
+
+
+def _with_seed(plan: EpisodePlan, seed: int) -> EpisodePlan:
+    """The plan with a seed.
 
     Raises:
         UsageError: The game takes no seed.
     """
-    seeded = {**config, "seed": seed}
-    known = _object(manifest.game.config_schema.get("properties"))
-    if (
-        "seed" in known
-        or "seed" in config
-        or validate_game_config(manifest, seeded, slots=slots).ok
-        or not validate_game_config(manifest, config, slots=slots).ok
-    ):
+    seeded = dataclasses.replace(plan, game_config={**plan.game_config, "seed": seed})
+    game = plan.manifest.game
+    known = _object(game.config_schema.get("properties"))
+    if "seed" in known or "seed" in plan.game_config or seeded.check_config().ok or not plan.check_config().ok:
         return seeded
     alike = next((name for name in known if "seed" in name.casefold()), None)
     settings = [name for name in known if name not in ("tokens", "players")]
@@ -374,7 +374,7 @@ def _with_seed(manifest: Manifest, config: Mapping[str, Any], seed: int, *, slot
     else:
         hint = "Leave the seed out."
         hint += f" An episode request can set the fields of its config: {listed(settings)}." if settings else ""
-    raise UsageError(f"{manifest.game.name} takes no seed: its config has none.", code="seed_unknown", hint=hint)
+    raise UsageError(f"{game.name} takes no seed: its config has none.", code="seed_unknown", hint=hint)
 
 
 def plan_for_people(plan: EpisodePlan) -> EpisodePlan:
@@ -384,70 +384,81 @@ def plan_for_people(plan: EpisodePlan) -> EpisodePlan:
     maximum allows it. A person's seat that the config names after a bundled player is called `Person` instead, also
     in the game if its schema names players.
     """
-    return _patient(_named(plan))
+    return _patient(_with_names_in_game(plan))
 
 
-def _named(plan: EpisodePlan, players: Sequence[str] = ()) -> EpisodePlan:
-    """The plan with seats named after their players, also in the game; unchanged if the game refuses that.
-
-    Args:
-        plan: The plan.
-        players: Names of the programs by slot; without any, the seats keep theirs.
-    """
-    bots = {None, *(name for player in plan.manifest.player for name in (player.id, player.name))}
-    told = [_display_name(plan.game_config, slot) for slot in range(len(plan.seats))]
-    wanted = dict(enumerate(players)) | {
-        slot: _PERSON if told[slot] in bots else told[slot]
-        for slot, seat in enumerate(plan.seats)
-        if seat.runnable is None
-    }
-    names = distinct_names(wanted.get(slot) or told[slot] or seat.name for slot, seat in enumerate(plan.seats))
-    if names == told or not (players or any(name != told[slot] for slot, name in wanted.items())):
-        return plan
-    try:
-        config = named_players(plan.manifest, plan.game_config, names)
-    except ManifestError:
-        return plan
-    if not validate_game_config(plan.manifest, config, slots=len(plan.seats)).ok:
-        return plan
-    seats = tuple(
-        # A game whose schema does not mention names may still be passed some
-        dataclasses.replace(seat, name=_display_name(config, slot) or names[slot])
-        for slot, seat in enumerate(plan.seats)
-    )
-    return dataclasses.replace(plan, game_config=config, seats=seats)
-
-
-def _own_names(manifest: Manifest, taken: Sequence[_Taken]) -> list[str]:
-    """The players' own names, independent of the seat.
+def _player_names(plan: EpisodePlan) -> list[str]:
+    """The players' own names by slot, independent of the seat.
 
     Bundled players have the manifest's name, files their file name, and images a short name, or the full name where two
     short names collide.
     """
-    bundled = {player.id: player.name for player in manifest.player}
-    brief = [_brief(runnable, own) for runnable, _, own in taken]
+    bundled = {player.id: player.name for player in plan.manifest.player}
+    brief = [_brief_name(seat) for seat in plan.seats]
     alike = Counter(name for name, _ in dict.fromkeys(brief))
     return [
-        bundled[known] if known is not None else name if alike[name] == 1 else full
-        for (_, known, _), (name, full) in zip(taken, brief, strict=True)
+        bundled[seat.player_id] if seat.player_id is not None else name if alike[name] == 1 else full
+        for seat, (name, full) in zip(plan.seats, brief, strict=True)
     ]
 
 
-def _brief(runnable: Runnable, own: OwnPlayer | None) -> tuple[str, str]:
+def _brief_name(seat: Seat) -> tuple[str, str]:
     """A player's name, and its longer name for when another player has the same one."""
-    if own is not None:
-        return own.name, f"{own.path.parent.name}/{own.name}"
-    return ImageRef.parse(runnable.image).short, runnable.image
+    if seat.runnable is None:
+        return _PERSON, _PERSON
+    if seat.own is not None:
+        return seat.own.name, f"{seat.own.path.parent.name}/{seat.own.name}"
+    return ImageRef.parse(seat.runnable.image).short, seat.runnable.image
 
 
-def _bundled_id(manifest: Manifest, runnable: Runnable, called: Collection[str | None]) -> str | None:
-    """Return the id of the bundled player that runs this program; None if neither program nor name identifies one."""
-    alike = [entry for entry in manifest.player if entry.as_runnable() == runnable]
-    if len(alike) > 1:
-        # The name of a player in several seats is numbered
-        names = {re.sub(r" \(\d+\)$", "", name) for name in called if name}
-        alike = [entry for entry in alike if not names.isdisjoint((entry.id, entry.name))]
-    return alike[0].id if len(alike) == 1 else None
+def _with_display_names(plan: EpisodePlan, *, own: bool) -> EpisodePlan:
+    """The plan with names of seats: the game's, or else their players'.
+
+    Args:
+        plan: The plan.
+        own: Whether the players' own names are kept, too.
+    """
+    called = _player_names(plan)
+    others = plan.policy_names or distinct_names(called)
+    seats = (
+        dataclasses.replace(
+            seat,
+            name=_display_name(plan.game_config, slot) or others[slot],
+            player_name=called[slot] if own and seat.runnable is not None else "",
+        )
+        for slot, seat in enumerate(plan.seats)
+    )
+    return dataclasses.replace(plan, seats=tuple(seats))
+
+
+def _with_names_in_game(plan: EpisodePlan, *, everyone: bool = False) -> EpisodePlan:
+    """The plan with seats named after their players, also in the game; unchanged if the game refuses that.
+
+    Args:
+        plan: The plan.
+        everyone: Whether all players give their names to their seats, or only people.
+    """
+    bots = {None, *(name for player in plan.manifest.player for name in (player.id, player.name))}
+    told = [_display_name(plan.game_config, slot) for slot in range(len(plan.seats))]
+    wanted = [
+        (_PERSON if name in bots else name) if seat.runnable is None else seat.player_name if everyone else name
+        for name, seat in zip(told, plan.seats, strict=True)
+    ]
+    names = distinct_names(name or seat.name for name, seat in zip(wanted, plan.seats, strict=True))
+    if names == told or (wanted == told and not everyone):
+        return plan
+    try:
+        named = dataclasses.replace(plan, game_config=named_players(plan.manifest, plan.game_config, names))
+    except ManifestError:
+        return plan
+    if not named.check_config().ok:
+        return plan
+    seats = (
+        # A game whose schema does not mention names may still be passed some
+        dataclasses.replace(seat, name=_display_name(named.game_config, slot) or names[slot])
+        for slot, seat in enumerate(plan.seats)
+    )
+    return dataclasses.replace(named, seats=tuple(seats))
 
 
 def _patient(plan: EpisodePlan) -> EpisodePlan:

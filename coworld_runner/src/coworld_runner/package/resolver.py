@@ -7,28 +7,27 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import anyio.to_thread
 
 from coworld_core.errors import ManifestError, RemoteError, UsageError
 from coworld_core.hints import Hint
-from coworld_core.issues import Issue, Report
+from coworld_core.issues import Issue
 from coworld_core.manifest.manifest_file import (
     MANIFEST_NAME,
-    TEMPLATE_NAME,
     LoadedManifest,
     Mode,
+    Preference,
     load_manifest,
     manifest_sha256,
     read_document,
 )
-from coworld_core.manifest.models import Manifest
 from coworld_core.reserved_env import is_reserved_env
-from coworld_core.text.phrases import listed
 from coworld_core.text.tables import TableRow, html_table, one_line
 from coworld_core.text.urls import shown_url
 from coworld_core.versions import Published
@@ -39,19 +38,13 @@ from .locations import FETCH_SECONDS, Location, fetch, missing, read_location
 __all__ = [
     "MANIFEST_LIMIT",
     "Package",
-    "Preference",
     "coworld_id",
     "default_results_dir",
-    "find_in_directory",
     "resolve_package",
 ]
 
 MANIFEST_LIMIT = 16 << 20
 """The most bytes a manifest may have."""
-
-Preference = Literal["newer", "manifest", "template"]
-"""Which file is used if a directory contains a built manifest and a template: the manifest unless the template is
-newer, always the manifest, or always the template."""
 
 _COW_ID = re.compile(r"cow_[A-Za-z0-9_-]{1,120}")
 _API_PATH = re.compile(r"/v2/coworlds/(?P<id>[A-Za-z0-9_-][A-Za-z0-9._-]{0,127})/?")
@@ -60,19 +53,10 @@ _IMAGES_NAME = "coworld_images.json"
 """A file beside the manifest of a downloaded package."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Package:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Package(LoadedManifest):
     """A Coworld that was found: its manifest, its origin, and the related files on this machine."""
 
-    manifest: Manifest
-    report: Report
-    """Warnings and remarks about the manifest; no errors."""
-    source: str
-    """Where it was read from: a path, or an address without passwords and queries."""
-    path: Path | None = None
-    """The manifest's file; None if it was fetched and not stored."""
-    directory: Path | None = None
-    """The directory of that file."""
     fetched: bool = False
     """Whether it came from elsewhere. The user did not write its code or check it out, so it never runs without
     containers unless that is asked for by name."""
@@ -103,6 +87,11 @@ class Package:
         game = self.manifest.game.model_copy(update={"runnable": runnable})
         manifest = self.manifest.model_copy(update={"game": game})
         return replace(self, manifest=manifest, environment={**self.environment, **variables})
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of the manifest's file; None if it was fetched and not stored."""
+        return self.path.parent if self.path is not None else None
 
     @property
     def is_template(self) -> bool:
@@ -170,12 +159,8 @@ class Package:
         return Path.cwd() / "coworld-results"
 
 
-@dataclass(frozen=True)
-class _Rules:
-    """The rules by which a manifest is checked."""
-
-    mode: Mode
-    published: Published | None
+_Load = Callable[..., LoadedManifest]
+"""`load_manifest` with the rules by which a manifest is checked."""
 
 
 def coworld_id(argument: str) -> str | None:
@@ -229,15 +214,15 @@ async def resolve_package(
         ManifestError: The manifest has errors; the report lists all of them.
         RemoteError: The host cannot be reached, refused, or sent something else; the message names it.
     """
-    rules = _Rules(mode, published)
+    load = partial(load_manifest, mode=mode, published=published)
     text = None if isinstance(argument, os.PathLike) else argument.strip()
     if text is not None:
         if (identifier := coworld_id(text)) is not None:
             kept = (cache or Path.cwd() / "coworld").absolute() / identifier / MANIFEST_NAME
             if await anyio.to_thread.run_sync(kept.is_file):
-                return await anyio.to_thread.run_sync(_read, kept, rules, False, identifier, ())
+                return await anyio.to_thread.run_sync(_read, kept, load, identifier)
             url = f"{_api_base(server, identifier)}/v2/coworlds/{identifier}"
-            return await _fetched(url, rules, token, timeout, identifier)
+            return await _fetched(url, load, token, timeout, identifier)
         if text.startswith("/v2/coworlds/"):
             raise UsageError(
                 f"{text!r} does not name a Coworld.",
@@ -246,98 +231,27 @@ async def resolve_package(
             )
     source = read_location(argument, what="manifest")
     if source.kind == "http":
-        return await _fetched(source.url, rules, token, timeout, None)
+        return await _fetched(source.url, load, token, timeout, None)
     if source.kind == "s3":
         raise UsageError(
             f"{shown_url(source.url)} is an s3 address, and manifests cannot be read from s3.",
             code="bad_scheme",
             hint="Use the https address of the object, or fetch it first.",
         )
-    return await anyio.to_thread.run_sync(_local, source, rules, prefer, template)
+    return await anyio.to_thread.run_sync(_local, source, partial(load, prefer=prefer, template=template))
 
 
 # --- on this machine ---------------------------------------------------------------------------------------------
 
 
-def find_in_directory(
-    directory: Path, *, prefer: Preference = "newer", template: bool = True
-) -> tuple[Path, tuple[Issue, ...]]:
-    """Find the manifest or template of a directory; returns it with remarks about the choice.
-
-    The candidates are `coworld_manifest.json`, `dist/coworld_manifest.json` and
-    `coworld_manifest_template.json`.
-
-    Args:
-        directory: An existing directory.
-        prefer: Which to use if there are both.
-        template: Whether a template is accepted.
-
-    Raises:
-        UsageError: There is none (code `manifest_not_found`).
-    """
-    built = next((path for path in _built(directory) if path.is_file()), None)
-    authored = directory / TEMPLATE_NAME
-    if not authored.is_file():
-        if built is None or prefer == "template":
-            raise _nothing_in(directory, [TEMPLATE_NAME] if prefer == "template" else None)
-        return built, ()
-    if built is None:
-        if not template or prefer == "manifest":
-            raise UsageError(
-                f"{directory} holds a template, but no {MANIFEST_NAME} that was built from it.",
-                code="manifest_not_found",
-                hint=Hint("build_directory", "Build it first: build_coworld({directory!r}).", directory=str(directory)),
-                context={"path": str(directory)},
-            )
-        return authored, ()
-    newer = authored.stat().st_mtime_ns > built.stat().st_mtime_ns
-    rebuild = Hint(
-        "build_again", "build_coworld({directory!r}) brings the manifest up to date.", directory=str(directory)
-    )
-    if prefer == "template":
-        return authored, ()
-    if newer and template and prefer == "newer":
-        message = f"The template is newer than {built.name}, so the template is used."
-        return authored, (Issue(code="template_newer", severity="info", message=message, hint=rebuild),)
-    if newer:
-        message = f"The template is newer than {built.name}, and the older build is used."
-        return built, (Issue(code="manifest_older", severity="info", message=message, hint=rebuild),)
-    return built, ()
-
-
-def _built(directory: Path) -> tuple[Path, Path]:
-    return directory / MANIFEST_NAME, directory / "dist" / MANIFEST_NAME
-
-
-def _nothing_in(directory: Path, wanted: list[str] | None) -> UsageError:
-    names = wanted or [MANIFEST_NAME, f"dist/{MANIFEST_NAME}", TEMPLATE_NAME]
-    below: list[str] = []
-    try:
-        for entry in sorted(directory.iterdir())[:200]:
-            if entry.is_dir() and any((entry / name).is_file() for name in (MANIFEST_NAME, TEMPLATE_NAME)):
-                below.append(str(entry))
-    except OSError:
-        pass
-    begin = Hint("name_or_begin_game", "Name the manifest's file itself.")
-    hint = f"Did you mean {listed(below, limit=4, word='or')}?" if below else begin
-    return UsageError(
-        f"{directory} is a directory without a manifest: looked for {listed(names)}.",
-        code="manifest_not_found",
-        hint=hint,
-        context={"path": str(directory), "looked_for": names},
-    )
-
-
-def _local(source: Location, rules: _Rules, prefer: Preference, template: bool) -> Package:
+def _local(source: Location, load: _Load) -> Package:
     path = cast("Path", source.path)
-    said: tuple[Issue, ...] = ()
     try:
-        if path.is_dir():
-            path, said = find_in_directory(path, prefer=prefer, template=template)
-        elif not path.exists():
+        if not path.exists():
             raise missing(path, what="manifest")
-        elif not path.is_file():
+        if not (path.is_file() or path.is_dir()):
             raise UsageError(f"{path} is not a regular file, so it is not a manifest.", code="bad_path")
+        return _read(path, load)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}.",
@@ -345,30 +259,22 @@ def _local(source: Location, rules: _Rules, prefer: Preference, template: bool) 
             hint="Check the path, and that you may read it.",
             context={"path": str(path)},
         ) from error
-    return _read(path, rules, template, None, said)
 
 
-def _read(path: Path, rules: _Rules, template: bool, identifier: str | None, said: tuple[Issue, ...]) -> Package:
-    try:
-        loaded = load_manifest(path, mode=rules.mode, template=template, published=rules.published)
-    except ManifestError as error:
-        if said:
-            error.report = error.report.extended(said)
-        raise
-    directory = path.parent
-    fetched = identifier is not None or _was_downloaded(directory)
-    contexts = Contexts()
+def _read(path: Path, load: _Load, identifier: str | None = None) -> Package:
+    loaded = load(path)
+    path = loaded.path or path
+    fetched = identifier is not None or _was_downloaded(path.parent)
+    contexts, report = Contexts(), loaded.report
     if not fetched:
         try:
             contexts = contexts_for(path, loaded.manifest.images())
         except (ManifestError, UsageError) as error:
-            said += _compose_trouble(error)
+            report = report.extended(_compose_trouble(error))
     return Package(
         manifest=loaded.manifest,
-        report=loaded.report.extended(said),
-        source=str(path),
+        report=report,
         path=path,
-        directory=directory,
         fetched=fetched,
         coworld_id=identifier,
         contexts=contexts,
@@ -414,7 +320,7 @@ def _api_base(server: str | None, identifier: str) -> str:
     return f"{base}/observatory" if base.endswith("/api") else base
 
 
-async def _fetched(url: str, rules: _Rules, token: str | None, timeout: float, identifier: str | None) -> Package:
+async def _fetched(url: str, load: _Load, token: str | None, timeout: float, identifier: str | None) -> Package:
     body = io.BytesIO()
     answer = await fetch(
         url, body, what="manifest", limit=MANIFEST_LIMIT, timeout=timeout, deadline=timeout, token=token
@@ -427,18 +333,17 @@ async def _fetched(url: str, rules: _Rules, token: str | None, timeout: float, i
             code="remote_encoding",
             context={"host": host, "url": shown},
         )
-    loaded = await anyio.to_thread.run_sync(_parsed, body.getvalue(), rules, host, shown)
+    loaded = await anyio.to_thread.run_sync(_parsed, body.getvalue(), load, host, shown)
     return Package(
         manifest=loaded.manifest,
         report=loaded.report.model_copy(update={"source": shown}),
-        source=shown,
         fetched=True,
         coworld_id=identifier,
     )
 
 
-def _parsed(data: bytes, rules: _Rules, host: str, shown: str) -> LoadedManifest:
-    document, _ = read_document(data)
+def _parsed(data: bytes, load: _Load, host: str, shown: str) -> LoadedManifest:
+    document = read_document(data)
     content: bytes | Mapping[str, Any] = data
     value: object = document.value
     context = {"host": host, "url": shown}
@@ -463,7 +368,7 @@ def _parsed(data: bytes, rules: _Rules, host: str, shown: str) -> LoadedManifest
             )
         content = cast("dict[str, Any]", inner)
     try:
-        return load_manifest(content, mode=rules.mode, published=rules.published)
+        return load(content)
     except ManifestError as error:
         # The text has no file name to show before the issues, so show the address
         raise ManifestError(

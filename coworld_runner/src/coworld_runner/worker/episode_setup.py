@@ -77,7 +77,8 @@ async def read_plan(spec_uri: str) -> EpisodePlan:
     data = await read_document(spec_uri, what="job spec", limit=MANIFEST_LIMIT)
     loaded = await anyio.to_thread.run_sync(load_request, data)
     where = "data:" if spec_uri[:5].lower() == "data:" else shown_url(spec_uri)
-    package = Package(manifest=loaded.request.manifest, report=loaded.report, source=where, fetched=True)
+    report = loaded.report.model_copy(update={"source": where})
+    package = Package(manifest=loaded.request.manifest, report=report, fetched=True)
     return plan_episode(package, request=loaded)
 
 

@@ -120,7 +120,7 @@ async def read_job_spec(
     source = read_location(argument, what="job spec") if "://" not in argument or argument[:5] == "file:" else None
     if source is not None and source.path is not None and await anyio.Path(source.path).is_file():
         path = source.path
-        document, _ = await anyio.to_thread.run_sync(read_document, path)
+        document = await anyio.to_thread.run_sync(read_document, path)
         value = document.value
         if isinstance(value, dict) and "manifest" in value and "game" not in value:
             if variant is not None or players or run:

@@ -21,7 +21,6 @@ from coworld_core.manifest.models import JsonObject, Manifest, Runnable
 from coworld_runner.package.images.compose import find_compose, load_compose
 from coworld_runner.package.own_players.own_player import OwnPlayer
 from coworld_runner.package.player_names import manifest_host, seat_files
-from coworld_runner.package.resolver import find_in_directory
 
 from ..store.models import Image
 
@@ -62,7 +61,7 @@ class OwnPackages(Mapping[str, Path]):
         return self._programs.get(_last_part(image), [])
 
     def _add(self, package: Path) -> None:
-        manifest = load_manifest(find_in_directory(package)[0], template=True).manifest
+        manifest = load_manifest(package, template=True).manifest
         path = find_compose(package.absolute())
         names: dict[str, str] = {}
         for service in load_compose(path).services if path is not None else ():
