@@ -16,14 +16,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.commissioner.values import VariantInfo
-from coworld_core.episode.record import SlotRow
 from coworld_core.tournament.commissions import Commission as CommissionView
 from coworld_core.tournament.pairings import commissioner
+from coworld_core.tournament.seasons import enter, take_in, withdraw_others
 from coworld_core.tournament.standings import Tournament
 from coworld_core.tournament.tournament_log import (
     DueRound,
-    EntrantAdded,
-    EntrantWithdrawn,
     LeagueDivision,
     LeagueSet,
     LogEvent,
@@ -48,7 +46,7 @@ from .game_setup import GameSetup, setup_of
 from .league_members import QUALIFYING, champions
 from .league_settings import LeagueSettings
 from .lineups import Candidate
-from .season_standings import season_rules, take_in
+from .season_standings import season_rules
 
 __all__ = ["CommissionedSeason", "Member", "division_key", "living_members", "open_season", "take_in_played"]
 
@@ -81,10 +79,11 @@ class CommissionedSeason:
     taken: set[int] = field(default_factory=set[int])
     """Blocks whose finished episode the tournament already knows."""
 
-    def happen(self, event: LogEvent) -> None:
-        """Apply an event, and queue it for the database."""
-        self.tournament.apply(event)
-        self.pending.append(event)
+    def happen(self, *events: LogEvent) -> None:
+        """Apply events, and queue them for the database."""
+        for event in events:
+            self.tournament.apply(event)
+            self.pending.append(event)
 
     def view(self) -> CommissionView:
         """The season as its commissioner sees it, with the platform's ids."""
@@ -178,8 +177,7 @@ async def open_season(session: AsyncSession, league: League) -> CommissionedSeas
 async def _replay(session: AsyncSession, season: CommissionedSeason, events: Iterable[LogEvent]) -> None:
     events, tournament = list(events), season.tournament
     names = [name for event in events for name in _names(event)]
-    for name in dict.fromkeys([*names, *season.members]):
-        tournament.apply(EntrantAdded(name=name, player=SlotRow(name=name, image=name)))
+    enter(tournament, [*names, *season.members])
     numbers = {event.round for event in events if isinstance(event, RoundScheduled)}
     ids = {season.round_id(number): number for number in numbers}
     began = await session.execute(sa.select(Round.id, Round.created_at).where(Round.id.in_(ids)))
@@ -193,9 +191,7 @@ async def _replay(session: AsyncSession, season: CommissionedSeason, events: Ite
             played = {block.block: known[block.match - 1] for block in event.blocks if block.match - 1 in known}
             season.taken |= played.keys()
             take_in(tournament, ((block, [episode]) for block, episode in played.items()))
-    for name in names:
-        if name not in season.members and name in tournament.active:
-            tournament.apply(EntrantWithdrawn(name=name))
+    withdraw_others(tournament, season.members)
 
 
 def _names(event: LogEvent) -> Iterable[str]:

@@ -226,10 +226,9 @@ class _League:
                 found = await self._find(session, season)
             await write_events(self._database, season, self._lease.token)
             chair = CommissionedTournament(
-                season.tournament,
+                season,
                 season.view(),
                 found,
-                happen=season.happen,
                 backend=self._place.backend,
                 publish=_say,
                 hooks=self._terms.hooks,

@@ -18,6 +18,7 @@ import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coworld_core.tournament.seasons import PlayedRound
 from coworld_core.tournament.standings import TournamentState
 from coworld_core.tournament.tournament_log import TournamentRules
 from coworld_runner.evaluation.tournament import find_pairing
@@ -43,7 +44,7 @@ from .league_members import champions, check_newcomers, disqualify
 from .league_settings import LeagueSettings
 from .lineups import Candidate, block_seed, round_configs
 from .new_episodes import EpisodeTemplate, add_episodes
-from .season_standings import PlayedRound, SeasonStandings, compute_standings, season_rules, stored_state
+from .season_standings import SeasonStandings, compute_standings, played_round, season_rules, stored_state
 from .seasons import CONTINUOUS, close_season, keep_report
 
 __all__ = ["advance", "lifespan"]
@@ -184,7 +185,7 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         entrants={row.player_id or row.user_id: Candidate.of(row.policy_version, row.player) for row in members},
         rules=rules,
         state=state,
-        rounds=await _played(session, division_id, league.season, since) if rounds else (),
+        rounds=await _played(session, division_id, league.season, since, rules) if rounds else (),
     )
 
 
@@ -207,7 +208,9 @@ async def _stored(
     return (number if state is not None else 0), state
 
 
-async def _played(session: AsyncSession, division_id: str, season: int, since: int) -> list[PlayedRound]:
+async def _played(
+    session: AsyncSession, division_id: str, season: int, since: int, rules: TournamentRules
+) -> list[PlayedRound]:
     """The rounds of a season after a given one, with their episodes, in order; the round to close is the last."""
     of_season = (Round.division_id == division_id, Round.season == season, Round.round_number > since)
     rounds = (
@@ -215,7 +218,8 @@ async def _played(session: AsyncSession, division_id: str, season: int, since: i
     ).all()
     of_rounds = sa.select(Round.id).where(*of_season)
     episodes = await finished_episodes(session, EpisodeRequest.round_id.in_(of_rounds))
-    return [PlayedRound(config=config, episodes=tuple(episodes.get(id, ()))) for id, config in rounds]
+    found = [played_round(config, episodes.get(id, ()), rules) for id, config in rounds]
+    return [one for one in found if one is not None]
 
 
 async def _begin(session: AsyncSession, division: Division, due: _Due, table: SeasonStandings) -> str:
