@@ -14,7 +14,7 @@ from coworld_core.errors import CommissionerError
 from coworld_core.evaluation.designs import episode_key
 from coworld_core.tournament import LogEvent, Tournament
 from coworld_core.tournament.commissions import Commission
-from coworld_core.tournament.conversation import Ask, Conversation, Hear, Open, Tell
+from coworld_core.tournament.conversation import Ask, Conversation
 from coworld_core.tournament.pairings import commissioner
 from coworld_core.tournament.tournament_log import EntrantAdded, EpisodeEnded
 from paintarena.commissioner import Conversation as Respondent
@@ -49,14 +49,14 @@ class Kept:
             while True:
                 if self.gone:
                     step.throw(CommissionerError("It left.", code="commissioner_gone"))
-                if isinstance(turn, Open):
+                if turn == "open":
                     self._respondent, self._said = Respondent(), []
-                if isinstance(turn, Tell | Ask):
-                    message = turn.message if isinstance(turn, Tell) else turn.request
+                if not isinstance(turn, str):
+                    message = turn.request if isinstance(turn, Ask) else turn
                     self.told.append(message.type)
                     answers = self._respondent.answer(json.loads(message.model_dump_json()))
                     self._said += [read_commissioner_message(json.dumps(answer)) for answer in answers]
-                turn = step.send(self._said.pop(0) if isinstance(turn, Ask | Hear) else None)
+                turn = step.send(self._said.pop(0) if isinstance(turn, Ask) or turn == "hear" else None)
         except StopIteration as end:
             return end.value
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from ..commissioner.hook_names import HookName
 from ..commissioner.messages import (
@@ -40,10 +40,10 @@ from ..episode.events import Notice
 from ..errors import CommissionerError
 from ..text.phrases import listed
 from .commissions import Commission, legacy_events, refused, repeated
-from .tournament_log import DueRound, RoundDecided, RoundDropped, RoundPlace, RoundScheduled, ScheduledBlock
-from .tournament_store import TournamentStore
+from .standings import TournamentStore
+from .tournament_log import DueRound, RoundDecided, RoundDropped, RoundPlace, RoundScheduled, RoundsDue, ScheduledBlock
 
-__all__ = ["Ask", "Check", "Conversation", "Hear", "Open", "Tell", "Turn"]
+__all__ = ["Ask", "Conversation", "Turn"]
 
 _T = TypeVar("_T")
 _Answer = TypeVar("_Answer", bound=CommissionerMessage)
@@ -53,38 +53,18 @@ _PATIENCE = 3
 
 
 @dataclass(frozen=True)
-class Open:
-    """Open a new connection; the following turns belong to it."""
-
-
-@dataclass(frozen=True)
-class Tell:
-    """Send a message."""
-
-    message: HostMessage
-
-
-@dataclass(frozen=True)
 class Ask:
     """Send a request, and resume the step with the answer."""
 
     request: HostMessage
     answer: type[CommissionerMessage]
     in_round: bool
-    """Whether messages of the round may arrive before the answer; `Hear` then returns them later."""
+    """Whether messages of the round may arrive before the answer; `hear` then returns them later."""
 
 
-@dataclass(frozen=True)
-class Hear:
-    """Resume the step with the next message of the round."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """Raise the error if the commissioner has left."""
-
-
-Turn: TypeAlias = Open | Tell | Ask | Hear | Check
+Turn: TypeAlias = Literal["open", "hear", "check"] | HostMessage | Ask
+"""The next turn: `open` a new connection, to which the following turns belong; send a message, or ask for an answer;
+`hear` the next message of the round; `check` that the commissioner has not left."""
 _Turns: TypeAlias = Generator[Turn, CommissionerMessage | None, _T]
 
 
@@ -221,7 +201,7 @@ class Conversation:
     # --- between rounds
 
     def _set_up(self) -> _Turns[None]:
-        yield Open()
+        yield "open"
         commission = self._commission
         config = yield from _ask(commission.ask_divisions(), LeagueMigrationConfigResponse, in_round=False)
         divisions = commission.new_divisions(config)
@@ -229,9 +209,9 @@ class Conversation:
         self._store.happen(commission.league_set(self._name, divisions, moves))
 
     def _ask_rounds(self) -> _Turns[None]:
-        yield Open()
+        yield "open"
         response = yield from _ask(self._commission.ask_rounds(), ScheduleRoundsResponse, in_round=False)
-        event = self._commission.rounds_due(response)
+        event = RoundsDue(rounds=self._commission.due_rounds(response.rounds))
         self._asked = True
         if event.rounds or not self._tournament.league.idle:
             self._store.happen(event)
@@ -242,15 +222,15 @@ class Conversation:
         """Report outcomes to the commissioner, or handle its next message in a round."""
         history, now = self._tournament.history, self._round
         if now is None or now.due.round != due.round:
-            yield Open()
+            yield "open"
             self._round = now = _Round(due, self._commission.start(due), history.blocks_of(due.round))
-            yield Tell(now.start)
+            yield now.start
         for id, block in list(now.untold.items()):
             if not self._is_over(block):
                 continue
             del now.untold[id]
             told = self._commission.told(id, block, history.judged(block.block))
-            yield Tell(told)
+            yield told
             if "episode_completed" in self._hooks:
                 answer = yield from _ask(_about_episode(now, told), EpisodeCompletedResponse)
                 now.told.append(told)
@@ -258,9 +238,9 @@ class Conversation:
                 if answer.episodes:
                     yield from self._schedule(now, ScheduleEpisodes(episodes=answer.episodes))
         if now.untold:  # Still running, or requested by a hook
-            yield Check()
+            yield "check"
             return
-        message = yield Hear()
+        message = yield "hear"
         if isinstance(message, ScheduleEpisodes):
             yield from self._schedule(now, message)
         elif isinstance(message, RoundComplete):
@@ -288,7 +268,7 @@ class Conversation:
                     f"Its episodes were refused {now.refusals} times, the last time {first[0]!r:.80}: {first[1]}."
                 )
             others = {id: "another episode of the same message is refused" for id in ids if id not in mistakes}
-            yield Tell(EpisodesRejected(request_ids=ids, errors={**mistakes, **others}))
+            yield EpisodesRejected(request_ids=ids, errors={**mistakes, **others})
             return
         new: list[ScheduledBlock] = []
         for request in message.episodes:
@@ -304,7 +284,7 @@ class Conversation:
             now.requests[request.request_id] = now.untold[request.request_id] = block
         if new:
             self._store.happen(RoundScheduled(round=now.due.round, blocks=tuple(new)))
-        yield Tell(EpisodesAccepted(request_ids=ids))
+        yield EpisodesAccepted(request_ids=ids)
 
     def _consequences(self, due: DueRound, event: RoundDecided) -> _Turns[RoundDecided]:
         """Add the answers of the hooks to the end of a round.

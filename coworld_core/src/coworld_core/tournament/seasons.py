@@ -20,7 +20,6 @@ __all__ = [
     "MovedSubject",
     "PlayedEpisode",
     "PlayedRound",
-    "Season",
     "continue_season",
     "enter",
     "risers",
@@ -74,20 +73,6 @@ class PlayedRound:
     """Its episodes; they were queued block by block, lineup by lineup, and `index` counts them from 0."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Season:
-    """A season, and its next round."""
-
-    tournament: Tournament
-    """The tournament before the next round."""
-    state: TournamentState | None
-    """What the season continues from once these rounds are closed; None if the pairing needs all earlier rounds."""
-    scheduled: RoundScheduled | None
-    """The next round; None if there is none, or if there are too few entrants."""
-    over: str
-    """Why no round follows; empty if one does, or if there are too few entrants."""
-
-
 def continue_season(
     rounds: Iterable[PlayedRound],
     entrants: Sequence[str],
@@ -95,7 +80,7 @@ def continue_season(
     rules: TournamentRules,
     pairing: PairingRule,
     state: TournamentState | None = None,
-) -> Season:
+) -> tuple[Tournament, TournamentState | None, RoundScheduled | None]:
     """Replay a season, or the part of it since a stored state, and schedule its next round.
 
     Args:
@@ -104,6 +89,10 @@ def continue_season(
         rules: The season's rules.
         pairing: Decides who meets.
         state: A stored state to continue from.
+
+    Returns:
+        The season as a tournament; what it continues from once these rounds are closed, None if the pairing needs all
+        earlier rounds; and the next round, if there is one and there are enough entrants.
     """
     tournament = Tournament.resumed(rules, pairing, state) if state is not None else Tournament(rules, pairing)
     for one in rounds:
@@ -116,9 +105,9 @@ def continue_season(
     enter(tournament, entrants)
     withdraw_others(tournament, entrants)
     events = tournament.next_events() if len(entrants) > 1 else []
-    scheduled = next((event for event in events if isinstance(event, RoundScheduled)), None)
-    over = tournament.stopped if scheduled is None and len(entrants) > 1 else ""
-    return Season(tournament=tournament, state=stored, scheduled=scheduled, over=over)
+    for event in events:
+        tournament.apply(event)
+    return tournament, stored, next((event for event in events if isinstance(event, RoundScheduled)), None)
 
 
 def enter(tournament: Tournament, names: Iterable[str]) -> None:

@@ -6,18 +6,16 @@ failure of the commissioner drops the open round and ends the run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Collection
+from contextlib import AsyncExitStack
 
 from coworld_core.commissioner.hook_names import HookName
 from coworld_core.commissioner.messages import CommissionerMessage
 from coworld_core.commissioner.values import VariantInfo
 from coworld_core.errors import CommissionerError
 from coworld_core.tournament.commissions import Commission
-from coworld_core.tournament.conversation import Ask, Check, Conversation, Hear, Open, Tell, Turn
-from coworld_core.tournament.pairings import Commissioned
-from coworld_core.tournament.tournament_log import DueRound
-from coworld_core.tournament.tournament_store import TournamentStore
+from coworld_core.tournament.conversation import Ask, Conversation, Turn
+from coworld_core.tournament.standings import TournamentStore
 
 from ...backend import Backend, Publish
 from ..commissioner.commissioner_host import Commissioner, CommissionerOptions, CommissionerSocket, open_commissioner
@@ -26,7 +24,7 @@ from ..entrants import Entrants
 from .tournament_folder import TournamentFolder
 from .tournament_settings import TournamentSettings
 
-__all__ = ["CommissionedTournament", "open_commissioned_tournament"]
+__all__ = ["CommissionedTournament", "commissioned_tournament"]
 
 
 class CommissionedTournament:
@@ -41,6 +39,9 @@ class CommissionedTournament:
         options: How to run the commissioner.
         hooks: The optional questions to ask it.
         run_id: The label of its program; a new one each time by default.
+
+    Attributes:
+        conversation: The conversation with it.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class CommissionedTournament:
         run_id: str | None = None,
     ) -> None:
         self._store = store
-        self._conversation = Conversation(store, commission, found.name, publish=publish, hooks=hooks)
+        self.conversation = Conversation(store, commission, found.name, publish=publish, hooks=hooks)
         self._found = found
         self._backend = backend
         self._publish = publish
@@ -78,7 +79,7 @@ class CommissionedTournament:
 
     async def step(self) -> bool:
         """Exchange and log one more message, as `Conversation.step`."""
-        step, heard, failure = self._conversation.step(), None, None
+        step, heard, failure = self.conversation.step(), None, None
         try:
             while True:
                 turn = step.send(heard) if failure is None else step.throw(failure)
@@ -93,24 +94,11 @@ class CommissionedTournament:
     @property
     def deserted(self) -> bool:
         """Whether the commissioner has left the open round; the next step drops it."""
-        return self._conversation.in_round and self._socket is not None and self._socket.closed
+        return self.conversation.in_round and self._socket is not None and self._socket.closed
 
-    @property
-    def waits(self) -> bool:
-        """Whether requested episodes are running and no outcome is ready to report."""
-        return self._conversation.waits
-
-    def ask_again(self) -> None:
-        """Ask which rounds are due once more, although none was."""
-        self._conversation.ask_again()
-
-    def drop(self, due: DueRound, error: CommissionerError) -> None:
-        """Drop a round because of an error."""
-        self._conversation.drop(due, error)
-
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End the conversation and the program."""
-        self._conversation.end()
+        self.conversation.end()
         try:
             await self._connection.aclose()
         finally:
@@ -119,20 +107,17 @@ class CommissionedTournament:
 
     async def _take(self, turn: Turn) -> CommissionerMessage | None:
         """Take a turn of the conversation; return what the commissioner says to it."""
-        if isinstance(turn, Open):
+        if turn == "open":
             self._socket = await self._open()
             return None
         assert self._socket is not None
-        match turn:
-            case Tell(message):
-                await self._socket.tell(message)
-            case Ask(request, answer, in_round):
-                return await self._socket.ask(request, answer, in_round=in_round)
-            case Hear():
-                return await self._socket.hear()
-            case Check():
-                await self._socket.require_open()
-        return None
+        if turn == "hear":
+            return await self._socket.hear()
+        if turn == "check":
+            return await self._socket.require_open()
+        if isinstance(turn, Ask):
+            return await self._socket.ask(turn.request, turn.answer, in_round=turn.in_round)
+        return await self._socket.tell(turn)
 
     async def _open(self) -> CommissionerSocket:
         """Open a new connection to the running program, or to a new one if that has ended."""
@@ -153,8 +138,7 @@ class CommissionedTournament:
         return await self._connection.enter_async_context(self._commissioner.converse())
 
 
-@asynccontextmanager
-async def open_commissioned_tournament(
+def commissioned_tournament(
     folder: TournamentFolder,
     settings: TournamentSettings,
     entrants: Entrants,
@@ -162,22 +146,17 @@ async def open_commissioned_tournament(
     backend: Backend,
     publish: Publish,
     options: CommissionerOptions | None = None,
-) -> AsyncGenerator[CommissionedTournament | None]:
-    """Open the chair of a tournament's commissioner; None for a tournament without a commissioner.
-
-    The commissioner's program is started when it is needed and stopped on leaving.
+) -> CommissionedTournament:
+    """A tournament in a folder, with the commissioner that its settings name.
 
     Raises:
         UsageError: There is no such commissioner.
     """
-    if not isinstance(folder.tournament.pairing, Commissioned):
-        yield None
-        return
     base = entrants.base
     variant = VariantInfo(
         id=base.variant, name=base.variant, game_config=dict(base.game_config), num_agents=entrants.seats
     )
-    chair = CommissionedTournament(
+    return CommissionedTournament(
         folder,
         Commission(folder.tournament, variant),
         find_commissioner(entrants.package, settings.pairing.commissioner),
@@ -186,7 +165,3 @@ async def open_commissioned_tournament(
         options=options,
         hooks=settings.pairing.hooks,
     )
-    try:
-        yield chair
-    finally:
-        await chair.close()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -34,16 +33,14 @@ class SeasonStandings:
 
     report: JsonObject
     """`standings`, best first (`subject`, `place`, `rating`, `low`, `high`, `won`, `played`,
-    `rounds`; also `rank` and `points`, given by a commissioner if there is one), `pairs`, `over`, and `why`
-    in words if the season cannot continue."""
+    `rounds`; also `rank` and `points`, given by a commissioner if there is one), `pairs`, `over` (why no round
+    follows; empty if one does, or if there are too few members), and `why` in words if the season cannot continue."""
     state: JsonObject | None
     """What the next table continues from (`coworld_core.tournament.standings.TournamentState`); None if the pairing
     needs all earlier rounds."""
-    over: str
-    """Why no round follows; empty if one does, or if there are too few members."""
     config: JsonObject | None = None
     """The next round's `Round.round_config`."""
-    lineups: tuple[tuple[int, Lineup], ...] = field(default=())
+    lineups: tuple[tuple[int, Lineup], ...] = ()
     """The next round's episodes in order: the number of the block in the season, and the lineup."""
 
 
@@ -113,18 +110,14 @@ def compute_standings(
     state: TournamentState | None = None,
 ) -> SeasonStandings:
     """A division's standings and its next round; the arguments are those of `continue_season`."""
-    season = continue_season(rounds, entrants, rules=rules, pairing=pairing, state=state)
-    tournament, scheduled, over = season.tournament, season.scheduled, season.over
-    table = SeasonStandings(
-        report=report_of(tournament, over=over),
-        state=season.state.model_dump(mode="json") if season.state is not None else None,
-        over=over,
-    )
+    season, stored, scheduled = continue_season(rounds, entrants, rules=rules, pairing=pairing, state=state)
+    over = season.stopped if scheduled is None and len(entrants) > 1 else ""
+    report, stored = report_of(season, over=over), stored.model_dump(mode="json") if stored is not None else None
     if scheduled is None:
-        return table
-    tournament.apply(scheduled)
-    return dataclasses.replace(
-        table,
+        return SeasonStandings(report=report, state=stored)
+    return SeasonStandings(
+        report=report,
+        state=stored,
         config={
             "variant_id": rules.variant,
             "pairing": rules.pairing,
@@ -133,9 +126,7 @@ def compute_standings(
             "blocks": [block.model_dump(mode="json", exclude_defaults=True) for block in scheduled.blocks],
             "byes": list(scheduled.byes),
         },
-        lineups=tuple(
-            (block.block, lineup) for block in scheduled.blocks for lineup in tournament.lineups(block.block)
-        ),
+        lineups=tuple((block.block, lineup) for block in scheduled.blocks for lineup in season.lineups(block.block)),
     )
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "COMMISSIONED",
     "CONTINUOUS",
     "MOST_RETREAT",
+    "change_division",
     "change_league",
     "close_season",
     "keep_report",
@@ -126,15 +127,7 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     moved = risers(ladder, moves=moves, size=terms.size)
     names = await names_of(session, [one.subject for one in moved])
     for one in moved:
-        await session.execute(
-            sa.update(Membership)
-            .where(
-                Membership.league_id == league.id,
-                Membership.end_time.is_(None),
-                sa.func.coalesce(Membership.player_id, Membership.user_id) == one.subject,
-            )
-            .values(division_id=divisions[one.to].id)
-        )
+        await change_division(session, league.id, one.subject, divisions[one.to].id)
     await session.execute(sa.delete(Tally).where(Tally.division_id.in_(ids)))
     season = Season(
         league_id=league.id,
@@ -155,6 +148,19 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     audit(session, "league.season_closed", subject=league.name, season=season.number, moved=len(moved))
     await session.flush()
     return season
+
+
+async def change_division(session: AsyncSession, league_id: str, subject: str, division_id: str) -> None:
+    """Move all members of a subject in a league to a division."""
+    await session.execute(
+        sa.update(Membership)
+        .where(
+            Membership.league_id == league_id,
+            Membership.end_time.is_(None),
+            sa.func.coalesce(Membership.player_id, Membership.user_id) == subject,
+        )
+        .values(division_id=division_id)
+    )
 
 
 async def locked_league(session: AsyncSession, reference: str) -> League:
