@@ -304,7 +304,6 @@ def test_a_game_that_is_over_takes_a_few_bytes() -> None:
         play(100)
         # What the report itself took is given back
         gc.collect()
-        print("MEM", tracemalloc.get_traced_memory())
         assert tracemalloc.get_traced_memory()[0] < 1000 * 400
     finally:
         tracemalloc.stop()

@@ -32,7 +32,7 @@ from observatory.work.cancellation import cancel_disabled
 from observatory.work.league_members import check_newcomers
 from observatory.work.queue import Outcome, Queue, write_outcome
 from observatory.work.rounds import advance
-from observatory.work.seasons import CONTINUOUS, change_league, risers
+from observatory.work.seasons import CONTINUOUS, change_league
 
 pytestmark = pytest.mark.slow
 
@@ -166,17 +166,6 @@ async def test_stopped_season_reports_the_reason(tmp_path: Path) -> None:
         async with database.reading() as session:
             assert [league["stopped"] for league in await overview.leagues(session)] == [[]]
         assert await advance(database, world.division) is not None
-
-
-def test_promotion_and_relegation_between_divisions() -> None:
-    def moved(*ladder: str, moves: int = 1, size: int = 8) -> set[tuple[str, int, int]]:
-        return {(one.subject, one.frm, one.to) for one in risers(ladder, moves=moves, size=size)}
-
-    assert moved("", "abcd") == {("a", 1, 0), ("b", 1, 0)}
-    assert moved("ab", "cd") == {("b", 0, 1), ("c", 1, 0)}
-    assert moved("abc", "de", "fg", size=3) == {("c", 0, 1), ("d", 1, 0), ("e", 1, 2), ("f", 2, 1)}
-    assert moved("abcd", "ef", size=2) == {("b", 0, 1), ("c", 0, 1), ("d", 0, 1), ("e", 1, 0)}
-    assert moved("ab", "cd", moves=0) == set() == moved("", "a")
 
 
 async def test_best_members_are_promoted_at_the_end_of_a_season(tmp_path: Path) -> None:

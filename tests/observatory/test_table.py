@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from support.league_play import contestants, league_of, play, play_rounds, strengths_of
 from support.observatory_kit import open_platform, seed
 
+from coworld_core.tournament.seasons import PlayedEpisode, PlayedRound
 from coworld_core.tournament.tournament_log import TournamentRules
 from coworld_runner.evaluation.tournament.pairing_plugins import find_pairing
 from observatory.store.models import Coworld, EpisodeRequest, Round
@@ -20,10 +21,9 @@ from observatory.work.game_setup import GameSetup
 from observatory.work.league_settings import LeagueSettings
 from observatory.work.rounds import advance
 from observatory.work.season_standings import (
-    PlayedEpisode,
-    PlayedRound,
     SeasonStandings,
     compute_standings,
+    played_round,
     season_rules,
     stored_state,
 )
@@ -36,7 +36,7 @@ def rules_of(pairing: str, seats: int = 2, blocks: int = 1) -> TournamentRules:
     return season_rules(terms, setup)
 
 
-def played(table: SeasonStandings, chance: random.Random) -> PlayedRound:
+def played(table: SeasonStandings, chance: random.Random, rules: TournamentRules) -> PlayedRound | None:
     """The round that a table wants; some episodes fail."""
     assert table.config is not None
     episodes: list[PlayedEpisode] = []
@@ -54,7 +54,7 @@ def played(table: SeasonStandings, chance: random.Random) -> PlayedRound:
                 scores = tuple(float(chance.randrange(5)) for _ in lineup)
                 episodes.append(PlayedEpisode(status="completed", scores=scores, **common))
     # As the database has it
-    return PlayedRound(config=json.loads(json.dumps(table.config)), episodes=tuple(episodes))
+    return played_round(json.loads(json.dumps(table.config)), episodes, rules)
 
 
 @pytest.mark.parametrize(("pairing", "seats"), [("free-play", 2), ("free-play", 4), ("swiss", 2), ("ladder", 2)])
@@ -64,7 +64,9 @@ def test_resumed_and_replayed_standings_are_equal(pairing: str, seats: int) -> N
     rounds: list[PlayedRound] = []
     before = compute_standings([], coming[0], rules=rules, pairing=rule)
     for entrants in coming:
-        rounds.append(played(before, chance))
+        one = played(before, chance, rules)
+        assert one is not None
+        rounds.append(one)
         whole = compute_standings(rounds, entrants, rules=rules, pairing=rule)
         state = stored_state(json.loads(json.dumps(before.state)), rules)
         assert state is not None
@@ -88,13 +90,11 @@ def test_state_of_other_rules_is_not_resumed() -> None:
 
 
 def test_rounds_with_another_seat_count_are_ignored() -> None:
-    rule, chance = find_pairing("free-play"), random.Random(0)
-    first = compute_standings([], "ABCD", rules=rules_of("free-play"), pairing=rule)
-    with_two = played(first, chance)
-    now = compute_standings([with_two], "ABCD", rules=rules_of("free-play", seats=4), pairing=rule)
-    assert now.report["standings"] == []
-    assert now.config is not None
-    assert (now.config["seats"], len(now.lineups[0][1])) == (4, 4)
+    first = compute_standings([], "ABCD", rules=rules_of("free-play"), pairing=find_pairing("free-play"))
+    assert played(first, random.Random(0), rules_of("free-play")) is not None
+    assert played(first, random.Random(0), rules_of("free-play", seats=4)) is None
+    # And so are those that older versions stored without their blocks
+    assert played_round({"variant_id": "default"}, (), rules_of("free-play")) is None
 
 
 async def test_closed_round_is_not_read_again(tmp_path: Path) -> None:

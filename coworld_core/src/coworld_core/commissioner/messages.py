@@ -63,6 +63,7 @@ __all__ = [
     "ScheduleEpisodes",
     "ScheduleRoundsRequest",
     "ScheduleRoundsResponse",
+    "misplaced",
     "read_commissioner_message",
     "read_host_message",
     "state_bytes",
@@ -328,6 +329,11 @@ _HOST: TypeAdapter[HostMessage] = TypeAdapter(Annotated[HostMessage, Field(discr
 _COMMISSIONER: TypeAdapter[CommissionerMessage] = TypeAdapter(
     Annotated[CommissionerMessage, Field(discriminator="type")]
 )
+
+
+def misplaced(heard: CommissionerMessage, request: HostMessage) -> CommissionerError:
+    """Return the error for a commissioner's message that is not allowed after this request."""
+    return CommissionerError(f"The commissioner said {heard.type} after {request.type}.", code="commissioner_nonsense")
 
 
 def read_host_message(text: str | bytes) -> HostMessage:

@@ -21,7 +21,6 @@ from ..commissioner.messages import (
     RoundStart,
     ScheduleEpisodes,
     ScheduleRoundsRequest,
-    ScheduleRoundsResponse,
     state_bytes,
 )
 from ..commissioner.values import (
@@ -52,7 +51,6 @@ from .tournament_log import (
     Move,
     RoundDecided,
     RoundPlace,
-    RoundsDue,
     ScheduledBlock,
 )
 
@@ -83,8 +81,15 @@ def refused(message: str) -> CommissionerError:
     return CommissionerError(message, code="commissioner_refused")
 
 
-class _View:
-    """Ids, divisions, rounds and memberships of a tournament. Ids follow from its rules, so every run has the same."""
+class Commission:
+    """A tournament as its commissioner sees it. Ids follow from its rules, so every run has the same.
+
+    Args:
+        tournament: The tournament.
+        variant: The variant to play, as described to the commissioner.
+        league: Its state; by default that of the tournament.
+        own_ids: The ids that its objects have elsewhere.
+    """
 
     def __init__(
         self,
@@ -97,7 +102,7 @@ class _View:
         self._tournament = tournament
         self.league = league or tournament.league
         self._variant = variant
-        self._own_ids: OwnIds = own_ids or _no_ids
+        self._own_ids: OwnIds = own_ids or (lambda _kind, _name: None)
         rules = tournament.rules
         self._space = self._own_ids("league", "") or uuid.uuid5(
             uuid.NAMESPACE_URL, f"coworld:{rules.coworld}:{rules.manifest_sha256}:{rules.variant}:{rules.seed}"
@@ -173,17 +178,6 @@ class _View:
             )
         return tuple(found)
 
-
-class Commission(_View):
-    """A tournament as its commissioner sees it.
-
-    Args:
-        tournament: The tournament.
-        variant: The variant to play, as described to the commissioner.
-        league: Its state; by default that of the tournament.
-        own_ids: The ids that its objects have elsewhere.
-    """
-
     # --- divisions
 
     def ask_divisions(self) -> LeagueMigrationConfigRequest:
@@ -250,14 +244,6 @@ class Commission(_View):
             active_memberships=tuple(one for one in self.memberships() if one.status == COMPETING),
             recent_rounds=self.rounds_known(),
         )
-
-    def rounds_due(self, response: ScheduleRoundsResponse) -> RoundsDue:
-        """The event for the answer. Keeps one round per division, and ignores unknown divisions.
-
-        Raises:
-            CommissionerError: A round names unknown players.
-        """
-        return RoundsDue(rounds=self.due_rounds(response.rounds))
 
     def due_rounds(self, specs: Sequence[RoundSpec]) -> tuple[DueRound, ...]:
         """The rounds that a commissioner wants: one per division without a pending one, up to the number to be played.
@@ -441,11 +427,6 @@ class Commission(_View):
                 name=name, division=to, status=event.status, substatus=event.substatus, reason=event.reason
             )
         return tuple(found.values())
-
-
-def _no_ids(kind: str, name: object) -> None:
-    """Nothing has an id elsewhere."""
-    del kind, name
 
 
 def _infos(divisions: Iterable[LeagueDivision]) -> tuple[DivisionInfo, ...]:

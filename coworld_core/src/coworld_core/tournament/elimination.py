@@ -7,6 +7,7 @@ seed advances. A player that withdraws loses.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 
 from .pairing_rule import Field, PlayedMatch, TournamentMatch
@@ -106,16 +107,21 @@ def _winners(bracket: _Bracket) -> tuple[_Place, list[list[_Place]]]:
     return row[0] if row else None, losers
 
 
-class SingleElimination:
-    """A player that loses once is out."""
-
+class _Elimination(abc.ABC):
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
-        """The matches of the bracket that can be played."""
+        """The matches that can be played."""
         return self._bracket(field).next_round(field)
 
     def places(self, field: Field) -> Sequence[str]:
         """Remaining players by seed, then eliminated ones, the last one out first."""
         return self._bracket(field).places(field)
+
+    @abc.abstractmethod
+    def _bracket(self, field: Field) -> _Bracket: ...
+
+
+class SingleElimination(_Elimination):
+    """A player that loses once is out."""
 
     def _bracket(self, field: Field) -> _Bracket:
         bracket = _Bracket(field, losses=1)
@@ -123,16 +129,8 @@ class SingleElimination:
         return bracket
 
 
-class DoubleElimination:
+class DoubleElimination(_Elimination):
     """A player that loses twice is out. The winners of both brackets meet in the final, which may be played twice."""
-
-    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
-        """The matches of both brackets that can be played."""
-        return self._bracket(field).next_round(field)
-
-    def places(self, field: Field) -> Sequence[str]:
-        """Remaining players by seed, then eliminated ones, the last one out first."""
-        return self._bracket(field).places(field)
 
     def _bracket(self, field: Field) -> _Bracket:
         bracket = _Bracket(field, losses=2)

@@ -63,7 +63,7 @@ class History:
         self._begin, self._scores = array("Q"), array("d")
         self._lost: dict[int, JudgedBlock] = {}
         self._whole: dict[int, JudgedBlock] = {}
-        # Per event that scheduled blocks; a commissioner's round may have several
+        # Per round: its number, and its last block so far
         self._round, self._end = array("I"), array("Q")
         self._byes: dict[int, tuple[str, ...]] = {}
         self.last_scheduled: RoundScheduled | None = None
@@ -103,10 +103,12 @@ class History:
             self._turn.append(self._met[one.players])
             if one.seed is not None:
                 self._seeds[one.block] = one.seed
+        if not self._round or self._round[-1] != event.round:
+            self._round.append(event.round)
+            self._end.append(0)
+        self._end[-1] = self.scheduled
         if event.byes:
-            self._byes[len(self._round)] = event.byes
-        self._round.append(event.round)
-        self._end.append(self.scheduled)
+            self._byes[len(self._round) - 1] = event.byes
         self.last_scheduled = event
 
     def judge(self, block: JudgedBlock) -> None:
@@ -141,9 +143,8 @@ class History:
 
     def blocks_of(self, number: int) -> list[ScheduledBlock]:
         """The blocks of a round."""
-        first = bisect_left(self._round, number)
-        parts = range(first, bisect_left(self._round, number + 1))
-        return [self.block(block) for part in parts for block in self._blocks_in(part)]
+        at = bisect_left(self._round, number)
+        return [self.block(block) for block in self._blocks_in(at)] if number in self._round[at : at + 1] else []
 
     def players(self, block: int) -> tuple[str, ...]:
         """The players that meet in a block."""
@@ -190,44 +191,33 @@ class History:
             numbers: Rounds that are unfinished even if all their blocks are over.
             dropped: Rounds that do not count.
         """
-        found: list[array[int]] = [array("I"), array("I")]
-        part = 0
-        while part < len(self._round):
-            number, first = self._round[part], part
-            while part < len(self._round) and self._round[part] == number:
-                part += 1
-            if self._end[part - 1] > self.over or number in numbers:
+        found: list[int] = []
+        for at, (number, end) in enumerate(zip(self._round, self._end, strict=True)):
+            if end > self.over or number in numbers:
                 break
             if number not in dropped:
-                found[0].append(first)
-                found[1].append(part)
-        return PlayedRounds(self, *found)
+                found.append(at)
+        return PlayedRounds(self, found)
 
-    def round(self, first: int, end: int) -> tuple[int, tuple[PlayedMatch, ...]]:
-        """A finished round, with its number.
+    def number(self, at: int) -> int:
+        """Number of a round; `at` is its index."""
+        return self._round[at]
 
-        Args:
-            first: Index of the first event that scheduled blocks of the round.
-            end: Index after the last such event.
-        """
+    def matches(self, at: int) -> tuple[PlayedMatch, ...]:
+        """The matches of a finished round."""
         matches: dict[int, list[int]] = {}
-        for part in range(first, end):
-            for block in self._blocks_in(part):
-                matches.setdefault(self._match[self._at(block)], []).append(block)
+        for block in self._blocks_in(at):
+            matches.setdefault(self._match[self._at(block)], []).append(block)
         played = [self._played(blocks) for blocks in matches.values()]
-        if self._byes:
-            byes = [name for part in range(first, end) for name in self._byes.get(part, ())]
-            played += [PlayedMatch(players=(name,), name="bye") for name in byes]
-        return self._round[first], tuple(played)
+        return (*played, *(PlayedMatch(players=(name,), name="bye") for name in self._byes.get(at, ())))
 
-    def matches(self, first: int, end: int) -> int:
-        """Number of matches of a finished round, byes included; arguments as for `round`."""
-        begin = self._end[first - 1] - self._past if first else 0
-        byes = sum(len(self._byes.get(part, ())) for part in range(first, end)) if self._byes else 0
-        return len({*self._match[begin : self._end[end - 1] - self._past]}) + byes
+    def match_count(self, at: int) -> int:
+        """Number of matches of a finished round, byes included."""
+        blocks = self._blocks_in(at)
+        return len({*self._match[self._at(blocks.start) : self._at(blocks.stop)]}) + len(self._byes.get(at, ()))
 
-    def _blocks_in(self, part: int) -> range:
-        return range((self._end[part - 1] if part else self._past) + 1, self._end[part] + 1)
+    def _blocks_in(self, at: int) -> range:
+        return range((self._end[at - 1] if at else self._past) + 1, self._end[at] + 1)
 
     def _at(self, block: int) -> int:
         """Index of a block in the arrays of kept blocks."""
@@ -248,17 +238,15 @@ class PlayedRounds(Sequence[tuple[PlayedMatch, ...]]):
 
     Args:
         history: The history that contains the rounds.
-        firsts: For each round, the index of the first event that scheduled blocks of it.
-        ends: For each round, the index after the last such event.
+        rounds: The index of each round in it.
     """
 
-    def __init__(self, history: History, firsts: array[int], ends: array[int]) -> None:
+    def __init__(self, history: History, rounds: Sequence[int]) -> None:
         self._history = history
-        self._firsts = firsts
-        self._ends = ends
+        self._rounds = rounds
 
     def __len__(self) -> int:
-        return len(self._firsts)
+        return len(self._rounds)
 
     @overload
     def __getitem__(self, index: int) -> tuple[PlayedMatch, ...]: ...
@@ -266,25 +254,17 @@ class PlayedRounds(Sequence[tuple[PlayedMatch, ...]]):
     def __getitem__(self, index: slice) -> tuple[tuple[PlayedMatch, ...], ...]: ...
     def __getitem__(self, index: int | slice) -> tuple[PlayedMatch, ...] | tuple[tuple[PlayedMatch, ...], ...]:
         if isinstance(index, slice):
-            return tuple(self[at] for at in range(*index.indices(len(self))))
-        return self._history.round(self._firsts[index], self._ends[index])[1]
-
-    def __iter__(self) -> Iterator[tuple[PlayedMatch, ...]]:
-        return (matches for _, matches in self.numbered())
+            return tuple(map(self._history.matches, self._rounds[index]))
+        return self._history.matches(self._rounds[index])
 
     @property
-    def matches(self) -> int:
+    def match_count(self) -> int:
         """Number of matches in all rounds, byes included."""
-        return sum(map(self._history.matches, self._firsts, self._ends))
-
-    def numbered(self) -> Iterator[tuple[int, tuple[PlayedMatch, ...]]]:
-        """The rounds with their numbers, the first one first."""
-        return (self._history.round(first, end) for first, end in zip(self._firsts, self._ends, strict=True))
+        return sum(map(self._history.match_count, self._rounds))
 
     def numbered_backwards(self) -> Iterator[tuple[int, tuple[PlayedMatch, ...]]]:
         """The rounds with their numbers, the last one first."""
-        backwards = zip(reversed(self._firsts), reversed(self._ends), strict=True)
-        return (self._history.round(first, end) for first, end in backwards)
+        return ((self._history.number(at), self._history.matches(at)) for at in reversed(self._rounds))
 
 
 def _means(players: Sequence[str], blocks: Sequence[Mapping[str, float]]) -> dict[str, float]:

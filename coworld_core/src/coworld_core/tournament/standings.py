@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import AliasChoices
 from pydantic import Field as Described
@@ -49,7 +49,15 @@ from .tournament_log import (
     TournamentRules,
 )
 
-__all__ = ["MatchRecord", "Tournament", "TournamentPlan", "TournamentReport", "TournamentStanding", "TournamentState"]
+__all__ = [
+    "MatchRecord",
+    "Tournament",
+    "TournamentPlan",
+    "TournamentReport",
+    "TournamentStanding",
+    "TournamentState",
+    "TournamentStore",
+]
 
 _MATCHES_SHOWN = 200
 _MATCHES_REPORTED = 1000
@@ -391,7 +399,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 "pairs": self.pairs(),
                 "rounds": self._past.rounds + len(played),
                 "matches": matches,
-                "matches_before": self._past.matches + played.matches - len(matches),
+                "matches_before": self._past.matches + played.match_count - len(matches),
                 "commissioned": self.league.report(self.active),
             }
         )
@@ -457,6 +465,19 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 played=played[name],
                 withdrawn=name in self._withdrawn,
             )
+
+
+class TournamentStore(Protocol):
+    """What keeps a tournament: a folder, or a platform's database."""
+
+    @property
+    def tournament(self) -> Tournament:
+        """The tournament, to which all events of its log have been applied."""
+        ...
+
+    def happen(self, *events: LogEvent) -> None:
+        """Append events to the log, and apply them to the tournament."""
+        ...
 
 
 def _last_matches(played: PlayedRounds) -> tuple[MatchRecord, ...]:

@@ -20,6 +20,7 @@ from coworld_core.commissioner.messages import (
     HostMessage,
     RoundComplete,
     ScheduleEpisodes,
+    misplaced,
     read_commissioner_message,
 )
 from coworld_core.documents.json_text import has_too_many_values
@@ -39,7 +40,7 @@ _Answer = TypeVar("_Answer", bound=CommissionerMessage)
 _MOST_VALUES = 200_000
 """Maximum number of values of one message: parsing cannot be interrupted."""
 _MOST_LATER = 100
-"""Maximum number of other messages kept while waiting for an answer within a round."""
+"""Maximum number of other messages before an answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ class CommissionerOptions:
     ping_timeout: float = 30.0
     """Time to answer a ping."""
     message_bytes: int = 64 * 1024 * 1024
-    """Maximum size of one of its messages, and of all messages that it sends before it answers a hook."""
+    """Maximum size of one of its messages, and of all messages that it sends before an answer."""
     stop_grace: float = 5.0
     """Time between TERM and KILL."""
     limits: Limits = field(default_factory=lambda: EpisodeOptions().game_limits)
@@ -68,7 +69,7 @@ class CommissionerSocket:
 
     * `commissioner_silent`: it did not reply in time or did not answer a ping.
     * `commissioner_gone`: it closed the connection or exited.
-    * `commissioner_oversized`: a message is too long, or there are too many before the answer to a hook.
+    * `commissioner_oversized`: a message is too long, or there are too many before an answer.
     * `commissioner_nonsense`: a message is unknown or not allowed at this point.
     """
 
@@ -115,27 +116,21 @@ class CommissionerSocket:
         except ConnectionClosed as error:
             raise await self._gone(error) from error
 
-    async def ask(self, request: HostMessage, answer: type[_Answer]) -> _Answer:
-        """Send a request and wait for its answer."""
-        await self.tell(request)
-        while isinstance(heard := await self.hear(), EpisodeCancel):
-            pass  # No episode is running, so there is nothing to cancel
-        if not isinstance(heard, answer):
-            raise misplaced(heard, request)
-        return heard
+    async def ask(self, request: HostMessage, answer: type[_Answer], *, in_round: bool) -> _Answer:
+        """Send a request and wait for its answer.
 
-    async def ask_meanwhile(self, request: HostMessage, answer: type[_Answer]) -> _Answer:
-        """Send a request within a round; `hear` returns messages of the round that arrive before the answer.
-
-        Their number and their total size are limited (`CommissionerOptions.message_bytes`).
+        In a round, `hear` returns messages of the round that arrive before the answer. Their number and their total
+        size are limited (`CommissionerOptions.message_bytes`). Outside, there are no episodes, so cancelling one has
+        no effect.
         """
         await self.tell(request)
+        early = (ScheduleEpisodes, RoundComplete, EpisodeCancel) if in_round else (EpisodeCancel,)
         while True:
             text = await self._receive()
             heard = _read(text)
             if isinstance(heard, answer):
                 return heard
-            if not isinstance(heard, ScheduleEpisodes | RoundComplete | EpisodeCancel):
+            if not isinstance(heard, early):
                 raise misplaced(heard, request)
             self._later.append((heard, len(text.encode() if isinstance(text, str) else text)))
             most, size = self._options.message_bytes, sum(kept for _, kept in self._later)
@@ -183,11 +178,6 @@ def _read(text: str | bytes) -> CommissionerMessage:
             code="commissioner_oversized",
         )
     return read_commissioner_message(text)
-
-
-def misplaced(heard: CommissionerMessage, request: HostMessage) -> CommissionerError:
-    """Return the error for a message that is not allowed after this request."""
-    return CommissionerError(f"The commissioner said {heard.type} after {request.type}.", code="commissioner_nonsense")
 
 
 class Commissioner:

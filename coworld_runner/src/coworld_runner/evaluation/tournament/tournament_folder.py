@@ -104,9 +104,6 @@ class TournamentFolder:
     Args:
         directory: The tournament's directory.
 
-    Attributes:
-        tournament: The tournament of the log; None while the log is empty.
-
     Raises:
         WorkspaceError: On entry: another process, which the message names, is writing to the directory (code
             `workspace_busy`).
@@ -115,7 +112,7 @@ class TournamentFolder:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.tournament: Tournament | None = None
+        self._tournament: Tournament | None = None
         self._file = AppendedFile(directory / LOG_NAME)
         self.rows = TournamentRows(self)
 
@@ -130,7 +127,7 @@ class TournamentFolder:
                         self.rows.note(event.row)
                     yield event
 
-            self.tournament = replay(noted())
+            self._tournament = replay(noted())
             # Only after the check, so that a log that was tampered with is left as it is
             self._file.cut_unfinished()
             self._check = log.check
@@ -139,6 +136,12 @@ class TournamentFolder:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    @property
+    def tournament(self) -> Tournament:
+        """The tournament of the log; there is none before the first `update`."""
+        assert self._tournament is not None
+        return self._tournament
 
     def evidence(self) -> Path:
         """Return the directory of the episodes' evidence, ready to be resumed."""
@@ -166,15 +169,14 @@ class TournamentFolder:
         """Append events and apply them to the tournament."""
         self.write(*events)
         for event in events:
-            assert self.tournament is not None
             self.tournament.apply(event)
 
     def update(self, settings: TournamentSettings, entrants: Entrants) -> Tournament:
         """Log what has changed in the settings: the rules, and players that were added or withdrawn."""
         rules = _rules(settings, entrants)
-        if self.tournament is None:
+        if self._tournament is None:
             self.write(Configured(rules=rules))
-            self.tournament = Tournament(rules, None)
+            self._tournament = Tournament(rules, None)
         tournament = self.tournament
         if rules != tournament.rules:
             self.happen(Configured(rules=rules))
@@ -195,7 +197,7 @@ class TournamentFolder:
         """
         rules = _rules(settings, entrants)
         find_pairing(rules.pairing)
-        if self.tournament is None:
+        if self._tournament is None:
             return
         before, plan = self.tournament.rules, self.tournament.plan
         others = [
@@ -224,12 +226,10 @@ class TournamentFolder:
 
     def voided(self, since: int) -> list[LogEvent]:
         """Return the events for blocks judged after block number `since` that do not count."""
-        assert self.tournament is not None
         return [BlockVoided(block=block.block, reason=block.reason) for block in self.tournament.history.lost(since)]
 
     def report(self) -> TournamentReport:
         """Return the tournament's report so far."""
-        assert self.tournament is not None
         return self.tournament.report()
 
 
@@ -248,7 +248,6 @@ class TournamentRows(Rows):
     def append(self, row: EpisodeRow) -> None:
         """Write a row, and the blocks that it makes void."""
         tournament = self._folder.tournament
-        assert tournament is not None
         measured = measure_row(row, tournament.plan, self._folder.directory / EPISODES)
         self._folder.write(EpisodeEnded(row=measured), *self._folder.voided(self._voided))
         self._voided = tournament.history.over
@@ -256,7 +255,6 @@ class TournamentRows(Rows):
 
     def begin(self) -> None:
         """Start a run: log only the void blocks that are judged from now on."""
-        assert self._folder.tournament is not None
         self._voided = self._folder.tournament.history.over
 
 

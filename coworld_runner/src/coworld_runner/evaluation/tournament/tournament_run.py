@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.tournament.pairings import Commissioned
 from coworld_core.tournament.standings import TournamentReport
 
 from ...backend import Backend
@@ -20,7 +22,7 @@ from ...package.resolver import Package
 from ...runs.event_bus import Listener
 from ..commissioner.commissioner_host import CommissionerOptions
 from ..evaluation_run import play_blocks, reported, tell_start
-from .commissioned_rounds import open_commissioned_tournament
+from .commissioned_rounds import commissioned_tournament
 from .tournament_entry import game_of, rules_of
 from .tournament_folder import TournamentFolder, entrants_of
 from .tournament_settings import read_settings
@@ -98,14 +100,18 @@ async def play_tournament(
                 tell_start(many, tournament.plan, entrants, stage.backend)
                 many.run.bus.publish(tournament.progress())
                 with reported(many, tournament, place) as tally:
-                    async with open_commissioned_tournament(
-                        folder,
-                        settings,
-                        entrants,
-                        backend=stage.backend,
-                        publish=many.run.bus.publish,
-                        options=commissioner_options,
-                    ) as chair:
+                    async with AsyncExitStack() as stack:
+                        chair = None
+                        if isinstance(tournament.pairing, Commissioned):
+                            chair = commissioned_tournament(
+                                folder,
+                                settings,
+                                entrants,
+                                backend=stage.backend,
+                                publish=many.run.bus.publish,
+                                options=commissioner_options,
+                            )
+                            stack.push_async_callback(chair.aclose)
 
                         async def between() -> None:
                             if chair is not None:

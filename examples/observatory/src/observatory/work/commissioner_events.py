@@ -27,11 +27,11 @@ from .cancellation import cancel_waiting
 from .commissioner_log import CommissionedSeason, division_key
 from .league_members import disqualify
 from .league_settings import LeagueSettings, describe_division
-from .lineups import block_seed, round_configs
-from .new_episodes import EpisodeTemplate, add_episodes
+from .lineups import block_seed
+from .new_episodes import add_round, add_round_episodes
 from .scores import discount
 from .season_standings import report_of
-from .seasons import COMMISSIONED, keep_report, replace_report
+from .seasons import COMMISSIONED, change_division, keep_report, replace_report
 
 __all__ = ["LeaseLost", "write_events"]
 
@@ -141,15 +141,7 @@ class _Writing:
             row = await session.get_one(Membership, member.membership_id, populate_existing=True)
             before, to = row.division, division_key(move.division)
             as_what = f", {_text(move.status)}" if move.status != row.status else ""
-            await session.execute(
-                sa.update(Membership)
-                .where(
-                    Membership.league_id == self.league.id,
-                    Membership.end_time.is_(None),
-                    sa.func.coalesce(Membership.player_id, Membership.user_id) == move.name,
-                )
-                .values(division_id=to)
-            )
+            await change_division(session, self.league.id, move.name, to)
             row.status = _text(move.status)[:32]
             row.substatus = _text(move.substatus) if move.substatus else "champion"
             row.reason = _text(move.reason) or None
@@ -170,53 +162,28 @@ class _Writing:
         if (row := await session.get(Round, season.round_id(number))) is not None:
             return row
         due = season.tournament.league.rounds[number]
-        division = division_key(due.division)
-        last = await session.scalar(sa.select(sa.func.max(Round.round_number)).where(Round.division_id == division))
-        moment = now()
-        row = Round(
-            id=season.round_id(number),
-            round_number=(last or 0) + 1,
-            commissioner_key=COMMISSIONED,
-            execution_backend="any",
-            round_config={
-                "commissioner": self._terms.commissioner_runnable_id,
-                "variant_id": season.setup.variant,
-                "season": season.number,
-                "asked": due.config,
-            },
-            status="running",
-            division_id=division,
-            season=season.number,
-            started_at=moment,
-            created_at=moment,
-        )
-        session.add(row)
-        await session.flush()
-        season.began[number] = moment
+        config = {
+            "commissioner": self._terms.commissioner_runnable_id,
+            "variant_id": season.setup.variant,
+            "season": season.number,
+            "asked": due.config,
+        }
+        row = await add_round(session, self.league, division_key(due.division), config, id=season.round_id(number))
+        season.began[number] = row.created_at
         return row
 
     async def _schedule(self, event: RoundScheduled) -> None:
         season = self.season
         row = await self._row(event.round)
-        drawn = [[season.members[name].candidate for name in block.lineup] for block in event.blocks]
-        seeds = [
-            block.seed if block.seed is not None else block_seed(season.number, block.block) for block in event.blocks
+        episodes = [
+            (
+                block.seed if block.seed is not None else block_seed(season.number, block.block),
+                [season.members[name].candidate for name in block.lineup],
+            )
+            for block in event.blocks
         ]
-        labels = [[candidate.label for candidate in lineup] for lineup in drawn]
-        configs = round_configs(
-            season.setup.manifest, season.setup.variant, list(zip(seeds, labels, strict=True)), seats=season.setup.seats
-        )
-        order = EpisodeTemplate(
-            source="round",
-            # A league has no owner, so its episodes use the turns of the game's owner in the queue.
-            user_id=season.setup.coworld.user_id,
-            coworld_id=season.setup.coworld.id,
-            variant_id=season.setup.variant,
-            league_id=self.league.id,
-            division_id=row.division_id,
-        )
         first = event.blocks[0].match - 1
-        await add_episodes(self.session, order, drawn, configs, round_id=row.id, first=first)
+        await add_round_episodes(self.session, row, self.league.id, season.setup, episodes, first=first)
 
     async def _decide(self, event: RoundDecided) -> None:
         session, season = self.session, self.season

@@ -10,26 +10,24 @@ import datetime as dt
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.commissioner.values import VariantInfo
-from coworld_core.episode.record import SlotRow
 from coworld_core.tournament.commissions import Commission as CommissionView
 from coworld_core.tournament.pairings import commissioner
+from coworld_core.tournament.seasons import PlayedEpisode, enter, take_in, withdraw_others
 from coworld_core.tournament.standings import Tournament
 from coworld_core.tournament.tournament_log import (
     DueRound,
-    EntrantAdded,
-    EntrantWithdrawn,
     LeagueDivision,
     LeagueSet,
     LogEvent,
     Move,
     RoundDecided,
     RoundScheduled,
+    ScheduledBlock,
     decode_event,
 )
 
@@ -48,7 +46,7 @@ from .game_setup import GameSetup, setup_of
 from .league_members import QUALIFYING, champions
 from .league_settings import LeagueSettings
 from .lineups import Candidate
-from .season_standings import season_rules, take_in
+from .season_standings import season_rules
 
 __all__ = ["CommissionedSeason", "Member", "division_key", "living_members", "open_season", "take_in_played"]
 
@@ -81,10 +79,18 @@ class CommissionedSeason:
     taken: set[int] = field(default_factory=set[int])
     """Blocks whose finished episode the tournament already knows."""
 
-    def happen(self, event: LogEvent) -> None:
-        """Apply an event, and queue it for the database."""
-        self.tournament.apply(event)
-        self.pending.append(event)
+    def happen(self, *events: LogEvent) -> None:
+        """Apply events, and queue them for the database."""
+        for event in events:
+            self.tournament.apply(event)
+            self.pending.append(event)
+
+    def take_in(self, blocks: Iterable[ScheduledBlock], episodes: Iterable[PlayedEpisode]) -> None:
+        """Pass finished episodes of a round to the tournament; the index of each is that of its block in the round."""
+        known = {episode.index: episode for episode in episodes}
+        played = {block.block: known[block.match - 1] for block in blocks if block.match - 1 in known}
+        self.taken |= played.keys()
+        take_in(self.tournament, ((block, [episode]) for block, episode in played.items()))
 
     def view(self) -> CommissionView:
         """The season as its commissioner sees it, with the platform's ids."""
@@ -178,8 +184,7 @@ async def open_season(session: AsyncSession, league: League) -> CommissionedSeas
 async def _replay(session: AsyncSession, season: CommissionedSeason, events: Iterable[LogEvent]) -> None:
     events, tournament = list(events), season.tournament
     names = [name for event in events for name in _names(event)]
-    for name in dict.fromkeys([*names, *season.members]):
-        tournament.apply(EntrantAdded(name=name, player=SlotRow(name=name, image=name)))
+    enter(tournament, [*names, *season.members])
     numbers = {event.round for event in events if isinstance(event, RoundScheduled)}
     ids = {season.round_id(number): number for number in numbers}
     began = await session.execute(sa.select(Round.id, Round.created_at).where(Round.id.in_(ids)))
@@ -189,13 +194,8 @@ async def _replay(session: AsyncSession, season: CommissionedSeason, events: Ite
     for event in events:
         tournament.apply(event)
         if isinstance(event, RoundScheduled):
-            known = {one.index: one for one in episodes.get(season.round_id(event.round), ())}
-            played = {block.block: known[block.match - 1] for block in event.blocks if block.match - 1 in known}
-            season.taken |= played.keys()
-            take_in(tournament, ((block, [episode]) for block, episode in played.items()))
-    for name in names:
-        if name not in season.members and name in tournament.active:
-            tournament.apply(EntrantWithdrawn(name=name))
+            season.take_in(event.blocks, episodes.get(season.round_id(event.round), ()))
+    withdraw_others(tournament, season.members)
 
 
 def _names(event: LogEvent) -> Iterable[str]:
@@ -224,23 +224,13 @@ def _align(season: CommissionedSeason, rows: Iterable[Division]) -> None:
     season.happen(LeagueSet(commissioner=league.commissioner if known else "", divisions=divisions, moves=tuple(moves)))
 
 
-async def take_in_played(session: AsyncSession, season: CommissionedSeason) -> bool:
-    """Pass newly finished episodes of the current round to the tournament; returns whether there were any."""
+async def take_in_played(session: AsyncSession, season: CommissionedSeason) -> None:
+    """Pass newly finished episodes of the current round to the tournament."""
     if season.played is None:
-        return False
-    number = season.played.round
-    waiting = {
-        block.match - 1: block.block
-        for block in season.tournament.history.blocks_of(number)
-        if block.block not in season.taken
-    }
-    of_round = sa.and_(EpisodeRequest.round_id == season.round_id(number), EpisodeRequest.status.in_(FINAL_STATUSES))
+        return
+    id, blocks = season.round_id(season.played.round), season.tournament.history.blocks_of(season.played.round)
+    waiting = {block.match - 1 for block in blocks if block.block not in season.taken}
+    of_round = sa.and_(EpisodeRequest.round_id == id, EpisodeRequest.status.in_(FINAL_STATUSES))
     over = await session.execute(sa.select(EpisodeRequest.id, EpisodeRequest.index).where(of_round))
-    new = [id for id, index in over if index in waiting]
-    if not new:
-        return False
-    episodes = await finished_episodes(session, EpisodeRequest.id.in_(new))
-    blocks: dict[int, Any] = {waiting[one.index]: one for one in episodes[season.round_id(number)]}
-    season.taken |= blocks.keys()
-    take_in(season.tournament, ((block, [blocks[block]]) for block in sorted(blocks)))
-    return True
+    if new := [episode for episode, index in over if index in waiting]:
+        season.take_in(blocks, (await finished_episodes(session, EpisodeRequest.id.in_(new)))[id])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import AsyncGenerator, Collection
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -226,20 +226,17 @@ class _League:
                 found = await self._find(session, season)
             await write_events(self._database, season, self._lease.token)
             chair = CommissionedTournament(
-                season.tournament,
+                season,
                 season.view(),
                 found,
-                happen=season.happen,
                 backend=self._place.backend,
                 publish=_say,
                 hooks=self._terms.hooks,
                 run_id=self._lease.run_id,
             )
-            try:
+            # It shields its own clean-up. What it opened in this task must be closed in this task.
+            async with aclosing(chair):
                 await self._play(season, chair, found.name, self._terms.hooks)
-            finally:
-                # The chair shields its own clean-up. What it opened in this task must be closed in this task.
-                await chair.close()
 
     @property
     def every(self) -> float:
@@ -278,8 +275,8 @@ class _League:
                 return
             wait = self._wait(season)
             if wait > _KEEP_SECONDS:
-                await chair.close()
-            waits = chair.waits
+                await chair.aclose()
+            waits = chair.conversation.waits
             if wait == 0:
                 # While episodes are running, this only looks whether the commissioner is still there.
                 await self._step(season, chair)
@@ -312,12 +309,12 @@ class _League:
         asks = league.open is None and bool(league.commissioner)
         if asks:
             self._asked = anyio.current_time()
-            chair.ask_again()
+            chair.conversation.ask_again()
         # Void blocks do not stop a league: the commissioner is told about them.
         season.tournament.stopped = ""
         try:
             if (error := self._overtime(season)) is not None and season.played is not None:
-                chair.drop(season.played, error)
+                chair.conversation.drop(season.played, error)
                 raise error
             await chair.step()
         except CommissionerError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coworld_core.tournament.seasons import PlayedEpisode
+
 from ..store.models import EpisodeRequest, EpisodeScore
-from .season_standings import PlayedEpisode
 
 __all__ = ["finished_episodes"]
 

@@ -22,7 +22,7 @@ from coworld_core.manifest.models import Manifest
 if TYPE_CHECKING:
     from ..store.models import Player, PolicyVersion
 
-__all__ = ["Candidate", "ResolvedEntry", "block_seed", "draw_seats", "episode_configs", "plan_config", "round_configs"]
+__all__ = ["Candidate", "ResolvedEntry", "block_seed", "draw_seats", "episode_configs", "plan_config"]
 
 _SEEDS_A_SEASON = 100_000
 
@@ -207,31 +207,6 @@ def episode_configs(
 def block_seed(season: int, block: int) -> int:
     """The seed of a league's block: equal for all lineups of the block, different between blocks."""
     return season * _SEEDS_A_SEASON + block
-
-
-def round_configs(
-    manifest: Manifest, variant: str, episodes: Sequence[tuple[int, Sequence[str]]], *, seats: int
-) -> list[dict[str, Any]]:
-    """The configs of a league's round.
-
-    Args:
-        manifest: The Coworld.
-        variant: The variant's id.
-        episodes: For each episode its seed, used if the game takes one, and the names by slot.
-        seats: The number of seats.
-
-    Raises:
-        UsageError: There is no such variant.
-        ManifestError: It does not fit the game's schema.
-    """
-    configs: list[dict[str, Any]] = []
-    for seed, labels in episodes:
-        try:
-            config = plan_config(manifest, variant, {"seed": seed}, seats=seats)
-        except ManifestError:
-            config = plan_config(manifest, variant, {}, seats=seats)
-        configs += episode_configs(manifest, config, [labels], seed_pinned=True)
-    return configs
 
 
 def _checked(manifest: Manifest, config: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

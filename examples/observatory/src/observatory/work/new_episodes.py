@@ -1,4 +1,4 @@
-"""Adding episodes to the queue."""
+"""Adding rounds of a league, whoever decides them, and episodes to the queue."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ..store.columns import new_id, now
-from ..store.database import next_revision
-from ..store.models import EpisodeRequest, GameConfig, Participant
-from .lineups import Candidate
+from coworld_core.errors import ManifestError
 
-__all__ = ["EpisodeTemplate", "add_episodes", "participant"]
+from ..store.columns import JsonObject, new_id, now
+from ..store.database import next_revision
+from ..store.models import EpisodeRequest, GameConfig, League, Participant, Round
+from .game_setup import GameSetup
+from .lineups import Candidate, episode_configs, plan_config
+
+__all__ = ["EpisodeTemplate", "add_episodes", "add_round", "add_round_episodes", "participant"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +90,80 @@ async def add_episodes(
     session.add_all(participants)
     await session.flush()
     return ids
+
+
+async def add_round(
+    session: AsyncSession, league: League, division_id: str, config: JsonObject, *, id: str | None = None
+) -> Round:
+    """Add a round that runs from now on, with the next number of its division.
+
+    Args:
+        session: A writing session.
+        league: The league.
+        division_id: The round's division.
+        config: `Round.round_config`.
+        id: Its id; a new one by default.
+    """
+    last = await session.scalar(sa.select(sa.func.max(Round.round_number)).where(Round.division_id == division_id))
+    moment = now()
+    row = Round(
+        id=id or new_id("round"),
+        round_number=(last or 0) + 1,
+        commissioner_key=league.commissioner_key,
+        execution_backend="any",
+        round_config=config,
+        status="running",
+        division_id=division_id,
+        season=league.season,
+        started_at=moment,
+        created_at=moment,
+    )
+    session.add(row)
+    await session.flush()
+    return row
+
+
+async def add_round_episodes(
+    session: AsyncSession,
+    row: Round,
+    league_id: str,
+    setup: GameSetup,
+    episodes: Sequence[tuple[int, Sequence[Candidate]]],
+    *,
+    first: int = 0,
+) -> None:
+    """Add episodes of a round; workers find them in the queue.
+
+    Args:
+        session: A writing session.
+        row: The round.
+        league_id: The league.
+        setup: The game.
+        episodes: For each episode its seed, used if the game takes one, and the lineup by slot.
+        first: The index of the first episode.
+
+    Raises:
+        UsageError: There is no such variant.
+        ManifestError: It does not fit the game's schema.
+    """
+    configs: list[dict[str, Any]] = []
+    for seed, lineup in episodes:
+        try:
+            config = plan_config(setup.manifest, setup.variant, {"seed": seed}, seats=setup.seats)
+        except ManifestError:
+            config = plan_config(setup.manifest, setup.variant, {}, seats=setup.seats)
+        labels = [candidate.label for candidate in lineup]
+        configs += episode_configs(setup.manifest, config, [labels], seed_pinned=True)
+    order = EpisodeTemplate(
+        source="round",
+        # A league has no owner, so its episodes count as those of the game's owner when accounts take turns.
+        user_id=setup.coworld.user_id,
+        coworld_id=setup.coworld.id,
+        variant_id=setup.variant,
+        league_id=league_id,
+        division_id=row.division_id,
+    )
+    await add_episodes(session, order, [lineup for _, lineup in episodes], configs, round_id=row.id, first=first)
 
 
 def participant(episode_id: str, position: int, policy: Candidate) -> Participant:

@@ -18,6 +18,7 @@ import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coworld_core.tournament.seasons import PlayedRound
 from coworld_core.tournament.standings import TournamentState
 from coworld_core.tournament.tournament_log import TournamentRules
 from coworld_runner.evaluation.tournament import find_pairing
@@ -41,9 +42,9 @@ from .finished_episodes import finished_episodes
 from .game_setup import GameSetup, setup_of
 from .league_members import champions, check_newcomers, disqualify
 from .league_settings import LeagueSettings
-from .lineups import Candidate, block_seed, round_configs
-from .new_episodes import EpisodeTemplate, add_episodes
-from .season_standings import PlayedRound, SeasonStandings, compute_standings, season_rules, stored_state
+from .lineups import Candidate, block_seed
+from .new_episodes import add_round, add_round_episodes
+from .season_standings import SeasonStandings, compute_standings, played_round, season_rules, stored_state
 from .seasons import CONTINUOUS, close_season, keep_report
 
 __all__ = ["advance", "lifespan"]
@@ -138,7 +139,7 @@ async def advance(database: Database, division_id: str) -> str | None:
         shrunk = False
         if due.closes and due.last is not None:
             shrunk = await _close(session, await session.get_one(Round, due.last), table, due.terms)
-        if table.over == "rounds":
+        if table.report["over"] == "rounds":
             await _end_season(session, division)
         if shrunk or not due.begins or table.config is None:
             return None
@@ -184,7 +185,7 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         entrants={row.player_id or row.user_id: Candidate.of(row.policy_version, row.player) for row in members},
         rules=rules,
         state=state,
-        rounds=await _played(session, division_id, league.season, since) if rounds else (),
+        rounds=await _played(session, division_id, league.season, since, rules) if rounds else (),
     )
 
 
@@ -207,7 +208,9 @@ async def _stored(
     return (number if state is not None else 0), state
 
 
-async def _played(session: AsyncSession, division_id: str, season: int, since: int) -> list[PlayedRound]:
+async def _played(
+    session: AsyncSession, division_id: str, season: int, since: int, rules: TournamentRules
+) -> list[PlayedRound]:
     """The rounds of a season after a given one, with their episodes, in order; the round to close is the last."""
     of_season = (Round.division_id == division_id, Round.season == season, Round.round_number > since)
     rounds = (
@@ -215,41 +218,21 @@ async def _played(session: AsyncSession, division_id: str, season: int, since: i
     ).all()
     of_rounds = sa.select(Round.id).where(*of_season)
     episodes = await finished_episodes(session, EpisodeRequest.round_id.in_(of_rounds))
-    return [PlayedRound(config=config, episodes=tuple(episodes.get(id, ()))) for id, config in rounds]
+    found = [played_round(config, episodes.get(id, ()), rules) for id, config in rounds]
+    return [one for one in found if one is not None]
 
 
 async def _begin(session: AsyncSession, division: Division, due: _Due, table: SeasonStandings) -> str:
     """Store a round and its episodes; workers find the episodes in the queue."""
     assert table.config is not None
-    league, setup, moment = division.league, due.setup, now()
-    drawn = [tuple(due.entrants[name] for name in lineup if name is not None) for _, lineup in table.lineups]
-    names = [[candidate.label for candidate in lineup] for lineup in drawn]
-    seeds = [block_seed(league.season, block) for block, _ in table.lineups]
-    configs = round_configs(setup.manifest, setup.variant, list(zip(seeds, names, strict=True)), seats=setup.seats)
-    number = await session.scalar(sa.select(sa.func.max(Round.round_number)).where(Round.division_id == division.id))
-    row = Round(
-        round_number=(number or 0) + 1,
-        commissioner_key=CONTINUOUS,
-        execution_backend="any",
-        round_config={**table.config, "season": league.season, "episodes": len(drawn)},
-        status="running",
-        division_id=division.id,
-        season=league.season,
-        started_at=moment,
-        created_at=moment,
-    )
-    session.add(row)
-    await session.flush()
-    order = EpisodeTemplate(
-        source="round",
-        # A league has no owner, so its episodes count as those of the game's owner when accounts take turns.
-        user_id=setup.coworld.user_id,
-        coworld_id=setup.coworld.id,
-        variant_id=setup.variant,
-        league_id=league.id,
-        division_id=division.id,
-    )
-    await add_episodes(session, order, drawn, configs, round_id=row.id)
+    league = division.league
+    episodes = [
+        (block_seed(league.season, block), tuple(due.entrants[name] for name in lineup if name is not None))
+        for block, lineup in table.lineups
+    ]
+    config = {**table.config, "season": league.season, "episodes": len(episodes)}
+    row = await add_round(session, league, division.id, config)
+    await add_round_episodes(session, row, league.id, due.setup, episodes)
     return row.id
 
 
@@ -263,18 +246,18 @@ async def _close(session: AsyncSession, row: Round, table: SeasonStandings, term
     """
     mean = sa.func.avg(EpisodeScore.score)
     scores = await session.execute(
-        sa.select(EpisodeScore.policy_version_id, EpisodeScore.player_id, mean)
+        sa.select(
+            EpisodeScore.policy_version_id, EpisodeScore.player_id, mean, sa.func.rank().over(order_by=mean.desc())
+        )
         .join(EpisodeRequest, EpisodeRequest.id == EpisodeScore.episode_request_id)
         .where(EpisodeRequest.round_id == row.id)
         .group_by(EpisodeScore.policy_version_id, EpisodeScore.player_id)
         .order_by(mean.desc(), EpisodeScore.policy_version_id)
     )
-    results: list[RoundResult] = []
-    for place, (version, player, score) in enumerate(scores, start=1):
-        rank = results[-1].rank if results and results[-1].score == score else place
-        results.append(
-            RoundResult(round_id=row.id, policy_version_id=version, player_id=player, rank=rank, score=float(score))
-        )
+    results = [
+        RoundResult(round_id=row.id, policy_version_id=version, player_id=player, rank=rank, score=float(score))
+        for version, player, score, rank in scores
+    ]
     session.add_all(results)
     row.status, row.completed_at = ("completed" if results else "failed"), now()
     row.error = None if results else "No episode of the round was completed."

@@ -1,76 +1,30 @@
-"""A division's season as a tournament (`coworld_core.tournament`), computed from rows of the database.
-
-Pure values. A tournament in a folder has its log on disk; here the log is made from the season's rounds and episodes,
-so the same pairings and the same standings apply. The computation continues from the state stored when the last round
-was closed, so a round costs the same however long the season is.
-"""
+"""A division's season (`coworld_core.tournament.seasons`) and its standings as the database stores them."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from coworld_core.documents.records import READING
-from coworld_core.episode.record import EpisodeRow, SlotRow
-from coworld_core.evaluation.designs import Lineup, episode_key
+from coworld_core.evaluation.designs import Lineup
 from coworld_core.evaluation.report_base import IntervalRecord
 from coworld_core.tournament.pairing_rule import PairingRule
+from coworld_core.tournament.seasons import PlayedEpisode, PlayedRound, continue_season
 from coworld_core.tournament.standings import Tournament, TournamentState
-from coworld_core.tournament.tournament_log import (
-    EntrantAdded,
-    EntrantWithdrawn,
-    EpisodeEnded,
-    RoundPlace,
-    RoundScheduled,
-    ScheduledBlock,
-    TournamentRules,
-)
+from coworld_core.tournament.tournament_log import RoundPlace, RoundScheduled, TournamentRules
 
 from ..store.columns import JsonObject
 from .game_setup import GameSetup
 from .league_settings import LeagueSettings
 
-__all__ = [
-    "PlayedEpisode",
-    "PlayedRound",
-    "SeasonStandings",
-    "compute_standings",
-    "report_of",
-    "season_rules",
-    "stored_state",
-    "take_in",
-]
+__all__ = ["SeasonStandings", "compute_standings", "played_round", "report_of", "season_rules", "stored_state"]
 
 _NO_END = 10**9
 """More rounds and blocks than any season has."""
 _REMARKS = {"game_faults": "game_faults", "spoiled": "spoiled_blocks"}
 """The tournament remark that explains a stop, by reason."""
-_PLATFORM = "crash"
-"""The `error_type` of episodes that the platform spoiled."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayedEpisode:
-    """An episode of a finished round."""
-
-    id: str
-    index: int
-    status: str
-    error_type: str | None = None
-    error: str | None = None
-    failed_slot: int | None = None
-    scores: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayedRound:
-    """A finished round of the season, with `Round.round_config`."""
-
-    config: JsonObject
-    episodes: tuple[PlayedEpisode, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +33,14 @@ class SeasonStandings:
 
     report: JsonObject
     """`standings`, best first (`subject`, `place`, `rating`, `low`, `high`, `won`, `played`,
-    `rounds`; also `rank` and `points`, given by a commissioner if there is one), `pairs`, `over`, and `why`
-    in words if the season cannot continue."""
+    `rounds`; also `rank` and `points`, given by a commissioner if there is one), `pairs`, `over` (why no round
+    follows; empty if one does, or if there are too few members), and `why` in words if the season cannot continue."""
     state: JsonObject | None
     """What the next table continues from (`coworld_core.tournament.standings.TournamentState`); None if the pairing
     needs all earlier rounds."""
-    over: str
-    """Why no round follows; empty if one does, or if there are too few members."""
     config: JsonObject | None = None
     """The next round's `Round.round_config`."""
-    lineups: tuple[tuple[int, Lineup], ...] = field(default=())
+    lineups: tuple[tuple[int, Lineup], ...] = ()
     """The next round's episodes in order: the number of the block in the season, and the lineup."""
 
 
@@ -131,55 +83,41 @@ def stored_state(stored: JsonObject | None, rules: TournamentRules) -> Tournamen
     return state if state.fits(rules) else None
 
 
+def played_round(config: JsonObject, episodes: Sequence[PlayedEpisode], rules: TournamentRules) -> PlayedRound | None:
+    """A finished round of the season.
+
+    None for a round stored by older versions without its blocks, and for one of a game with another number of seats.
+
+    Args:
+        config: `Round.round_config`.
+        episodes: The episodes of the round.
+        rules: The season's current rules.
+    """
+    if not config.get("blocks") or config.get("seats", rules.slot_count) != rules.slot_count:
+        return None
+    scheduled = {"kind": "round_scheduled", "round": 1, "blocks": config["blocks"], "byes": config["byes"]}
+    return PlayedRound(
+        scheduled=RoundScheduled.model_validate(scheduled), entrants=config["entrants"], episodes=episodes
+    )
+
+
 def compute_standings(
-    rounds: Sequence[PlayedRound],
+    rounds: Iterable[PlayedRound],
     entrants: Sequence[str],
     *,
     rules: TournamentRules,
     pairing: PairingRule,
     state: TournamentState | None = None,
 ) -> SeasonStandings:
-    """Replay a season, or the part of it since a stored state.
-
-    Args:
-        rounds: Finished rounds in order; with a state, only those since.
-        entrants: Subjects that compete now, in the order in which they joined.
-        rules: The season's rules.
-        pairing: Decides who meets.
-        state: A stored state to continue from.
-    """
-    tournament = Tournament.resumed(rules, pairing, state) if state is not None else Tournament(rules, pairing)
-    entered = [entrant.name for entrant in tournament.plan.entrants]
-
-    def enter(names: Sequence[str]) -> None:
-        for name in names:
-            if name not in entered:
-                entered.append(name)
-                tournament.apply(EntrantAdded(name=name, player=SlotRow(name=name, image=name)))
-
-    for one in rounds:
-        # Skip rounds stored by older versions without their blocks, and rounds of a game with another number of seats.
-        if one.config.get("blocks") and one.config.get("seats", rules.slot_count) == rules.slot_count:
-            enter(one.config["entrants"])
-            _take_in(tournament, one)
-    stored = tournament.state()
-    enter(entrants)
-    for name in entered:
-        if name not in entrants:
-            tournament.apply(EntrantWithdrawn(name=name))
-    events = tournament.next_events() if len(entrants) > 1 else []
-    scheduled = next((event for event in events if isinstance(event, RoundScheduled)), None)
-    over = tournament.stopped if scheduled is None and len(entrants) > 1 else ""
-    table = SeasonStandings(
-        report=report_of(tournament, over=over),
-        state=stored.model_dump(mode="json") if stored is not None else None,
-        over=over,
-    )
+    """A division's standings and its next round; the arguments are those of `continue_season`."""
+    season, stored, scheduled = continue_season(rounds, entrants, rules=rules, pairing=pairing, state=state)
+    over = season.stopped if scheduled is None and len(entrants) > 1 else ""
+    report, stored = report_of(season, over=over), stored.model_dump(mode="json") if stored is not None else None
     if scheduled is None:
-        return table
-    tournament.apply(scheduled)
-    return dataclasses.replace(
-        table,
+        return SeasonStandings(report=report, state=stored)
+    return SeasonStandings(
+        report=report,
+        state=stored,
         config={
             "variant_id": rules.variant,
             "pairing": rules.pairing,
@@ -188,65 +126,7 @@ def compute_standings(
             "blocks": [block.model_dump(mode="json", exclude_defaults=True) for block in scheduled.blocks],
             "byes": list(scheduled.byes),
         },
-        lineups=tuple(
-            (block.block, lineup) for block in scheduled.blocks for lineup in tournament.lineups(block.block)
-        ),
-    )
-
-
-def _take_in(tournament: Tournament, one: PlayedRound) -> None:
-    blocks = tuple(ScheduledBlock.model_validate(block) for block in one.config["blocks"])
-    number = tournament.last_round + 1
-    tournament.apply(RoundScheduled(round=number, blocks=blocks, byes=tuple(one.config["byes"])))
-    take_in(tournament, _by_block(tournament, blocks, one.episodes))
-
-
-def _by_block(
-    tournament: Tournament, blocks: Sequence[ScheduledBlock], episodes: Iterable[PlayedEpisode]
-) -> Iterator[tuple[int, list[PlayedEpisode | None]]]:
-    """The episodes of a round by block; they were queued block by block, lineup by lineup."""
-    known: Mapping[int, PlayedEpisode] = {episode.index: episode for episode in episodes}
-    index = 0
-    for one in blocks:
-        count = len(tournament.lineups(one.block))
-        yield one.block, [known.get(at) for at in range(index, index + count)]
-        index += count
-
-
-def take_in(tournament: Tournament, played: Iterable[tuple[int, Sequence[PlayedEpisode | None]]]) -> None:
-    """Add finished blocks to a tournament.
-
-    A block that could not be played (spoiled in every attempt, or cancelled) is withdrawn.
-
-    Args:
-        tournament: The tournament.
-        played: Block numbers, each with its episodes by lineup; None for a missing episode.
-    """
-    for block, episodes in played:
-        for lineup, episode in enumerate(episodes, 1):
-            if episode is not None and episode.status in ("completed", "failed"):
-                tournament.apply(EpisodeEnded(row=_row(episode, episode_key(block, 1, lineup))))
-        if tournament.ledger.missing(block):
-            for judged in tournament.ledger.withdraw(block, "The episode could not be played."):
-                tournament.take_in(judged)
-
-
-def _row(episode: PlayedEpisode, key: str) -> EpisodeRow:
-    failed = episode.status == "failed"
-    blamed = "platform" if episode.error_type == _PLATFORM else "game"
-    return EpisodeRow(
-        index=episode.index + 1,
-        key=key,
-        run_id=episode.id,
-        workspace="",
-        status="failed" if failed else "completed",
-        ok=not failed,
-        scores=episode.scores,
-        seconds=0,
-        error_type=episode.error_type,
-        party=("player" if episode.failed_slot is not None else blamed) if failed else None,
-        fault_slot=episode.failed_slot if failed else None,
-        message=episode.error,
+        lineups=tuple((block.block, lineup) for block in scheduled.blocks for lineup in season.lineups(block.block)),
     )
 
 

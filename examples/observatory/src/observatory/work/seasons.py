@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core.tournament.seasons import risers
 
 from ..identity.accounts import AccountError
 from ..store.audit import audit
@@ -21,7 +21,7 @@ __all__ = [
     "COMMISSIONED",
     "CONTINUOUS",
     "MOST_RETREAT",
-    "MovedSubject",
+    "change_division",
     "change_league",
     "close_season",
     "keep_report",
@@ -29,7 +29,6 @@ __all__ = [
     "locked_league",
     "names_of",
     "replace_report",
-    "risers",
     "state_of",
     "subjects_in",
     "who_decides",
@@ -44,40 +43,6 @@ COMMISSIONED = "container"
 
 MOST_RETREAT = 600.0
 """The longest pause after a failure of a commissioner, in seconds, unless its rounds are farther apart."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MovedSubject:
-    """A subject that changes division."""
-
-    subject: str
-    frm: int
-    """Index of the division; 0 is the highest."""
-    to: int
-
-
-def risers(ladder: Sequence[Sequence[str]], *, moves: int, size: int) -> list[MovedSubject]:
-    """Decide promotion and relegation between neighbouring divisions.
-
-    The last of the upper division change places with the first of the lower one. If the upper division has room, more
-    rise, as long as two remain below to play each other; if it has too many members, more fall.
-
-    Args:
-        ladder: The subjects of each division in the order of its table, highest division first.
-        moves: How many change places between two divisions.
-        size: How many members a division above the lowest has.
-    """
-    if moves < 1:
-        return []
-    found: dict[str, MovedSubject] = {}
-    for at, (upper, lower) in enumerate(itertools.pairwise(ladder)):
-        staying = [one for one in upper if one not in found]
-        swaps = min(moves, len(staying), len(lower))
-        rise = swaps + max(0, min(size - len(upper), len(lower) - 2))
-        fall = swaps + min(max(0, len(upper) - size), len(staying) - swaps)
-        found.update({one: MovedSubject(subject=one, frm=at + 1, to=at) for one in lower[:rise]})
-        found.update({one: MovedSubject(subject=one, frm=at, to=at + 1) for one in staying[len(staying) - fall :]})
-    return list(found.values())
 
 
 async def last_report(session: AsyncSession, division_id: str, season: int) -> JsonObject | None:
@@ -162,15 +127,7 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     moved = risers(ladder, moves=moves, size=terms.size)
     names = await names_of(session, [one.subject for one in moved])
     for one in moved:
-        await session.execute(
-            sa.update(Membership)
-            .where(
-                Membership.league_id == league.id,
-                Membership.end_time.is_(None),
-                sa.func.coalesce(Membership.player_id, Membership.user_id) == one.subject,
-            )
-            .values(division_id=divisions[one.to].id)
-        )
+        await change_division(session, league.id, one.subject, divisions[one.to].id)
     await session.execute(sa.delete(Tally).where(Tally.division_id.in_(ids)))
     season = Season(
         league_id=league.id,
@@ -191,6 +148,19 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     audit(session, "league.season_closed", subject=league.name, season=season.number, moved=len(moved))
     await session.flush()
     return season
+
+
+async def change_division(session: AsyncSession, league_id: str, subject: str, division_id: str) -> None:
+    """Move all members of a subject in a league to a division."""
+    await session.execute(
+        sa.update(Membership)
+        .where(
+            Membership.league_id == league_id,
+            Membership.end_time.is_(None),
+            sa.func.coalesce(Membership.player_id, Membership.user_id) == subject,
+        )
+        .values(division_id=division_id)
+    )
 
 
 async def locked_league(session: AsyncSession, reference: str) -> League:
