@@ -274,7 +274,7 @@ async def test_image_faults_are_reported(arena: Arena) -> None:
         async with Engine.connect(resolve_address()) as engine:
             archive = image_archive("coworld-test-empty:1", engine.platform.partition("/")[2])
             async with engine.stream("POST", "/images/load", content=archive) as answer:
-                await answer.read()
+                assert [data async for data in answer]
             try:
                 error = await refused(arena, backend, arena.spec("empty", image="coworld-test-empty:1", argv=()))
             finally:
