@@ -318,6 +318,19 @@ async def test_engine_error_message_is_kept(place: Path) -> None:
     assert (caught.value.status, caught.value.words) == (507, "no room")
 
 
+async def test_path_that_is_not_unicode_reaches_the_engine(place: Path) -> None:
+    said = b"HTTP/1.1 204 No Content\r\n\r\n"
+    async with serve_bytes(place, said) as asked, Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
+        await engine.call("POST", "/x", body={"a": "/\udcff"})
+    assert asked[0].endswith(b'\r\n\r\n{"a": "/\\udcff"}')
+
+
+async def test_name_that_is_too_long_is_refused(place: Path) -> None:
+    async with Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
+        with pytest.raises(EngineRefused, match="too long"):
+            await engine.call("GET", f"/images/{'a' * 70_000}/json")
+
+
 def archived(size: int) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:

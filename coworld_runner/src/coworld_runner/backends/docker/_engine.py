@@ -192,9 +192,12 @@ class Engine:
             EngineRefused: The answer is an error.
             EngineGone: There is no answer, or it cannot be parsed.
         """
+        # Not by httpx2, which refuses paths that are not Unicode
+        sent = json.dumps(body).encode() if body is not None else b""
+        typed = {"Content-Type": "application/json", **(headers or {})} if sent else headers
         try:
             with anyio.fail_after(timeout):
-                async with self._answer(method, path, query=query, headers=headers, json=body) as answer:
+                async with self._answer(method, path, query=query, headers=typed, content=sent) as answer:
                     content = await answer.aread()
         except TimeoutError as error:
             raise EngineGone(f"{method} {path}", f"no answer within {timeout:g} s") from error
@@ -252,6 +255,8 @@ class Engine:
                     words = _words(await answer.aread()) or f"status {answer.status_code}"
                     raise EngineRefused(call, answer.status_code, words)
                 yield answer
+        except httpx2.InvalidURL as error:
+            raise EngineRefused(call, 414, str(error)) from error
         except httpx2.TransportError as error:
             raise EngineGone(call, str(error).rstrip(".") or "the connection broke off") from error
 
