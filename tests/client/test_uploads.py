@@ -69,7 +69,7 @@ def layer_of(name: str, content: bytes) -> bytes:
 async def loaded_image(name: str, data: bytes) -> AsyncGenerator[str]:
     async with Engine.connect(resolve_address()) as engine:
         async with engine.stream("POST", "/images/load", content=data) as answer:
-            await answer.read()
+            assert [data async for data in answer]
         try:
             yield name
         finally:

@@ -254,6 +254,17 @@ async def test_unfinished_request_body_times_out(tmp_path: Path, monkeypatch: py
         assert b'"type":"too_slow"' in heard
 
 
+async def test_request_with_two_lengths_is_refused(tmp_path: Path) -> None:
+    lengths = b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+    hidden = b"0\r\n\r\nGET /observatory/whoami HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with open_platform(tmp_path, backend="none") as platform:
+        said = b"POST /observatory/players HTTP/1.1\r\nHost: x\r\n" + lengths + hidden
+        heard = await anyio.to_thread.run_sync(talk, platform.url, said)
+        assert heard.startswith(b"HTTP/1.1 400")
+        assert b'"type":"two_lengths"' in heard
+        assert heard.count(b"HTTP/1.1") == 1
+
+
 async def test_play_sessions_are_limited_and_end_when_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosted_sessions, "START_SECONDS", 300)
     async with open_platform(tmp_path, quotas=Quotas(sessions=1)) as platform:

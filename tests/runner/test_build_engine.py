@@ -188,7 +188,7 @@ async def in_image(engine: Engine, image: str, *paths: str) -> dict[str, bytes]:
     try:
         for path in paths:
             async with engine.stream("GET", f"/containers/{created['Id']}/archive", query={"path": path}) as answer:
-                data = await answer.read()
+                data = b"".join([piece async for piece in answer])
             with tarfile.open(fileobj=io.BytesIO(data)) as archive:
                 for member in archive:
                     content = archive.extractfile(member)

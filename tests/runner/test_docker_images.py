@@ -87,7 +87,7 @@ class TestImages:
             foreign = "arm64" if engine.platform != "linux/arm64" else "amd64"
             try:
                 async with engine.stream("POST", "/images/load", content=image_archive(name, foreign)) as answer:
-                    await answer.read()
+                    assert [data async for data in answer]
                 async with DockerBackend() as backend:
                     with pytest.raises(ImageError) as caught:
                         await backend.ensure_image(name, platform=engine.platform)

@@ -274,7 +274,7 @@ async def test_image_faults_are_reported(arena: Arena) -> None:
         async with Engine.connect(resolve_address()) as engine:
             archive = image_archive("coworld-test-empty:1", engine.platform.partition("/")[2])
             async with engine.stream("POST", "/images/load", content=archive) as answer:
-                await answer.read()
+                assert [data async for data in answer]
             try:
                 error = await refused(arena, backend, arena.spec("empty", image="coworld-test-empty:1", argv=()))
             finally:
@@ -526,11 +526,11 @@ async def test_networks_have_a_room_of_their_own_and_keep_clear_of_each_other(
 
 async def test_cancellation_at_any_call_leaves_nothing(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelled at an early call to the engine, at a later one, and so on until it is never cancelled at all."""
-    real = Engine.stream
+    real = Engine._answer
     left = 0
     scope = anyio.CancelScope()
 
-    def stream(self: Engine, method: str, path: str, **more: Any) -> Any:
+    def answer(self: Engine, method: str, path: str, **more: Any) -> Any:
         nonlocal left
         if not path.endswith("/info"):
             left -= 1
@@ -538,7 +538,7 @@ async def test_cancellation_at_any_call_leaves_nothing(arena: Arena, monkeypatch
                 scope.cancel()
         return real(self, method, path, **more)
 
-    monkeypatch.setattr(Engine, "stream", stream)
+    monkeypatch.setattr(Engine, "_answer", answer)
     specs = [
         arena.spec("game", "hang", ports=HTTP, clients=("player",), network="game-only"),
         arena.spec("player", "hang", connects_to="game", network="game-only"),

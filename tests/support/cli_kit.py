@@ -85,7 +85,7 @@ _ALL = ".* but __main__|kube|migrations"
 _MODULES = {
     "coworld": (
         *(name + _ALL for name in ("coworld_core", "coworld_client", "coworld_runner", "coworld_cli", "paintarena")),
-        *("anyio._backends._asyncio", "anyio._core._signals", "graphlib", "h11", "httpcore2", "jinja2", "jsonschema"),
+        *("anyio._backends._asyncio", "anyio._core._signals", "graphlib", "h11", "httpx2", "jinja2", "jsonschema"),
         *("pydantic.dataclasses", "referencing.jsonschema", "yaml.cyaml"),
     ),
     "observatory": (

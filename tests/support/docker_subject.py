@@ -8,7 +8,7 @@ from typing import Any
 
 from coworld_core.docker_address import EngineRefused, resolve_address
 from coworld_runner.backend import UnitSpec
-from coworld_runner.backends.docker._engine import Engine, path_segment
+from coworld_runner.backends.docker._engine import Engine, json_objects, path_segment
 from coworld_runner.testing.conformance import SUBJECT
 
 from .archives import tar_of
@@ -42,7 +42,7 @@ def subject_image() -> str:
                     headers={"Content-Type": "application/x-tar"},
                     content=tar_of({"Dockerfile": _DOCKERFILE.encode(), "subject.py": source}),
                 ) as answer:
-                    said = [item async for item in answer.objects()]
+                    said = [item async for item in json_objects(answer)]
                 assert all("error" not in item for item in said), said
 
     in_thread(build)

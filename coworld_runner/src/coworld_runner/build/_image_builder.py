@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -263,9 +262,8 @@ class Builder:
         headers = await registry_headers(reference.name)
         tagged = f"{reference.name}:{reference.tag or 'latest'}"
         try:
-            async with self._engine.stream("GET", f"/distribution/{path_segment(tagged)}/json", headers=headers) as got:
-                content = await got.read()
-            digest = json.loads(content)["Descriptor"]["digest"]
+            found = await self._engine.call("GET", f"/distribution/{path_segment(tagged)}/json", headers=headers)
+            digest = found["Descriptor"]["digest"]
         except (EngineRefused, EngineGone) as error:
             raise ImageError(
                 f"The digest of {tagged!r} could not be read from its registry: {error.words}.",
@@ -273,7 +271,7 @@ class Builder:
                 hint="Is it pushed? Does its registry want a login? Use: docker login.",
                 context={"image": reference.text},
             ) from error
-        except (ValueError, KeyError, TypeError):
+        except (KeyError, TypeError):
             digest = ""
         if not isinstance(digest, str) or not digest.startswith("sha256:"):
             raise ImageError(

@@ -1,7 +1,9 @@
 """One HTTP/1.1 request per connection: h11 handles the protocol, anyio transfers the bytes.
 
 It serves plain HTTP, one request at a time, to a game on the loopback interface or to a collector through a cluster's
-forwarded port. A general client would cost every run a tenth of a second for imports, TLS set-up and a connection pool.
+forwarded port. httpx2 takes no connection from its caller, as a forwarded port needs; it reads 64 KiB at once, which in
+a hostile body are 10,000 events before anything else gets a turn; and its imports would cost every run of local
+processes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -103,9 +105,9 @@ async def exchange(
     method: str,
     target: str,
     *,
-    host: str = "docker",
+    host: str,
     headers: Mapping[str, str] | None = None,
-    content: bytes | AsyncIterable[bytes] = b"",
+    content: AsyncIterable[bytes] | None = None,
     read_bytes: int = _READ_BYTES,
 ) -> AsyncGenerator[HttpAnswer]:
     """Send a request and yield its response; the connection is closed on leaving.
@@ -115,8 +117,8 @@ async def exchange(
         method: The method.
         target: Path and query, quoted.
         host: Value of the Host header.
-        headers: Further headers.
-        content: The body; an async iterable is streamed.
+        headers: Further headers; with a body, among them its Content-Length.
+        content: The body, sent as it comes.
         read_bytes: How much of the answer to read at once.
 
     Raises:
@@ -124,18 +126,10 @@ async def exchange(
     """
     import h11  # Imported late, while a game is starting up anyway
 
-    whole = isinstance(content, bytes)
-    # GET and HEAD have no body: some servers close the connection on a Content-Length, even if it is 0
-    measured = whole and (content or method not in _ASKING)
-    fields = {
-        "Host": host,
-        "User-Agent": "coworld",
-        "Connection": "close",
-        **({"Content-Length": str(len(content))} if isinstance(content, bytes) and measured else {}),
-        **(headers or {}),
-    }
-    if not whole and "Content-Length" not in fields:
-        fields["Transfer-Encoding"] = "chunked"
+    fields = {"Host": host, "User-Agent": "coworld", "Connection": "close", **(headers or {})}
+    if content is None and method not in _ASKING:
+        # GET and HEAD have none: some servers close the connection on a Content-Length, even if it is 0
+        fields["Content-Length"] = "0"
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
     try:
         head = connection.send(h11.Request(method=method, target=target, headers=list(fields.items())))
@@ -144,20 +138,19 @@ async def exchange(
     async with await connect() as stream:
         # A server that refuses a request may stop reading it, but its response may still be readable
         with contextlib.suppress(anyio.BrokenResourceError):
-            if whole:
-                body = connection.send(h11.Data(data=content)) if content else b""
-                await stream.send((head or b"") + (body or b"") + (connection.send(h11.EndOfMessage()) or b""))
-            else:
-                await stream.send(head or b"")
+            await stream.send(head or b"")
+            if content is not None:
                 async for data in content:
-                    if data:
-                        await stream.send(connection.send(h11.Data(data=data)) or b"")
-                await stream.send(connection.send(h11.EndOfMessage()) or b"")
+                    await stream.send(connection.send(h11.Data(data=data)) or b"")
+            connection.send(h11.EndOfMessage())
         event = await _next_event(connection, stream, answered=False, read_bytes=read_bytes)
         while isinstance(event, h11.InformationalResponse):
             event = await _next_event(connection, stream, answered=False, read_bytes=read_bytes)
         if not isinstance(event, h11.Response):
             raise NotHttpError("a closed connection")
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+            # Whoever stands between reads one, and we the other
+            raise NotHttpError("an answer with both Content-Length and Transfer-Encoding")
         yield HttpAnswer(connection, stream, event, read_bytes=read_bytes)
 
 

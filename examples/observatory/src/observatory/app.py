@@ -256,8 +256,13 @@ class _Envelope:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
+        app = self._app
+        if {b"content-length", b"transfer-encoding"} <= dict(scope["headers"]).keys():
+            # A proxy before this server may have read the other one, and taken a part of the body for a request
+            detail = "A request has Content-Length or Transfer-Encoding, and not both."
+            app = JSONResponse({"detail": detail, "type": "two_lengths"}, 400, {"Connection": "close"})
         try:
-            await self._app(scope, receive, sending)
+            await app(scope, receive, sending)
         except ClientDisconnect:
             # The client has gone; the received part of an upload is kept for its return.
             status = status or 499

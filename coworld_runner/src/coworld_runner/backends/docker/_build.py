@@ -6,8 +6,9 @@ import collections
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
-from typing import IO, Any, Protocol, Self
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from typing import IO, Any, Protocol
 
 import anyio
 import anyio.to_thread
@@ -23,7 +24,7 @@ from ...errors import BuildError
 from ...package.images.build_context import ContextError, SentContext, write_context
 from ...package.images.compose import Build
 from ._buildkit import BuildkitTrace
-from ._engine import Engine, is_full
+from ._engine import Engine, is_full, json_objects
 
 __all__ = ["build_image"]
 
@@ -117,17 +118,15 @@ async def build_image(
             "forcerm": True,
             **({"version": 2, "buildid": secrets.token_hex(16)} if buildkit else {}),
         }
-        upload = _Upload(file, sent.size, image, publish)
         refused = ""
         try:
-            async with engine.stream(
-                "POST",
-                "/build",
-                query=query,
-                headers={"Content-Type": "application/x-tar"},
-                content=upload,
-            ) as answer:
-                async for item in answer.objects():
+            async with (
+                aclosing(_pieces(file, sent.size, image, publish)) as content,
+                engine.stream(
+                    "POST", "/build", query=query, headers={"Content-Type": "application/x-tar"}, content=content
+                ) as answer,
+            ):
+                async for item in json_objects(answer):
                     for text in log.take(item):
                         show(text)
         except EngineRefused as error:
@@ -217,30 +216,15 @@ def _pack(build: Build, file: IO[bytes], buildkit: bool) -> SentContext:
     return sent
 
 
-class _Upload:
-    """Yields the archive in chunks and publishes the progress."""
-
-    def __init__(self, file: IO[bytes], size: int, image: str, publish: Publish) -> None:
-        self._file = file
-        self._size = size
-        self._image = image
-        self._publish = publish
-        self._done = 0
-        self._next = 0.0
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        data = await anyio.to_thread.run_sync(self._file.read, _CHUNK)
-        if not data:
-            raise StopAsyncIteration
-        self._done += len(data)
-        if self._done == self._size or anyio.current_time() >= self._next:
-            self._next = anyio.current_time() + _REPORT_SECONDS
-            status = "Sending the build context"
-            self._publish(ImageProgressed(image=self._image, status=status, done=self._done, total=self._size))
-        return data
+async def _pieces(file: IO[bytes], size: int, image: str, publish: Publish) -> AsyncGenerator[bytes]:
+    """Yield the archive in chunks, and publish the progress."""
+    done, due = 0, 0.0
+    while data := await anyio.to_thread.run_sync(file.read, _CHUNK):
+        done += len(data)
+        if done == size or anyio.current_time() >= due:
+            due = anyio.current_time() + _REPORT_SECONDS
+            publish(ImageProgressed(image=image, status="Sending the build context", done=done, total=size))
+        yield data
 
 
 def _proxies() -> dict[str, str]:

@@ -11,6 +11,7 @@ import io
 import os
 import secrets
 import tarfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -20,7 +21,7 @@ from coworld_core.docker_address import EngineGone, EngineRefused
 from coworld_core.errors import TransferError
 
 from ...runs._unit_files import check_size, not_regular, not_written, write_sparse
-from ._engine import Answer, Engine, path_segment
+from ._engine import Engine, path_segment
 
 __all__ = ["fetch_archived", "hand_back"]
 
@@ -80,7 +81,7 @@ async def fetch_archived(
 class _Blocks:
     """Reads a stream in pieces of a given size."""
 
-    def __init__(self, source: Answer) -> None:
+    def __init__(self, source: AsyncIterator[bytes]) -> None:
         self._source = source
         self._rest = b""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 
 import anyio
 
@@ -10,7 +10,7 @@ from coworld_core.docker_address import EngineGone
 
 from ...backend import UnitSpec
 from ..base import CappedLog, UnitLogs
-from ._engine import Answer, Engine
+from ._engine import Engine
 
 __all__ = ["follow_logs"]
 
@@ -52,7 +52,7 @@ async def follow_logs(spec: UnitSpec, kept: UnitLogs, engine: Engine, path: str,
             kept.close(log)
 
 
-async def _demultiplex(output: Answer, logs: Mapping[int, CappedLog]) -> None:
+async def _demultiplex(output: AsyncIterable[bytes], logs: Mapping[int, CappedLog]) -> None:
     """Split the engine's stream into the two of the container (header: stream, three zeros, length)."""
     head = b""
     left = 0

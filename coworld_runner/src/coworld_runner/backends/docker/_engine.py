@@ -1,22 +1,19 @@
-"""Calls the HTTP API of a Docker engine.
+"""Calls the HTTP API of a Docker engine, with httpx2.
 
 This module does not use the `docker` package, because that package blocks: a call in a thread ends early only if its
 connection is cut, and each followed container occupies a thread. Here every call is an ordinary cancellable await, and
-following a hundred containers costs a hundred sockets.
-
-It uses httpcore2, the layer below httpx2: an engine needs none of httpx2's additions, and importing them would double
-the imports before anything can start. httpcore2 is imported at the first connection.
+following a hundred containers costs a hundred sockets. httpx2 is imported at the first connection.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import anyio
 
@@ -35,9 +32,9 @@ from coworld_core.errors import BackendUnavailable
 if TYPE_CHECKING:
     import ssl
 
-    from httpcore2 import AsyncConnectionPool, Response
+    from httpx2 import Response
 
-__all__ = ["Answer", "Engine", "PathStat", "is_full", "path_segment"]
+__all__ = ["Engine", "PathStat", "is_full", "json_objects", "path_segment"]
 
 _KNOCK_SECONDS = 10.0
 _CALL_SECONDS = 120.0
@@ -56,37 +53,16 @@ class PathStat:
     executable: bool
 
 
-class Answer:
-    """The answer to one call. Iterate over it for the body's bytes as they arrive."""
-
-    def __init__(self, response: Response, pieces: AsyncIterator[bytes]) -> None:
-        self.status = response.status
-        self.headers: Mapping[str, str] = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
-        }
-        """Headers by lower-case name."""
-        self._pieces = pieces
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        return await anext(self._pieces)
-
-    async def read(self) -> bytes:
-        """The whole body."""
-        return b"".join([data async for data in self])
-
-    async def objects(self) -> AsyncGenerator[dict[str, Any]]:
-        """The JSON objects of a stream with one per line, as the engine reports progress."""
-        rest = b""
-        async for data in self:
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                if (said := _object(line)) is not None:
-                    yield said
-        if (said := _object(rest)) is not None:
-            yield said
+async def json_objects(pieces: AsyncIterable[bytes]) -> AsyncGenerator[dict[str, Any]]:
+    """The JSON objects of a stream with one per line, as the engine reports progress."""
+    rest = b""
+    async for data in pieces:
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if (said := _object(line)) is not None:
+                yield said
+    if (said := _object(rest)) is not None:
+        yield said
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
@@ -106,29 +82,24 @@ class Engine:
     """
 
     def __init__(self, address: Address, *, api: str = "") -> None:
+        from httpx2 import AsyncHTTPTransport, Limits
+
         self.address = address
         self.api = api
         self.info: Mapping[str, Any] = {}
         """The engine's description of itself (`GET /info`)."""
-        self._pool: AsyncConnectionPool | None = None
+        self._http = AsyncHTTPTransport(
+            uds=address.socket,
+            verify=_tls(address),
+            limits=Limits(max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=_KEPT_SECONDS),
+        )
 
     async def __aenter__(self) -> Self:
-        from httpcore2 import AsyncConnectionPool
-
-        self._pool = AsyncConnectionPool(
-            uds=self.address.socket,
-            ssl_context=_tls(self.address),
-            max_connections=None,
-            max_keepalive_connections=_KEPT_CONNECTIONS,
-            keepalive_expiry=_KEPT_SECONDS,
-        )
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        pool, self._pool = self._pool, None
-        assert pool is not None
         with anyio.CancelScope(shield=True):
-            await pool.aclose()
+            await self._http.aclose()
 
     @classmethod
     @asynccontextmanager
@@ -153,7 +124,19 @@ class Engine:
             yield engine
 
     async def _introduce(self) -> None:
-        self.api = await self._negotiated()
+        import httpx2
+
+        try:
+            with anyio.fail_after(_KNOCK_SECONDS):
+                async with self._request("GET", "/_ping") as answer:
+                    offered = answer.headers.get("Api-Version", "")
+        except TimeoutError as error:
+            raise silent(self.address) from error
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise unreachable(self.address, error) from error
+        except httpx2.TransportError as error:
+            raise not_docker(self.address, error) from error
+        self.api = agreed_version(self.address, offered)
         try:
             info = await self.call("GET", "/info", timeout=30)
         except (EngineGone, EngineRefused) as error:
@@ -188,6 +171,7 @@ class Engine:
         path: str,
         *,
         query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
         body: Any = None,
         timeout: float | None = _CALL_SECONDS,
     ) -> Any:
@@ -196,7 +180,8 @@ class Engine:
         Args:
             method: HTTP method.
             path: Path below the API version, already quoted.
-            query: Query parameters; booleans, lists and mappings are sent as JSON.
+            query: Query parameters; lists and mappings are sent as JSON.
+            headers: Headers.
             body: The JSON body, if any.
             timeout: Seconds to wait for the answer; None: no limit.
 
@@ -207,16 +192,13 @@ class Engine:
             EngineRefused: The answer is an error.
             EngineGone: There is no answer, or it cannot be parsed.
         """
+        # Not by httpx2, which refuses paths that are not Unicode
+        sent = json.dumps(body).encode() if body is not None else b""
+        typed = {"Content-Type": "application/json", **(headers or {})} if sent else headers
         try:
             with anyio.fail_after(timeout):
-                async with self.stream(
-                    method,
-                    path,
-                    query=query,
-                    headers={"Content-Type": "application/json"} if body is not None else None,
-                    content=json.dumps(body).encode() if body is not None else b"",
-                ) as answer:
-                    content = await answer.read()
+                async with self._answer(method, path, query=query, headers=typed, content=sent) as answer:
+                    content = await answer.aread()
         except TimeoutError as error:
             raise EngineGone(f"{method} {path}", f"no answer within {timeout:g} s") from error
         try:
@@ -232,10 +214,9 @@ class Engine:
         *,
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        content: bytes | AsyncIterable[bytes] = b"",
-        silence: float | None = None,
-    ) -> AsyncGenerator[Answer, None]:
-        """Make a call and stream its answer, without a time limit.
+        content: bytes | AsyncIterable[bytes] | None = None,
+    ) -> AsyncGenerator[AsyncGenerator[bytes]]:
+        """Make a call and stream the body of its answer, without a time limit.
 
         Args:
             method: HTTP method.
@@ -243,50 +224,51 @@ class Engine:
             query: As for `call`.
             headers: Headers.
             content: The body; an iterable is sent as it produces data.
-            silence: Seconds to wait for the next byte; None: no limit.
 
         Raises:
             EngineRefused: The answer is an error.
             EngineGone: There is no answer, or it was cut off.
         """
-        import httpcore2
-
-        target = f"/v{self.api}{path}" if self.api else path
-        if parameters := _flat(query):
-            target += "?" + urlencode(parameters)
-        try:
-            async with self._exchange(method, target, headers, content, silence) as answer:
-                if answer.status >= 400:
-                    words = _words(await answer.read()) or f"status {answer.status}"
-                    raise EngineRefused(f"{method} {path}", answer.status, words)
-                yield answer
-        except httpcore2.TimeoutException as error:
-            raise EngineGone(f"{method} {path}", "it fell silent") from error
-        except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-            raise EngineGone(f"{method} {path}", str(error).rstrip(".") or "the connection broke off") from error
+        async with (
+            self._answer(method, path, query=query, headers=headers, content=content) as answer,
+            # Close it when a reader leaves early, instead of when it is garbage-collected
+            aclosing(answer.aiter_raw()) as pieces,
+        ):
+            yield pieces
 
     @asynccontextmanager
-    async def _exchange(
-        self,
-        method: str,
-        target: str,
-        headers: Mapping[str, str] | None = None,
-        content: bytes | AsyncIterable[bytes] = b"",
-        silence: float | None = None,
-    ) -> AsyncGenerator[Answer, None]:
-        assert self._pool is not None, "an engine is used within its `async with`"
+    async def _answer(
+        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, **more: Any
+    ) -> AsyncGenerator[Response]:
+        """Send a request below the API version; errors are raised as those of an engine."""
+        import httpx2
+
+        call = f"{method} {path}"
+        parameters = {
+            key: json.dumps(value) if isinstance(value, list | dict) else value
+            for key, value in (query or {}).items()
+            if value is not None
+        }
+        try:
+            async with self._request(method, f"/v{self.api}{path}", params=parameters, **more) as answer:
+                if answer.is_error:
+                    words = _words(await answer.aread()) or f"status {answer.status_code}"
+                    raise EngineRefused(call, answer.status_code, words)
+                yield answer
+        except httpx2.InvalidURL as error:
+            raise EngineRefused(call, 414, str(error)) from error
+        except httpx2.TransportError as error:
+            raise EngineGone(call, str(error).rstrip(".") or "the connection broke off") from error
+
+    @asynccontextmanager
+    async def _request(self, method: str, target: str, **more: Any) -> AsyncGenerator[Response]:
+        # By the transport alone: a client would log each URL, and that of a build has its arguments
+        from httpx2 import Request
+
         base = "http://docker" if self.address.socket is not None else self.address.url
-        async with self._pool.stream(
-            method,
-            base + target,
-            headers=[(name.encode(), value.encode()) for name, value in (headers or {}).items()],
-            content=content if isinstance(content, bytes) else aiter(content),
-            extensions={"timeout": {"connect": _KNOCK_SECONDS, "read": silence}},
-        ) as response:
-            pieces = response.aiter_stream()
-            # Close it when a reader leaves early, instead of when it is garbage-collected
-            async with aclosing(pieces):
-                yield Answer(response, pieces)
+        request = Request(method, base + target, extensions={"timeout": {"connect": _KNOCK_SECONDS}}, **more)
+        async with aclosing(await self._http.handle_async_request(request)) as answer:
+            yield answer
 
     async def stat(self, container: str, path: str) -> PathStat | None:
         """Look up the file at a path in a container; None if there is none. A link counts as executable.
@@ -296,8 +278,8 @@ class Engine:
             EngineGone: There is no answer.
         """
         try:
-            async with self.stream("HEAD", f"/containers/{container}/archive", query={"path": path}) as answer:
-                encoded = answer.headers.get("x-docker-container-path-stat", "")
+            async with self._answer("HEAD", f"/containers/{container}/archive", query={"path": path}) as answer:
+                encoded = answer.headers.get("X-Docker-Container-Path-Stat", "")
         except EngineRefused as error:
             if error.status == 404:
                 return None
@@ -306,29 +288,11 @@ class Engine:
         # Go's file mode: type bits at the top, permissions at the bottom
         return PathStat(directory=bool(mode & 1 << 31), executable=bool(mode & (1 << 27 | 0o111)))
 
-    async def knock(self) -> str:
-        """The newest API version the engine offers; empty if it names none."""
-        async with self._exchange("GET", "/_ping") as answer:
-            return answer.headers.get("api-version", "")
 
-    async def _negotiated(self) -> str:
-        import httpcore2
-
-        try:
-            with anyio.fail_after(_KNOCK_SECONDS):
-                return agreed_version(self.address, await self.knock())
-        except (TimeoutError, httpcore2.ReadTimeout) as error:
-            raise silent(self.address) from error
-        except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-            raise unreachable(self.address, error) from error
-        except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-            raise not_docker(self.address, error) from error
-
-
-def _tls(address: Address) -> ssl.SSLContext | None:
+def _tls(address: Address) -> ssl.SSLContext | bool:
     directory = address.certificates
     if directory is None:
-        return None
+        return False
     import ssl
 
     authority = directory / "ca.pem"
@@ -342,15 +306,6 @@ def _tls(address: Address) -> ssl.SSLContext | None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _flat(query: Mapping[str, Any] | None) -> dict[str, str]:
-    """Query parameters as the engine expects them: booleans, lists and mappings as JSON."""
-    return {
-        key: json.dumps(value) if isinstance(value, bool | list | dict) else str(value)
-        for key, value in (query or {}).items()
-        if value is not None
-    }
 
 
 def _words(content: bytes) -> str:

@@ -15,7 +15,7 @@ from coworld_core.errors import ImageError
 from coworld_core.hints import Hint
 
 from ...backend import ImageInfo, Publish
-from ._engine import Engine, is_full, path_segment
+from ._engine import Engine, is_full, json_objects, path_segment
 from ._registry_logins import registry_headers
 
 __all__ = ["Images", "image_platform", "split_name"]
@@ -167,7 +167,7 @@ class Images:
                 query={"fromImage": name, "tag": tag, "platform": platform},
                 headers=headers,
             ) as answer:
-                async for said in answer.objects():
+                async for said in json_objects(answer):
                     if reason := report.take(said):
                         raise refusal(reason)
         except (EngineRefused, EngineGone) as error:

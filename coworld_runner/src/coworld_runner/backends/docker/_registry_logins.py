@@ -1,4 +1,8 @@
-"""Turns the credentials stored by `docker login` into the header that the engine expects for a pull."""
+"""Turns the credentials stored by `docker login` into the header that the engine expects for a pull.
+
+The package `docker` could read them too. It waits for a credential helper without a deadline in a thread that cannot be
+cancelled, and whoever pulls an image would need it.
+"""
 
 from __future__ import annotations
 
