@@ -70,6 +70,7 @@ async def test_a_game_from_hello_to_over() -> None:
                 "protocol": "coworld.seat/1",
                 "game": "Sticks",
                 "version": "0",
+                "about": "Players take one to three sticks in turn; whoever takes the last one wins.",
                 "seat": 0,
                 "seats": 2,
                 "names": ["Ada", "Bob"],
