@@ -26,6 +26,9 @@ function act(action) {
 function showState(action) {
   for (const control of controls.values()) control.enable(acts() && (ticking() || !acted()), action);
   runClock(acts() && !acted());
+  if (now.your_turn && ticking()) setStatus("Playing", "turn");
+  else if (now.your_turn && !acted()) setStatus("Your turn", "turn");
+  else setStatus(isOut() ? "You are out of the game" : countdown(now) || "Waiting");
 }
 
 let ends = 0;
@@ -49,6 +52,7 @@ function showViews() {
   const text = now.text === undefined ? "" : now.text;
   const seen = el("observation");
   showBoard(latest.picture || text || JSON.stringify(now.observation, null, 2));
+  el("board").className = latest.picture ? "" : "prose";
   const both = latest.picture && text && text !== latest.picture;
   el("words").hidden = !both;
   if (both) showText(el("words"), text);
@@ -57,8 +61,6 @@ function showViews() {
   const to_act = latest.to_act || (now.your_turn ? [about.seat] : []);
   const waits = now.your_turn ? to_act : to_act.filter((seat) => seat !== about.seat);
   showSeats(about.names, { ...latest, to_act: waits }, about.seat);
-  if (now.your_turn) setStatus(ticking() ? "Playing" : "Your turn", "turn");
-  else setStatus(isOut() ? "You are out of the game" : countdown(now) || "Waiting");
 }
 
 function showObservation(message) {
@@ -99,7 +101,7 @@ function hear(message) {
     send({ type: "picture" });
   } else if (message.type === "picture") {
     latest = message;
-    if (now) showViews();
+    if (now) { showViews(); showState(); }
   } else if (message.type === "observe") {
     showObservation(message);
   } else if (message.type === "refused") {
