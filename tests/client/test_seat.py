@@ -207,6 +207,21 @@ async def test_late_player_answers_once_for_the_current_tick() -> None:
     assert heard == [{"type": "act", "tick": 4, "action": 1}]
 
 
+async def test_a_refusal_that_quotes_the_word_late_is_not_a_late_one() -> None:
+    reason = 'not legal now (sent was "chocolate"; legal is for example 1)'
+    heard: list[Any] = []
+
+    async def asks_again(connection: ServerConnection) -> None:
+        await connection.send(ASK)
+        await connection.send(json.dumps({"type": "refused", "tick": 4, "reason": reason, "legal": [1]}))
+        heard.extend([json.loads(await connection.recv()) for _ in range(2)])
+        await connection.send('{"type": "over", "scores": [1]}')
+
+    async with answering(asks_again) as url:
+        assert await play_seat(greedy, url) == {"type": "over", "scores": [1]}
+    assert heard == [{"type": "act", "tick": 4, "action": 1}] * 2
+
+
 async def test_game_ending_during_a_decision_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coworld_client.seat.connection.CONNECT_SECONDS", 0.2)
     closed = anyio.Event()

@@ -183,6 +183,12 @@ def test_spectators_setting_is_checked_at_class_creation(named: object) -> None:
         changed(spectators=named)
 
 
+@pytest.mark.parametrize("named", ["left", ["ArrowLeft"], {1: "left"}, {"": "left"}])
+def test_keys_are_checked_at_class_creation(named: object) -> None:
+    with pytest.raises(UsageError, match=r"Changed.keys is .*, not a mapping from the names of keys to actions\."):
+        changed(keys=named)
+
+
 @pytest.mark.parametrize("ticks", [0, -1, 1.5, True, "2"])
 def test_a_delay_is_a_number_of_ticks(ticks: Any) -> None:
     with pytest.raises(ValueError, match="ticks must be a whole number of at least 1"):
@@ -233,6 +239,20 @@ def test_illegal_action_is_refused(seat: int, value: object, code: str, says: st
     with pytest.raises(ActionRefused, match=says) as refused:
         Play(Guess).read(seat, value)
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"number": "3"}, 'a valid integer (sent was {"number":"3"}; legal is for example {"loud":false,"number":0})'),
+        ({"number": 11}, 'not legal now (sent was {"number":11}; legal is for example {"loud":false,"number":0})'),
+        ("x" * 10_000, f'(sent was "{"x" * 98}…; legal'),
+    ],
+)
+def test_a_refusal_shows_what_was_sent_and_what_is_legal(value: object, says: str) -> None:
+    with pytest.raises(ActionRefused) as refused:
+        Play(Guess).read(0, value)
+    assert says in refused.value.message
 
 
 def test_silent_seat_repeats_its_last_legal_action() -> None:
@@ -304,6 +324,8 @@ def never(*_: object) -> Any:
         ({"to_act": never, "max_ticks": 5}, "to_act, tick 5: the game is not over after 5 ticks"),
         ({"draw": lambda _: 3, "text": lambda *_: None}, "a drawing is text, not int"),
         ({"text": lambda *_: 3}, "a text is a str or None, not int"),
+        ({"eliminated": lambda _: [2]}, "eliminated, tick 0: there is no seat 2; there are 2"),
+        ({"eliminated": lambda _: "1"}, "eliminated, tick 0: it must return seats, not '1'"),
         ({"scores": lambda _: [1]}, "scores must be 2 finite numbers, one per seat"),
         ({"scores": lambda _: [1, float("nan")]}, "scores must be 2 finite numbers"),
         ({"scores": lambda _: None}, "scores must be numbers"),
@@ -347,7 +369,17 @@ def test_schemas_say_what_is_read() -> None:
     assert "'a'" not in repr(read)
     Validator(results_schema(Guess)).validate(through(Play(Guess)).results())
     assert game_section(Guess)["description"].startswith("Everybody names a number at once")
-    assert "coworld.seat/1" in game_section(Guess)["protocols"]["player"]["value"]
+    protocol = game_section(Guess)["protocols"]["player"]["value"]
+    assert "coworld.seat/1" in protocol
+    shown = protocol.partition("## An observation, for example\n\n```json\n")[2].partition("```")[0]
+    assert json.loads(shown) == {"drawn": [], "heard": []}
+    for unshown in (boom, lambda *_: "x" * 1000):
+        assert "for example\n" not in game_section(changed(observe=unshown))["protocols"]["player"]["value"]
+
+
+def test_rules_without_a_docstring_are_described_by_their_name() -> None:
+    silent = cast("type[Rules]", type("Silent", (Rules,), {}))
+    assert game_section(silent)["docs"]["readme"]["value"] == "# Silent\n\nSilent\n"
 
 
 @pytest.mark.parametrize(
@@ -461,6 +493,25 @@ def test_diverging_replay_reports_both_values() -> None:
         play_again(Guess, other)
     with pytest.raises(CoworldError, match="is of Guess 7, not of Changed 7"):
         play_again(changed(), replay)
+
+
+def test_a_replay_keeps_live_scores_and_who_is_out_and_is_compared_with_them() -> None:
+    live = changed(live_scores=True, eliminated=lambda self: [1] if self.drawn else [])
+    writer = ReplayWriter(ReplayHeader(rules="Changed", version="7", config={}, seed=3, seats=2, names=["A", "B"]))
+    play = Play(live, seed=3)
+    writer.add(play.frame())
+    done = play.step({0: play.read(0, {"number": 5})})
+    writer.add(play.frame(), done)
+    replay = read_replay(writer.finish(reason="stopped"))
+    assert [tick.eliminated for tick in replay.ticks] == [[], [1]]
+    assert [tick.scores for tick in replay.ticks] == [[0.0, 0.0], list(play.scores_now() or [])]
+    play_again(live, replay)
+    for other in ({"scores": [7.0, 7.0]}, {"eliminated": [0]}):
+        ticks = [replay.ticks[0], replay.ticks[1].model_copy(update=other)]
+        with pytest.raises(RulesError, match="tick 1: it was Frame"):
+            play_again(live, replay.model_copy(update={"ticks": ticks}))
+    earlier = [tick.model_copy(update={"scores": None, "eliminated": []}) for tick in replay.ticks]
+    play_again(live, replay.model_copy(update={"ticks": earlier}))
 
 
 def test_trajectory_has_a_row_per_tick_and_seat() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import DESK, Pages
+from support.browser import DESK, Pages, visit
 from support.game_process import program
+from support.page_games import Race
 from support.served_game import TOKENS, Cards
 
 from coworld_core.rules import Play, ReplayHeader, ReplayWriter
@@ -41,6 +44,11 @@ def test_people_play_with_keys_alone_while_another_watches(pages: Pages, tmp_pat
         viewer = pages(f"{base}/client/global", size=NARROW)
         wide = pages(f"{base}/client/global", dark=True)
         has_turn(first)
+        expect(first.get_by_role("timer")).to_have_text(re.compile(r"Time left 0:\d\d"))
+        expect(second.get_by_role("timer")).to_be_hidden()
+        for page in (second, viewer):
+            page.get_by_text("Rules", exact=True).click()
+            expect(page.locator("#rules")).to_contain_text("whoever takes the last one wins")
         expect(first.locator("#controls button")).to_have_text(["1take 1", "2take 2", "3take 3"])
         for page in (first, second, viewer, wide):
             fits(page)
@@ -134,6 +142,130 @@ def test_seat_page_shows_picture_and_text_and_spectators_wait(pages: Pages, tmp_
         fits(page)
 
 
+def test_in_a_game_of_ticks_no_click_is_lost_and_the_focus_stays(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.page_games:Race", sticks=1000) as game:
+        base = f"http://127.0.0.1:{game.port}/client"
+        page, other = (pages(f"{base}/player?slot={slot}&token={TOKENS[slot]}") for slot in range(2))
+        clock = pages(f"{base}/global").locator("#status")
+
+        def ticks_pass() -> None:
+            for _ in range(2):
+                expect(clock).not_to_have_text(clock.inner_text())
+
+        expect(page.locator("#status")).to_have_text("Playing")
+        page.get_by_role("button", name="right").hover()
+        page.mouse.down()
+        ticks_pass()
+        page.mouse.up()
+        expect(page.get_by_role("img", name="[3, 2]")).to_be_visible()
+        ticks_pass()
+        expect(page.get_by_role("button", name="right")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("img", name="[4, 2]")).to_be_visible()
+        # More clicks than ticks: the newest one that came too late for its tick counts in the next.
+        page.get_by_role("button", name="right").click(click_count=2)
+        expect(page.get_by_role("img", name="[6, 2]")).to_be_visible()
+        other.keyboard.press("ArrowLeft")
+        expect(page.get_by_role("img", name="[6, 1]")).to_be_visible()
+
+
+def test_keys_scores_and_who_is_out(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.page_games:Race", sticks=1000) as game:
+        base = f"http://127.0.0.1:{game.port}/client"
+        page, other = (pages(f"{base}/player?slot={slot}&token={TOKENS[slot]}", dark=slot == 0) for slot in range(2))
+        viewer = pages(f"{base}/global")
+        expect(page.locator("#seats li")).to_have_text(["Seat 0 (you)to act · 2", "Seat 1to act · 2"])
+        page.locator("#observation summary").click()
+        page.locator("body").press("j")
+        expect(page.locator("#observation")).to_contain_text('"jumps": 1')
+        expect(page.get_by_role("button", name="jump")).to_have_attribute("aria-keyshortcuts", "j")
+        expect(page.get_by_role("button", name="stay")).to_have_attribute("aria-keyshortcuts", "1")
+        shades = [one.evaluate(MIDDLE_OF_FIRST_DOT) for one in (page, other)]
+        assert shades[0] > 200 > 50 > shades[1], "ink is light on dark, and dark on light"
+        for place in (1, 0, -1):
+            page.keyboard.press("ArrowLeft")
+            expect(page.get_by_role("img", name=f"[{place}, 2]")).to_be_visible()
+        expect(page.locator("#status")).to_have_text("You are out of the game")
+        expect(page.locator("#controls button")).to_have_count(0)
+        for one in (other, viewer):
+            expect(one.locator("#seats li").first).to_have_text(re.compile(r"^Seat 0out · -1$"))
+
+
+MIDDLE_OF_FIRST_DOT = """async () => {
+    const image = document.querySelector("#board img");
+    await image.decode();
+    const canvas = Object.assign(document.createElement("canvas"), { width: 200, height: 50 });
+    canvas.getContext("2d").drawImage(image, 0, 0, 200, 50);
+    return canvas.getContext("2d").getImageData(50, 15, 1, 1).data[0];
+}"""
+
+
+def test_a_number_is_entered_in_a_field_or_with_a_slider(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.page_games:Auction") as game:
+        base = f"http://127.0.0.1:{game.port}/client/player"
+        first, second = (
+            pages(f"{base}?slot={slot}&token={TOKENS[slot]}", size=size, dark=slot == 1)
+            for slot, size in enumerate((NARROW, MIDDLE))
+        )
+        has_turn(first)
+        expect(first.locator("#controls button")).to_have_text("bid 0")
+        for key in ("1", "7", "Enter"):
+            first.keyboard.press(key)
+        second.get_by_role("slider").press("End")
+        second.get_by_role("button", name="bid 30").click()
+        has_turn(first)
+        first.get_by_label("bid", exact=True).fill("31")
+        first.keyboard.press("Enter")
+        expect(first.get_by_role("timer")).to_be_visible()
+        first.get_by_label("bid", exact=True).fill("5")
+        first.keyboard.press("Enter")
+        expect(first.get_by_role("timer")).to_be_hidden()
+        fits(first)
+        expect(first.locator("#status")).to_have_text("Waiting")
+        second.get_by_role("button", name="bid 30").click()
+        for page in (first, second, second, first):
+            has_turn(page)
+            page.locator("#controls button").click()
+        assert game.process.wait(20) == 0
+        said = [tick.actions for tick in game.replay().ticks[1:3]]
+    assert said == [{0: {"bid": 17}, 1: {"bid": 30}}, {0: {"bid": 5}, 1: {"bid": 30}}]
+
+
+def test_fields_of_an_action_are_entered_one_by_one(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.page_games:Fields", sticks=1) as game:
+        base = f"http://127.0.0.1:{game.port}/client/player"
+        first, second = (pages(f"{base}?slot={slot}&token={TOKENS[slot]}", size=NARROW) for slot in range(2))
+        has_turn(first)
+        first.get_by_label("bid", exact=True).fill("1234")
+        first.get_by_label("loud").check()
+        first.get_by_role("button", name="bid 1234, loud true").click()
+        second.get_by_role("button", name="bid 0, loud false").click()
+        assert game.process.wait(20) == 0
+        assert game.replay().ticks[1].actions == {0: {"bid": 1234, "loud": True}, 1: {"bid": 0, "loud": False}}
+
+
+@pytest.mark.parametrize("pace", [{"kind": "ticks", "hz": 4}, None])
+def test_a_replay_runs_at_the_pace_of_its_game(pages: Pages, tmp_path: Path, pace: dict[str, Any] | None) -> None:
+    play = Play(Race, seed=1)
+    names = ["Ada", "Bob"]
+    writer = ReplayWriter(ReplayHeader(rules="Race", version="0", config={}, seed=1, seats=2, names=names, pace=pace))
+    writer.add(play.frame())
+    for _ in range(40):
+        play.step({})
+        writer.add(play.frame())
+    (tmp_path / "replay").write_bytes(writer.finish(reason="over"))
+    with program(tmp_path, "support.page_games:Race", COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()) as show:
+        page = pages(f"http://127.0.0.1:{show.port}/client/replay#tick=0")
+        page.clock.install(time=0)
+        visit(page)
+        expect(page.locator("#status")).to_have_text("Tick 0")
+        expect(page.locator("#seats li")).to_have_text(["Adato act · 2", "Bobto act · 2"])
+        page.clock.pause_at(3_600_000)
+        page.get_by_role("button", name="Play").click()
+        page.clock.run_for(4_100)
+        expect(page.locator("#status")).to_have_text("Tick 16" if pace else "Tick 20")
+
+
 def test_page_of_a_delayed_game_announces_the_delay(pages: Pages, tmp_path: Path) -> None:
     with program(tmp_path, "support.served_game:LateCards") as game:
         viewer = pages(f"http://127.0.0.1:{game.port}/client/global")
@@ -174,6 +306,7 @@ def replay_is_played_back(pages: Pages, played: Path) -> None:
         expect(page.get_by_role("button", name="Play")).to_be_visible()
         page.locator("body").press("ArrowLeft")
         expect(page.locator("#notice")).to_have_text("Seat 0 (human): take 1")
+        expect(page.locator("#rules")).to_contain_text("whoever takes the last one wins")
         page.get_by_label("Tick").press("Home")
         expect(page.locator("#status")).to_have_text("Tick 0")
         fits(page)

@@ -75,7 +75,7 @@ def test_what_is_refused_may_be_tried_again(env: SeatEnv) -> None:
     assert before["left"] == 1
     after, reward, over, _, info = env.step(2)
     assert (after["observation"]["left"], reward, over) == (1, 0.0, False)
-    assert info["refused"] == "not legal now"
+    assert info["refused"] == 'not legal now (sent was {"take":3}; legal is for example {"take":1})'
     assert env.step(0)[1:3] == (1.0, True)
 
 

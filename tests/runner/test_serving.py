@@ -9,7 +9,7 @@ import tracemalloc
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -29,6 +29,8 @@ from coworld_core.rules import (
     Delayed,
     Frame,
     Hidden,
+    Open,
+    Rules,
     RulesError,
     Ticks,
     Turns,
@@ -70,6 +72,7 @@ async def test_a_game_from_hello_to_over() -> None:
                 "protocol": "coworld.seat/1",
                 "game": "Sticks",
                 "version": "0",
+                "about": "Players take one to three sticks in turn; whoever takes the last one wins.",
                 "seat": 0,
                 "seats": 2,
                 "names": ["Ada", "Bob"],
@@ -465,6 +468,48 @@ def test_spectators_of_a_hidden_game_see_only_how_far_it_is() -> None:
     assert '"secret"' in outbox.pending()[0]
 
 
+class Ranked(Sticks):
+    """The game with scores from the start, in which seat 1 counts as out."""
+
+    live_scores = True
+
+    def eliminated(self) -> list[int]:
+        return [1]
+
+
+@pytest.mark.parametrize(
+    ("may_see", "told"),
+    [
+        (Open(), [{"scores": [0, 1], "to_act": [0], "eliminated": [1]}] * 2),
+        (Hidden(), [{"scores": [0, None]}, {"scores": [None, 1], "eliminated": [1]}]),
+        (Delayed(ticks=1), [{"scores": [0, None]}, {"scores": [None, 1], "eliminated": [1]}]),
+    ],
+)
+async def test_a_seat_is_told_the_standing_of_others_only_if_spectators_are(
+    may_see: Open | Hidden | Delayed, told: list[dict[str, Any]]
+) -> None:
+    async with serving(cast("type[Rules]", type("Ranked", (Ranked,), {"spectators": may_see}))) as table:
+        for slot in range(2):
+            async with sit(table, slot) as seat:
+                await hear(seat)
+                await seat.send(PICTURE)
+                said = await hear(seat)
+                assert {name: said[name] for name in ("scores", "to_act", "eliminated") if name in said} == told[slot]
+        async with connect(f"ws://127.0.0.1:{table.port}/global", proxy=None) as viewer:
+            await hear(viewer)
+            assert ("scores" in await hear(viewer)) == isinstance(may_see, Open)
+
+
+async def test_keys_without_an_action_are_an_error_of_the_rules() -> None:
+    with pytest.raises(RulesError, match="keys, tick 0: ValueError: the key 'x' has no action: take"):
+        Match(
+            cast("type[Rules]", type("Keyed", (Sticks,), {"keys": {"x": {"take": 4}}})),
+            read_config(Sticks, {"tokens": list(TOKENS)}),
+            seed=1,
+            log=print,
+        )
+
+
 async def test_seats_are_drawn_only_for_pages() -> None:
     async with serving(Cards, sticks=3) as table, sit(table, 0) as first, sit(table, 1) as second:
         seats = (first, second)
@@ -473,7 +518,8 @@ async def test_seats_are_drawn_only_for_pages() -> None:
             if tick == 1:
                 assert set(Cards.drawn) == {None}, "nobody looks yet"
                 await second.send(PICTURE)
-                assert await hear(second) == {"type": "picture", "tick": 1, "picture": Cards.draw(rules_of(table), 1)}
+                picture = Cards.draw(rules_of(table), 1)
+                assert await hear(second) == {"type": "picture", "tick": 1, "picture": picture, "to_act": [1]}
             await tell(seats[tick], tick, {"take": 1})
         assert "picture" not in await turn(first)
         async with sit(table, 1) as program:
@@ -492,7 +538,7 @@ async def test_a_page_of_a_game_that_does_not_draw_seats_gets_what_spectators_se
         await hear(page)
         for _ in range(2):
             await page.send(PICTURE)
-            assert await hear(page) == {"type": "picture", "tick": 0, "picture": "||"}
+            assert await hear(page) == {"type": "picture", "tick": 0, "picture": "||", "to_act": [0]}
         async with sit(table, 1):
             assert (await turn(page))["picture"] == "||"
     assert read_replay(table.match.replay(reason="stopped")).header.draws_seats is False

@@ -50,9 +50,11 @@ class Program:
 
 
 @contextmanager
-def program(place: Path, rules: str = "support.served_game:Sticks", **env: str) -> Generator[Program]:
+def program(
+    place: Path, rules: str = "support.served_game:Sticks", *, sticks: int = 4, **env: str
+) -> Generator[Program]:
     """Run a game with its files in `place`; its process never survives the block."""
-    config = {"tokens": TOKENS, "sticks": 4, "seed": 1}
+    config = {"tokens": TOKENS, "sticks": sticks, "seed": 1}
     (place / "config.json").write_text(json.dumps(config))
     uris = {
         "COGAME_CONFIG_URI": (place / "config.json").as_uri(),

@@ -183,7 +183,7 @@ class _Sitting:
         if asked is None or message.get("tick") != asked.get("tick"):
             return
         # Every refusal lists what is legal now. Without legal actions, or too late, there is nothing to try again.
-        if "late" in reason or (not message.get("legal") and asked.get("legal") is not None):
+        if reason.startswith("too late") or (not message.get("legal") and asked.get("legal") is not None):
             return
         self._refused += 1
         if self._refused > MAX_REFUSED:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -78,6 +78,10 @@ class Rules(abc.ABC):
     """Whether `scores` is meaningful before the game is over. If so, environments reward the change of score at each
     tick; otherwise the whole reward comes at the end."""
 
+    keys: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Keys for people on pages: a key's name as in `KeyboardEvent.key`, such as `"a"` or `"ArrowUp"`, and its action.
+    Without them, arrows choose directions, such as `"left"` or `"north"`, and digits choose the other actions."""
+
     version: ClassVar[str] = "0"
     """The version of the rules; a replay of another version can be shown but not played again."""
 
@@ -93,6 +97,13 @@ class Rules(abc.ABC):
                 f"{cls.__name__}.spectators is {named!r}, not Open(), Delayed(ticks=…) or Hidden().",
                 code="rules_unknown",
                 hint="Import one of them from coworld_core.rules.",
+            )
+        keys = cast("object", cls.keys)
+        if not isinstance(keys, Mapping) or not all(isinstance(key, str) and key for key in cast("Any", keys)):
+            raise UsageError(
+                f"{cls.__name__}.keys is {keys!r}, not a mapping from the names of keys to actions.",
+                code="rules_unknown",
+                hint='Write for example keys = {"ArrowLeft": "left"}.',
             )
 
     def __init__(self, config: RulesConfig, *, seats: int, rng: random.Random) -> None:
@@ -128,6 +139,10 @@ class Rules(abc.ABC):
     @abc.abstractmethod
     def scores(self) -> Sequence[float]:
         """The score of each seat, higher is better; called once the game is over, or with `live_scores` at any time."""
+
+    def eliminated(self) -> Sequence[int]:
+        """The seats that are out of the game and will not act again; pages say so."""
+        return []
 
     def default(self, seat: int) -> Any | None:
         """The action of a seat that missed its turn."""

@@ -32,11 +32,28 @@ class Frame:
         tick: Number of ticks played.
         to_act: The seats whose action is awaited; none once the game is over.
         drawing: The board, as returned by `Rules.draw` for spectators.
+        scores: The score of each seat, if the rules have `live_scores`.
+        eliminated: The seats that are out of the game.
     """
 
     tick: int
     to_act: tuple[int, ...]
     drawing: str
+    scores: tuple[float, ...] | None = None
+    eliminated: tuple[int, ...] = ()
+
+    def standing(self, seat: int | None = None) -> dict[str, Any]:
+        """The scores and the seats that are out, as far as there are any, as fields of a message or of a replay.
+
+        Args:
+            seat: The only seat that it may tell of; the scores of the others are then None.
+        """
+        told: dict[str, Any] = {}
+        if self.scores is not None:
+            told["scores"] = [score if seat in (None, one) else None for one, score in enumerate(self.scores)]
+        if out := [one for one in self.eliminated if seat in (None, one)]:
+            told["eliminated"] = out
+        return told
 
 
 class Play:
@@ -101,7 +118,13 @@ class Play:
     def frame(self) -> Frame:
         """The spectators' view of the present moment."""
         if self._frame is None:
-            self._frame = Frame(tick=self.tick, to_act=self.to_act, drawing=self._drawn(None))
+            self._frame = Frame(
+                tick=self.tick,
+                to_act=self.to_act,
+                drawing=self._drawn(None),
+                scores=tuple(self._scores()) if self._class.live_scores else None,
+                eliminated=self._eliminated(),
+            )
         return self._frame
 
     def drawing(self, seat: int) -> str:
@@ -126,6 +149,9 @@ class Play:
             raise self._wrong("draw", f"a drawing is text, not {type(drawing).__name__}", seat)
         self._pictured = self._pictured or is_picture(drawing)
         return drawing
+
+    def _eliminated(self) -> tuple[int, ...]:
+        return () if self._class.eliminated is Rules.eliminated else self._turn(self._ask("eliminated"), "eliminated")
 
     def observe(self, seat: int) -> str:
         """What a seat sees, as JSON text."""
@@ -210,18 +236,17 @@ class Play:
             action = adapter(self._class.Action).validate_json(text, strict=True)
         except ValidationError as error:
             place, problem = first_mistake(error)
-            raise ActionRefused(
-                f"no action: {place + ': ' if place else ''}{problem}", code="action_malformed"
-            ) from None
+            reason = f"no action: {place + ': ' if place else ''}{problem}"
+            raise ActionRefused(f"{reason}{_example(text, known)}", code="action_malformed") from None
         except Exception as error:
             # The author's own validator, which should raise ValueError for a wrong value.
             raise RulesError.raised(error, where="Action", tick=self.tick, seat=seat) from error
         if known is None:
             return action
         # The same action can be written with or without its defaults.
-        if (text := to_json(action)) not in known:
-            raise ActionRefused("not legal now", code="action_illegal")
-        return known[text]
+        if (full := to_json(action)) not in known:
+            raise ActionRefused(f"not legal now{_example(text, known)}", code="action_illegal")
+        return known[full]
 
     # Advancing
 
@@ -315,20 +340,20 @@ class Play:
             except TypeError:
                 turn = None
         if turn is None:
-            turn = self._turn(named)
+            turn = self._turns[tuple(named)] = self._turn(named, "to_act")
         self.to_act = turn
         if self.tick >= self._most_ticks and turn:
             raise self._wrong("to_act", f"the game is not over after {self.tick} ticks (max_ticks)")
 
-    def _turn(self, named: Any) -> tuple[int, ...]:
+    def _turn(self, named: Any, where: str) -> tuple[int, ...]:
+        """Check the seats that a method of the rules returned."""
         if not isinstance(named, Sequence | set | frozenset | range) or isinstance(named, str):
-            raise self._wrong("to_act", f"it must return the seats that are to act, not {named!r}")
+            raise self._wrong(where, f"it must return seats, not {named!r}")
         seats = list(cast("Iterable[Any]", named))
         for seat in seats:
             if not isinstance(seat, int) or not 0 <= seat < self.seats:
-                raise self._wrong("to_act", f"there is no seat {seat!r}; there are {self.seats}")
-        self._turns[tuple(seats)] = turn = tuple(sorted(set(seats)))
-        return turn
+                raise self._wrong(where, f"there is no seat {seat!r}; there are {self.seats}")
+        return tuple(sorted(set(seats)))
 
     def _known(self, seat: int) -> dict[str, Any] | None:
         if seat not in self._legal:
@@ -343,6 +368,16 @@ class Play:
             return to_json(value)
         except (ValueError, TypeError, RecursionError) as error:
             raise self._wrong(where, f"not a JSON value: {error}", seat) from error
+
+
+def _example(sent: str, known: Mapping[str, Any] | None) -> str:
+    """What was sent instead of an action, and the first legal one, for the reason why it was refused."""
+    legal = f"; legal is for example {_shortened(next(iter(known)))}" if known else ""
+    return f" (sent was {_shortened(sent)}{legal})"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:99]}…"
 
 
 @cache

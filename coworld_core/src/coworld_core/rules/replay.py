@@ -55,6 +55,7 @@ class ReplayHeader(BaseModel):
     seats: int = Field(ge=1)
     names: list[str] = Field(description="The name of each seat.")
     draws_seats: bool = Field(default=False, description="Whether the game draws what each seat sees.")
+    pace: dict[str, Any] | None = Field(default=None, description="How the game advanced, as players were told it.")
 
 
 class ReplayTick(BaseModel):
@@ -76,6 +77,8 @@ class ReplayTick(BaseModel):
         default_factory=dict[int, str],
         description="Who decided for each seat, if its player said so: human (a person on a page), llm or recording.",
     )
+    scores: list[float] | None = Field(default=None, description="The score of each seat, in games with live scores.")
+    eliminated: list[int] = Field(default_factory=list[int], description="The seats that are out of the game.")
 
 
 class RulesReplay(BaseModel):
@@ -177,6 +180,7 @@ class ReplayWriter:
         for name, texts in (("by", by), ("drawings", drawings)):
             if said := {str(seat): text for seat, text in (texts or {}).items() if text}:
                 line[name] = said
+        line |= frame.standing()
         self._add(line)
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
@@ -290,7 +294,15 @@ def _ticks_again(play: Play, replay: RulesReplay) -> Generator[ReplayTick]:
                 {seat: None if action is None else play.read(seat, action) for seat, action in seen.actions.items()}
             )
         frame = play.frame()
-        then = Frame(tick=seen.tick, to_act=tuple(seen.to_act), drawing=seen.drawing)
+        # Replays of earlier versions do not have all fields.
+        then = replace(
+            frame,
+            tick=seen.tick,
+            to_act=tuple(seen.to_act),
+            drawing=seen.drawing,
+            scores=frame.scores if seen.scores is None else tuple(seen.scores),
+            eliminated=tuple(seen.eliminated) or frame.eliminated,
+        )
         if frame != then:
             raise RulesError(f"it was {then}, and is now {frame}", where="play_again", tick=seen.tick)
         for seat, drawing in seen.drawings.items():

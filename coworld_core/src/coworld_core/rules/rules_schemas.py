@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ..errors import UsageError, first_mistake
 from .game import Rules, RulesConfig
 from .pace import Pace, Turns
-from .play import adapter
+from .play import Play, adapter, to_json
+from .rules_errors import RulesError
 from .seat_wire import PROTOCOL
 
 __all__ = [
@@ -240,7 +241,7 @@ def game_section(rules: type[Rules]) -> dict[str, Any]:
 
     The name, owner, version and runnable have to be added.
     """
-    doc = inspect.getdoc(rules) or rules.__name__
+    doc = rules_text(rules)
     return {
         "description": doc.splitlines()[0],
         "config_schema": config_schema(rules),
@@ -251,6 +252,31 @@ def game_section(rules: type[Rules]) -> dict[str, Any]:
         },
         "docs": {"readme": _text(f"# {rules.__name__}\n\n{doc}\n")},
     }
+
+
+def rules_text(rules: type[Rules]) -> str:
+    """The rules of a game in words: the docstring of its class, or else its name."""
+    doc = inspect.getdoc(rules)
+    return doc if doc and doc != inspect.getdoc(Rules) else rules.__name__
+
+
+def keys_of(rules: type[Rules]) -> dict[str, Any]:
+    """The keys that the author has named, with their actions as JSON.
+
+    Raises:
+        ValueError: An action is not of the type of actions.
+    """
+    keys: dict[str, Any] = {}
+    for key, action in rules.keys.items():
+        text = to_json(action)
+        try:
+            adapter(rules.Action).validate_json(text, strict=True)
+        except ValidationError as error:
+            raise ValueError(
+                f"the key {key!r} has no action: {': '.join(filter(None, first_mistake(error)))}"
+            ) from None
+        keys[key] = json.loads(text)
+    return keys
 
 
 def _text(value: str) -> dict[Literal["type", "value"], str]:
@@ -270,11 +296,25 @@ def _player_protocol(rules: type[Rules]) -> str:
         for title, schema in (
             ("An action", action_schema(rules)),
             ("An observation (`observation_schema` of `hello`)", observation_schema(rules)),
+            ("An observation, for example", _first_observation(rules)),
         )
         if schema
     )
     return _PLAYER_PROTOCOL.replace("PROTOCOL", PROTOCOL).replace("CLOCK", clock) + schemas
 
+
+def _first_observation(rules: type[Rules]) -> Any:
+    """What the first seat to act sees at the start of a game; None if that is long, or there is no default config."""
+    try:
+        play = Play(rules)
+        seen = play.observation(play.to_act[0])
+    except (RulesError, IndexError):
+        return None
+    return seen if len(to_json(seen)) <= _MAX_EXAMPLE else None
+
+
+_MAX_EXAMPLE: Final = 1000
+"""Maximum length of an observation that is shown as an example."""
 
 _PLAYER_PROTOCOL: Final = """\
 # PROTOCOL
@@ -283,7 +323,8 @@ Websocket `/player?slot=N&token=T`; text frames, one JSON object each, with its 
 
 | From the game | |
 | --- | --- |
-| `hello` | `protocol`, `game`, `version`, `seat`, `seats`, `names`, `config`, `pace`, `action_schema`: once, first |
+| `hello` | `protocol`, `game`, `version`, `about` (the rules in words), `seat`, `seats`, `names`, `config`, `pace`, \
+`action_schema`; where applicable, `keys` (for pages): once, first |
 | `observe` | `tick`, `observation`, `your_turn`; where applicable, `legal` (actions), `text`, `time_left` (s) |
 | `picture` | `tick`, `picture`: the answer to `picture` |
 | `refused` | `tick`, `reason`, `legal`: an action was not accepted |
@@ -292,7 +333,8 @@ Websocket `/player?slot=N&token=T`; text frames, one JSON object each, with its 
 | To the game | |
 | --- | --- |
 | `act` | `tick` of the observation that it answers, `action`; optionally `by`: who decided, for the replay |
-| `picture` | for pages: from now on each `observe` has `picture`, the seat's drawing (text or one `<svg>`) |
+| `picture` | for pages: from now on each `observe` has `picture`, the seat's drawing (text or one `<svg>`), and also \
+`scores`, `to_act` and `eliminated` (seats), as far as there are any and the seat may know them |
 
 An `act` counts only for its own tick, and only the first legal one; any other is answered with `refused`. A player
 that reconnects with the same slot and token gets `hello` and the current `observe`; the older connection is closed. A
@@ -302,10 +344,11 @@ CLOCK
 """
 
 _VIEWER_PROTOCOL: Final = """\
-Websocket `/global`; text frames, one JSON object each. `hello`: `game`, `names`, `config`, `spectators`. `state`, at
-once and after each tick: `tick`, `to_act` (seats), `drawing`; a slow reader skips to the newest. `over`: `scores`,
-`results`, `reason`. If `spectators` is `{"kind": "delayed", "ticks": N}`, the state is that of N ticks before; if it is
-`{"kind": "hidden"}`, only `tick` is filled in. The last state before `over` is always that of the end.
+Websocket `/global`; text frames, one JSON object each. `hello`: `game`, `about`, `names`, `config`, `pace`,
+`spectators`. `state`, at once and after each tick: `tick`, `to_act` (seats), `drawing`, and `scores` and `eliminated`
+(seats) if there are any; a slow reader skips to the newest. `over`: `scores`, `results`, `reason`. If `spectators` is
+`{"kind": "delayed", "ticks": N}`, the state is that of N ticks before; if it is `{"kind": "hidden"}`, only `tick` is
+filled in. The last state before `over` is always that of the end.
 
 A server started with `COGAME_LOAD_REPLAY_URI` sends on `/replay` first `replay` (`header`, `count`, `results`,
 `reason`), then the whole game as `ticks` (`from`, `ticks`), in several frames if it is long.

@@ -153,7 +153,7 @@ def _play(socket: Any, rng: random.Random) -> int:
                     _act(socket, said["tick"], choose(said.get("legal"), schema, rng))
             case "refused":
                 # Try another action while there is time; an action that was too late belongs to a tick that is over.
-                if said.get("legal") or "late" not in str(said.get("reason")):
+                if said.get("legal") or not str(said.get("reason")).startswith("too late"):
                     time.sleep(0.01)
                     _act(socket, said["tick"], choose(said.get("legal"), schema, rng))
             case "over":

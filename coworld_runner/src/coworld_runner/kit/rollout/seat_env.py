@@ -310,7 +310,9 @@ class _KitWords:
             case "refused":
                 self.info["refused"] = said.get("reason")
                 # A late action belongs to a tick that is over, so it cannot be tried again.
-                return said.get("tick") == self._asked.get("tick") and "late" not in str(said.get("reason"))
+                return said.get("tick") == self._asked.get("tick") and not str(said.get("reason")).startswith(
+                    "too late"
+                )
             case "over":
                 self._asked = {**self._asked, "your_turn": False}
                 self.over = True

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, RulesError, RulesReplay, read_config, read_replay
+from coworld_core.rules.rules_schemas import rules_text
 
 from ...package.transfers import Transfers, read_document
 from .game_environment import (
@@ -52,10 +53,15 @@ async def serve_rules(rules: type[Rules]) -> int:
         UsageError: The environment or the config is invalid.
         CoworldError: A file cannot be read or written.
     """
+
+    async def load(uri: str) -> list[str]:
+        data = await read_document(uri, what="replay", limit=MAX_REPLAY, retry_timeout=0)
+        return replay_messages(read_replay(data, source="The replay"), rules)
+
     if uri := os.environ.get("COGAME_LOAD_REPLAY_URI"):
-        return await show_replays(await _load(uri), load=_load, say=_say)
+        return await show_replays(await load(uri), load=load, say=_say)
     if os.environ.get("COGAME_REPLAY_SERVER") == "1":
-        return await show_replays(None, load=_load, say=_say)
+        return await show_replays(None, load=load, say=_say)
     return await _play(rules)
 
 
@@ -122,15 +128,13 @@ async def _play_through(match: Match, stop: Stop) -> tuple[_Ending, dict[str, An
     return _Ending("stopped", 128 + number), None
 
 
-async def _load(uri: str) -> list[str]:
-    data = await read_document(uri, what="replay", limit=MAX_REPLAY, retry_timeout=0)
-    return replay_messages(read_replay(data, source="The replay"))
-
-
-def replay_messages(replay: RulesReplay) -> list[str]:
+def replay_messages(replay: RulesReplay, rules: type[Rules]) -> list[str]:
     """Return the messages that show a replay on a page: `replay` with its header, then `ticks` in chunks."""
     head = {
         "type": "replay",
+        "about": rules_text(rules),
+        # Earlier replays do not say how the game advanced.
+        "pace": replay.header.pace or rules.pace.describe(),
         "header": replay.header.model_dump(mode="json"),
         "count": len(replay.ticks),
         "results": replay.results,

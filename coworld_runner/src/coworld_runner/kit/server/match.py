@@ -18,6 +18,7 @@ from coworld_core.episode.seat_behaviour import ACTED, IDLE, REFUSED
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
+    Open,
     Play,
     ReplayHeader,
     ReplayWriter,
@@ -26,7 +27,7 @@ from coworld_core.rules import (
     Ticks,
 )
 from coworld_core.rules.game import draws_seats
-from coworld_core.rules.rules_schemas import action_schema, observation_schema
+from coworld_core.rules.rules_schemas import action_schema, keys_of, observation_schema, rules_text
 from coworld_core.rules.seat_wire import PROTOCOL
 
 from .countdown import Countdown
@@ -180,6 +181,7 @@ class Match:
                 seats=config.seats,
                 names=list(config.names),
                 draws_seats=draws_seats(rules),
+                pace=config.pace.describe(),
             )
         )
         self._led: _Led | None = _Led()
@@ -433,7 +435,7 @@ class Match:
         if (text := play.text(slot)) is not None:
             parts.append(f'"text":{compact(text)}')
         if seat.pictures:
-            parts.append(f'"picture":{compact(play.drawing(slot))}')
+            parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])
         parts += [f'"{name}":{left}' for name, left in self._countdown.told().items()]
         if turn and self._clock is not None:
             left = max(seat.deadline - time.monotonic(), 0.0)
@@ -446,7 +448,14 @@ class Match:
         The answer is not another observation, which a player at the same connection might answer again.
         """
         self._seats[slot].pictures = True
-        return compact({"type": "picture", "tick": self._play.tick, "picture": self._play.drawing(slot)})
+        picture = {"picture": self._play.drawing(slot), **self._standing(slot)}
+        return compact({"type": "picture", "tick": self._play.tick, **picture})
+
+    def _standing(self, slot: int) -> dict[str, Any]:
+        """Scores, who is to act and who is out, for a seat's page: of all seats only if spectators may see it."""
+        if not isinstance(self._rules.spectators, Open):
+            return self._frame.standing(slot)
+        return {"to_act": self._frame.to_act, **self._frame.standing()}
 
     def _refused(self, slot: int, reason: str) -> str:
         if self._started and self._end is None:
@@ -501,23 +510,23 @@ def _read_act(said: dict[str, Any]) -> tuple[int, Any, str]:
 
 
 def _schemas(rules: type[Rules]) -> dict[str, Any]:
-    """The schemas in `hello`: of actions, and of observations if the rules declare them."""
+    """In `hello`: the schema of actions and, where there are any, the schema of observations and the keys."""
     found: dict[str, Any] = {}
     for name, where, schema in (
         ("action_schema", "Action", action_schema),
         ("observation_schema", "Observation", observation_schema),
+        ("keys", "keys", keys_of),
     ):
         try:
-            found[name] = schema(rules)
+            if told := schema(rules):
+                found[name] = told
         except Exception as error:
             raise RulesError.raised(error, where=where, tick=0) from error
-    if not found["observation_schema"]:
-        del found["observation_schema"]
-    return found
+    return {"action_schema": {}, **found}
 
 
 def _hello(rules: type[Rules], config: EpisodeConfig, slot: int, schemas: Mapping[str, Any]) -> str:
-    more = {"protocol": PROTOCOL, "seat": slot, "seats": config.seats, "pace": config.pace.describe(), **schemas}
+    more = {"protocol": PROTOCOL, "seat": slot, "seats": config.seats, **schemas}
     return compact({"type": "hello", **_about(rules, config), **more})
 
 
@@ -525,6 +534,8 @@ def _about(rules: type[Rules], config: EpisodeConfig) -> dict[str, Any]:
     return {
         "game": rules.__name__,
         "version": rules.version,
+        "about": rules_text(rules),
         "names": list(config.names),
         "config": config.public(),
+        "pace": config.pace.describe(),
     }

@@ -82,4 +82,4 @@ class Spectators:
 
 def _state(frame: Frame, **more: Any) -> str:
     state = {"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}
-    return compact({**state, **more})
+    return compact({**state, **frame.standing(), **more})

@@ -17,7 +17,8 @@ __all__ = ["common", "render"]
 @cache
 def render(page: str) -> Document:
     """Return the page `player`, `global` or `replay`."""
-    return document(common("page.html"), style=common("common.css"), script=common("common.js") + common(f"{page}.js"))
+    scripts = ("common.js", *(("controls.js",) if page == "player" else ()), f"{page}.js")
+    return document(common("page.html"), style=common("common.css"), script="".join(map(common, scripts)))
 
 
 def common(name: str) -> str:

@@ -20,19 +20,24 @@ function socketUrl(page) {
   return url;
 }
 
+// Only a change touches the page: what has the focus, is selected or is being read out stays as it is.
+function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
 function setStatus(text, status = "") {
-  if (el("status").textContent !== text) el("status").textContent = text;
+  setText(el("status"), text);
   el("status").dataset.status = status;
 }
 
 // What is shown here, and what is not.
 function setViews(text) {
-  if (el("views").textContent !== text) el("views").textContent = text;
+  setText(el("views"), text);
   el("views").hidden = !text;
 }
 
 function setNotice(text) {
-  el("notice").textContent = text;
+  setText(el("notice"), text);
   el("notice").hidden = !text;
 }
 
@@ -63,35 +68,59 @@ function talk(url, hear, over) {
   return (value) => { if (socket && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(value)); };
 }
 
-function showGame(about, page) {
+// Screen readers are not told of every tick.
+function announce(on) {
+  el("status").ariaLive = on ? "polite" : "off";
+}
+
+function showGame(about, page, rules = about.about) {
   el("game").textContent = about.game || about.rules;
   document.title = `${about.game || about.rules} · ${page}`;
+  el("rules").hidden = !rules;
+  setText(el("rules").querySelector("p"), rules || "");
 }
 
 function showText(place, text) {
-  const old = place.querySelector("pre");
-  if (!old) place.replaceChildren(make("pre", {}, text));
-  else if (old.textContent !== text) old.textContent = text;
+  if (!place.querySelector("pre")) place.replaceChildren(make("pre"));
+  setText(place.querySelector("pre"), text);
+}
+
+let shown = "";
+const dark = matchMedia("(prefers-color-scheme: dark)");
+dark.addEventListener("change", () => showBoard(shown));
+
+// A picture is a document of its own, in which `currentColor` would be black; it gets the page's colour.
+function inked(drawing) {
+  const root = drawing.match(/^\s*<svg(?:\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*'))*/)[0];
+  if (/\scolor\s*=/.test(root)) return drawing;
+  return drawing.replace("<svg", `<svg color="${getComputedStyle(document.body).color}"`);
 }
 
 function showBoard(drawing) {
+  shown = drawing;
   if (!drawing.trimStart().startsWith("<svg")) { showText(el("board"), drawing); return; }
   const named = drawing.match(/<title>([^<]*)<\/title>/);
-  const source = `data:image/svg+xml,${encodeURIComponent(drawing)}`;
+  const source = `data:image/svg+xml,${encodeURIComponent(inked(drawing))}`;
   const image = el("board").querySelector("img") || make("img");
-  image.src = source;
+  if (image.src !== source) image.src = source;
   image.alt = named ? named[1] : "The board";
   if (!image.isConnected) el("board").replaceChildren(image);
 }
 
-function showSeats(names, toAct, scores = null, me = null) {
-  const rows = names.map((name, seat) => {
-    const says = scores ? String(scores[seat]) : toAct.includes(seat) ? "to act" : "";
-    const row = make("li", { "data-seat": String(seat) }, make("span", {}, seat === me ? `${name} (you)` : name), make("span", {}, says));
-    row.setAttribute("aria-current", String(toAct.includes(seat)));
-    return row;
+// The seats with their scores; `to_act` and `eliminated` are seats, as in the messages of the game.
+function showSeats(names, { to_act = [], scores, eliminated = [] }, me = null) {
+  const list = el("seats");
+  while (list.childElementCount > names.length) list.lastChild.remove();
+  names.forEach((name, seat) => {
+    const row = list.children[seat] || list.appendChild(make("li", { "data-seat": String(seat) }, make("span"), make("span")));
+    const acts = to_act.includes(seat);
+    const out = eliminated.includes(seat);
+    const says = [out ? "out" : acts ? "to act" : "", scores && scores[seat] !== null ? Number(scores[seat].toFixed(3)) : ""];
+    setText(row.firstChild, seat === me ? `${name} (you)` : name);
+    setText(row.lastChild, says.filter((word) => word !== "").join(" · "));
+    row.setAttribute("aria-current", String(acts));
+    row.dataset.out = String(out);
   });
-  el("seats").replaceChildren(...rows);
 }
 
 // An action in words: `take 2`, `move e4, promote queen`, or a text as it is.

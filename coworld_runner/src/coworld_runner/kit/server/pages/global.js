@@ -6,23 +6,27 @@ function later(spectators) {
 }
 
 let about = null;
+let last = {};
 let ended = false;
 
 talk(socketUrl("global"), (message) => {
   if (message.type === "hello") {
     about = message;
     showGame(message, "watching");
+    announce(message.pace.kind !== "ticks");
     setViews(later(message.spectators));
   } else if (message.type === "state") {
+    last = message;
     showBoard(message.drawing);
-    showSeats(about.names, message.to_act);
+    showSeats(about.names, message);
     setStatus(countdown(message) || `Tick ${message.tick}`);
     const slow = (message.waiting_for || []).map((seat) => about.names[seat]).join(", ");
     setNotice(slow && `Waiting for ${slow}: nothing sent for ${Math.round(message.waited)} s.`);
   } else if (message.type === "over") {
     ended = true;
     setViews("");
-    showSeats(about.names, [], message.scores);
+    announce(true);
+    showSeats(about.names, { ...last, to_act: [], ...(message.scores && { scores: message.scores }) });
     setStatus(endings[message.reason] || message.reason);
   }
 }, () => ended);

@@ -1,86 +1,116 @@
 let about = null;
 let now = null;
-let picture = "";
+let latest = {}; // the seat's picture, and what its page is told with it
 let ended = false;
 let send = () => {};
-let held = false; // whether one of the removed controls had the focus
+let sent = null; // the last action and its tick
+let next = null; // in a game of ticks, what was chosen after the action of this tick
 
-// Show other controls. If the old ones had the focus and it has not moved elsewhere, the first new one gets it.
-function place(...nodes) {
-  held = held || el("controls").contains(document.activeElement);
-  el("controls").replaceChildren(...nodes);
-  const first = el("controls").querySelector("textarea, button");
-  if (!first) return;
-  if (held && document.activeElement === document.body) first.focus();
-  held = false;
-}
+const ticking = () => about.pace.kind === "ticks";
+const acts = () => !ended && now && now.your_turn;
+const acted = () => sent && sent.tick === now.tick;
+const isOut = () => (latest.eliminated || []).includes(about.seat);
 
+// In a game of ticks, what comes too late for one tick is meant for the next.
 function act(action) {
-  if (ended || !now || !now.your_turn) return;
-  send({ type: "act", tick: now.tick, action, by: "human" });
-  held = el("controls").contains(document.activeElement);
-  for (const button of el("controls").querySelectorAll("button")) button.disabled = true;
+  if (!acts() || (acted() && !ticking())) return;
+  setNotice("");
+  if (acted()) next = { action };
+  else {
+    sent = { tick: now.tick, action };
+    send({ type: "act", tick: now.tick, action, by: "human" });
+  }
+  showState(action);
 }
 
-function showChoices() {
-  setNotice("");
-  if (!now.your_turn) { place(); return; }
-  if (now.legal) {
-    place(...now.legal.map((action, number) => {
-      const key = number < 9 ? [make("kbd", { "aria-hidden": "true" }, String(number + 1))] : [];
-      const button = make("button", { type: "button" }, ...key, words(action));
-      button.addEventListener("click", () => act(action));
-      return button;
-    }));
-    return;
-  }
-  const plain = about.action_schema && about.action_schema.type === "string";
-  const typed = make("textarea", { "aria-label": plain ? "Your words" : "Your action, as JSON", spellcheck: String(plain) });
-  const button = make("button", { type: "button" }, "Send");
-  button.addEventListener("click", () => {
-    if (plain) { act(typed.value); return; }
-    try { act(JSON.parse(typed.value)); } catch { act(typed.value); }
-  });
-  // As in a chat: Enter sends, Shift+Enter starts a new line.
-  typed.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    button.click();
-  });
-  place(typed, button);
+function showState(action) {
+  for (const control of controls.values()) control.enable(acts() && (ticking() || !acted()), action);
+  runClock(acts() && !acted());
+  if (now.your_turn && ticking()) setStatus("Playing", "turn");
+  else if (now.your_turn && !acted()) setStatus("Your turn", "turn");
+  else setStatus(isOut() ? "You are out of the game" : countdown(now) || "Waiting");
+}
+
+let ends = 0;
+let clock = 0;
+
+function runClock(runs) {
+  clearInterval(clock);
+  el("clock").hidden = !runs || !ends;
+  if (el("clock").hidden) return;
+  const show = () => {
+    const left = Math.max(0, Math.ceil((ends - performance.now()) / 1000));
+    setText(el("clock"), `Time left ${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}`);
+    el("clock").dataset.low = String(left <= 10);
+  };
+  show();
+  clock = setInterval(show, 200);
 }
 
 // The seat's picture and its text; what is the same in both is shown once, and what has neither as it is.
 function showViews() {
   const text = now.text === undefined ? "" : now.text;
-  showBoard(picture || text || JSON.stringify(now.observation, null, 2));
-  const both = picture && text && text !== picture;
+  const seen = el("observation");
+  showBoard(latest.picture || text || JSON.stringify(now.observation, null, 2));
+  el("board").className = latest.picture ? "" : "prose";
+  const both = latest.picture && text && text !== latest.picture;
   el("words").hidden = !both;
   if (both) showText(el("words"), text);
+  seen.hidden = !latest.picture && !text;
+  if (seen.open) setText(seen.querySelector("pre"), JSON.stringify(now.observation, null, 2));
+  const to_act = latest.to_act || (now.your_turn ? [about.seat] : []);
+  const waits = now.your_turn ? to_act : to_act.filter((seat) => seat !== about.seat);
+  showSeats(about.names, { ...latest, to_act: waits }, about.seat);
+}
+
+function showObservation(message) {
+  if (now && now.tick !== message.tick && !ticking()) setNotice("");
+  if (sent && sent.tick < message.tick) for (const control of controls.values()) if (control.clear) control.clear();
+  now = message;
+  ends = message.time_left === undefined ? 0 : performance.now() + 1000 * message.time_left;
+  if (message.picture !== undefined) latest = message;
+  showViews();
+  if (isOut()) place([]);
+  else if (message.your_turn) place(message.legal ? choices(message.legal) : ofSchema(about.action_schema || {}));
+  showState();
+  const late = next;
+  next = null;
+  if (late) act(late.action);
+}
+
+function showRefusal({ tick, reason }) {
+  if (!sent || !now) return;
+  if (ticking() && reason.startsWith("too late")) {
+    const late = next || sent;
+    if (sent.tick === tick) return;
+    next = tick > now.tick ? late : null;
+    if (!next) act(late.action);
+    return;
+  }
+  if (acted()) sent = null;
+  showState();
+  setNotice(reason);
 }
 
 function hear(message) {
   if (message.type === "hello") {
     about = message;
-    picture = "";
+    latest = {};
+    sent = null;
     showGame(message, message.names[message.seat]);
     send({ type: "picture" });
   } else if (message.type === "picture") {
-    picture = message.picture;
-    if (now) showViews();
+    latest = message;
+    if (now) { showViews(); showState(); }
   } else if (message.type === "observe") {
-    now = message;
-    if (message.picture !== undefined) picture = message.picture;
-    showViews();
-    showSeats(about.names, message.your_turn ? [about.seat] : [], null, about.seat);
-    setStatus(message.your_turn ? "Your turn" : countdown(message) || "Waiting", message.your_turn ? "turn" : "");
-    showChoices();
+    showObservation(message);
   } else if (message.type === "refused") {
-    if (now && message.tick === now.tick) { showChoices(); setNotice(message.reason); }
+    showRefusal(message);
   } else if (message.type === "over") {
     ended = true;
-    el("controls").replaceChildren();
-    showSeats(about.names, [], message.scores, about.seat);
+    runClock(false);
+    place([]);
+    showSeats(about.names, { ...latest, to_act: [], ...(message.scores && { scores: message.scores }) }, about.seat);
     setStatus(endings[message.reason] || message.reason);
   }
 }
@@ -94,9 +124,25 @@ send = talk(socketUrl("player"), hear, (event) => {
   return true;
 });
 
+el("observation").addEventListener("toggle", () => { if (now) showViews(); });
+
 document.addEventListener("keydown", (event) => {
-  const typing = event.target instanceof HTMLTextAreaElement;
-  if (typing || event.ctrlKey || event.altKey || event.metaKey || event.repeat || !now || !now.legal) return;
-  const number = Number(event.key) - 1;
-  if (Number.isInteger(number) && number >= 0 && number < Math.min(9, now.legal.length)) act(now.legal[number]);
+  const target = event.target;
+  // A key that is held down acts again and again only where the game does not wait.
+  if (event.repeat && about && !ticking()) {
+    if (event.key === "Enter" && target instanceof HTMLButtonElement) event.preventDefault();
+    return;
+  }
+  const sliding = target instanceof HTMLInputElement && target.type === "range";
+  if (event.ctrlKey || event.altKey || event.metaKey || !acts() || (!sliding && target.matches("textarea, select, input"))) return;
+  if (sliding && !/^\d$/.test(event.key)) return;
+  const pressed = [...controls.values()].find(({ node }) => (node.ariaKeyShortcuts || "").toLowerCase() === (event.key === " " ? "space" : event.key.toLowerCase()));
+  if (pressed && !(target.matches("button, summary") && event.key === " ")) {
+    event.preventDefault();
+    pressed.node.click();
+    return;
+  }
+  // A number that is typed goes into its field.
+  const number = [...controls.values()].map((control) => control.number).find((input) => input);
+  if (number && /^\d$/.test(event.key)) { number.focus(); number.select(); }
 });

@@ -5,6 +5,7 @@ let at = 0;
 let speed = 1;
 let playing = true;
 let timer = 0;
+let since = { tick: 0, time: 0 }; // where and when playing began, so that no delay adds up
 
 const slider = make("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Tick" });
 const pause = make("button", { type: "button" }, "Pause");
@@ -45,7 +46,7 @@ function show(tick) {
   const seen = ticks[at];
   const last = at === head.count - 1;
   showSeen(seen);
-  showSeats(head.header.names, seen.to_act, last && head.results ? head.results.scores : null);
+  showSeats(head.header.names, last && head.results ? { ...seen, scores: head.results.scores } : seen);
   slider.max = String(ticks.length - 1);
   slider.value = String(at);
   slider.setAttribute("aria-valuetext", `tick ${seen.tick} of ${ticks[ticks.length - 1].tick}`);
@@ -59,10 +60,22 @@ function show(tick) {
 function go() {
   clearTimeout(timer);
   pause.textContent = playing ? "Pause" : "Play";
-  if (!playing) return;
-  const end = at >= ticks.length - 1;
+  announce(!playing);
+  el("notice").ariaLive = playing ? "off" : "assertive";
+  since = { tick: at, time: performance.now() };
+  if (playing) run();
+}
+
+// A game with ticks has its own pace, at which several may be due at once; in one that waits, each move takes a moment.
+function run() {
+  const period = (head.pace && head.pace.hz ? 1000 / head.pace.hz : STEP) / speed;
   // Pause briefly at the end, then start again.
-  timer = setTimeout(() => { show(end ? 0 : at + 1); go(); }, (end ? 3 * STEP : STEP) / speed);
+  if (at >= ticks.length - 1) { timer = setTimeout(() => { show(0); go(); }, (3 * STEP) / speed); return; }
+  const due = since.time + (at + 1 - since.tick) * period;
+  timer = setTimeout(() => {
+    show(Math.max(at + 1, since.tick + Math.floor((performance.now() - since.time) / period)));
+    run();
+  }, Math.max(due - performance.now(), 1000 / 60));
 }
 
 function hold(tick) { playing = false; show(tick); go(); }
@@ -87,7 +100,7 @@ document.addEventListener("keydown", (event) => {
 
 let started = false;
 talk(socketUrl("replay"), (message) => {
-  if (message.type === "replay") { head = message; ticks.length = 0; recorded.clear(); showGame(message.header, "replay"); }
+  if (message.type === "replay") { head = message; ticks.length = 0; recorded.clear(); showGame(message.header, "replay", message.about); }
   if (message.type !== "ticks") return;
   ticks.push(...message.ticks);
   for (const seen of message.ticks) for (const seat of Object.keys(seen.drawings || {})) recorded.add(seat);

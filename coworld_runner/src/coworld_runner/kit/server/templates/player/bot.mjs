@@ -111,7 +111,7 @@ async function converse({ send, messages }, state) {
     }
     if (message.type === "refused") {
       console.error(`refused in tick ${message.tick}: ${message.reason}`);
-      if (message.tick !== state.asked?.tick || !message.legal || message.reason.includes("late")) continue;
+      if (message.tick !== state.asked?.tick || !message.legal || message.reason.startsWith("too late")) continue;
       if (++state.refused > MAX_REFUSED) throw Object.assign(new Error("refused too often"), { final: true });
       await answer({ ...state.asked, legal: message.legal });
     }

@@ -1,0 +1,230 @@
+// What a person can choose, and the controls for it.
+const MOST_KEPT = 12; // up to so many different actions, those that are not legal now stay in their places
+const MOST_BUTTONS = 9; // more actions that differ in one number alone become a field with a slider
+const MOST_SLIDES = 1000;
+const ARROWS = { up: "ArrowUp", north: "ArrowUp", down: "ArrowDown", south: "ArrowDown",
+  left: "ArrowLeft", west: "ArrowLeft", right: "ArrowRight", east: "ArrowRight" };
+const SHOWN = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", " ": "Space" };
+
+let known = []; // the actions that have been legal, as JSON
+let controls = new Map();
+
+// Show these controls; each stays in place while it is needed, with the focus and whatever has been entered.
+function place(items) {
+  const had = el("controls").contains(document.activeElement);
+  const fresh = new Map();
+  for (const item of items) {
+    const control = controls.get(item.key) || item.build(item);
+    fresh.set(item.key, control);
+    control.update(item);
+  }
+  for (const [key, control] of controls) if (!fresh.has(key)) control.node.remove();
+  controls = fresh;
+  let follows = el("controls").firstElementChild;
+  for (const { node } of fresh.values()) {
+    if (node === follows) follows = follows.nextElementSibling;
+    else el("controls").insertBefore(node, follows);
+  }
+  // Where a control had the focus, so that the next one is a Tab away and Enter does nothing.
+  if (had && !el("controls").contains(document.activeElement)) el("controls").focus();
+}
+
+function buildButton({ action }) {
+  const key = make("kbd", { "aria-hidden": "true" });
+  const button = make("button", { type: "button" }, key, words(action));
+  let legal = true;
+  button.addEventListener("click", () => { if (button.ariaDisabled !== "true") act(action); });
+  return {
+    node: button,
+    update(item) {
+      legal = item.legal;
+      setText(key, item.press === undefined ? "" : SHOWN[item.press] || item.press);
+      key.hidden = item.press === undefined;
+      if (item.press === undefined) button.removeAttribute("aria-keyshortcuts");
+      else button.setAttribute("aria-keyshortcuts", item.press === " " ? "Space" : item.press);
+    },
+    enable(ready, chosen) {
+      button.ariaDisabled = String(!ready || !legal);
+      if (chosen !== undefined || !ticking()) button.dataset.sent = String(chosen === action);
+    },
+  };
+}
+
+// A form for an action with fields; `compose` makes the action of their values.
+function buildForm({ fields, compose }) {
+  const entered = fields.map((field) => buildField(field));
+  const button = make("button", { type: "button" });
+  const form = make("div", { class: "form", role: "group", "aria-label": "Your action" }, ...entered.map((field) => field.node), button);
+  const write = () => setText(button, entered.some((field) => field.long) ? "Send" : words(compose(entered.map((field) => field.value()))));
+  const submit = () => {
+    if (button.ariaDisabled === "true" || !entered.every((field) => field.input.reportValidity())) return;
+    for (const field of entered) field.sent = field.input.value;
+    act(compose(entered.map((field) => field.value())));
+  };
+  button.addEventListener("click", submit);
+  form.addEventListener("input", write);
+  form.addEventListener("keydown", (event) => {
+    // As in a chat: Enter sends, Shift+Enter starts a new line.
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.target === button) return;
+    event.preventDefault();
+    if (!event.repeat) submit();
+  });
+  return {
+    node: form,
+    number: entered.map((field) => field.input).find((input) => input.type === "number"),
+    update(item) {
+      item.fields.forEach((field, index) => entered[index].bound(field));
+      write();
+    },
+    enable(ready) { button.ariaDisabled = String(!ready); },
+    clear() { for (const field of entered) if (field.long && field.input.value === field.sent) field.input.value = ""; },
+  };
+}
+
+// One value of a form: a number (with a slider if it is bounded), a choice, a switch or a text.
+function buildField({ name, schema, whole }) {
+  const label = { "aria-label": name };
+  const field = (input, value) => ({ node: whole ? input : make("label", { class: "field" }, name, input), input, value, bound() {} });
+  if (schema.enum) {
+    const input = make("select", label, ...schema.enum.map((value, index) => make("option", { value: String(index) }, words(value))));
+    return field(input, () => schema.enum[Number(input.value)]);
+  }
+  if (schema.type === "boolean") {
+    const input = make("input", { ...label, type: "checkbox" });
+    return field(input, () => input.checked);
+  }
+  if (schema.type === "string" || !schema.type) {
+    const input = whole ? make("textarea", { ...label, spellcheck: String(Boolean(schema.type)) }) : make("input", { ...label, type: "text" });
+    const parsed = () => { try { return JSON.parse(input.value); } catch { return input.value; } };
+    return { ...field(input, () => (schema.type ? input.value : parsed())), long: true };
+  }
+  const input = make("input", { ...label, type: "number", required: "" });
+  const slider = make("input", { "aria-label": `${name}, slider`, type: "range" });
+  input.addEventListener("input", () => { slider.value = input.value; });
+  slider.addEventListener("input", () => { input.value = slider.value; });
+  return {
+    node: make("div", { class: "field" }, make("span", {}, name), slider, input),
+    input,
+    value: () => Number(input.value),
+    bound({ schema: { minimum, maximum, step = "any", default: first } }) {
+      for (const one of [input, slider]) {
+        for (const [attribute, value] of Object.entries({ min: minimum, max: maximum, step })) {
+          if (value === undefined) one.removeAttribute(attribute);
+          else one.setAttribute(attribute, String(value));
+        }
+      }
+      slider.hidden = minimum === undefined || maximum === undefined || (maximum - minimum) / (step === "any" ? 1 : step) > MOST_SLIDES;
+      if (document.activeElement === input) return;
+      if (input.value === "") input.value = String(first ?? minimum ?? Math.min(0, maximum ?? 0));
+      if (input.validity.rangeUnderflow) input.value = String(minimum);
+      if (input.validity.rangeOverflow) input.value = String(maximum);
+      slider.value = input.value;
+    },
+  };
+}
+
+// The only number in an action, as `[name, value]`; the name is null if the action itself is the number.
+function onlyNumber(action) {
+  if (typeof action === "number") return [null, action];
+  if (action === null || typeof action !== "object" || Array.isArray(action)) return null;
+  const numbers = Object.entries(action).filter(([, value]) => typeof value === "number");
+  return numbers.length === 1 ? numbers[0] : null;
+}
+
+// What an action has in common with those that differ from it in its only number.
+function commonOf(action) {
+  const number = onlyNumber(action);
+  return number && (number[0] === null ? "" : canonical({ ...action, [number[0]]: null }));
+}
+
+// Actions that differ in one number alone as a form, if there are many of them, at equal distances.
+function formOf(common, actions) {
+  const key = `number ${common}`;
+  const [name] = onlyNumber(actions[0]);
+  const values = actions.map((action) => onlyNumber(action)[1]).sort((one, other) => one - other);
+  const step = values.length > 1 ? values[1] - values[0] : 1;
+  const even = step && values.every((value, index) => Number.isInteger(value) && value === values[0] + index * step);
+  if (!even || (values.length <= MOST_BUTTONS && !controls.has(key))) return null;
+  const { [name]: number, ...others } = name === null ? {} : actions[0];
+  const label = [words(others), name === null ? "number" : name].filter((word) => word).join(", ");
+  const schema = { type: "integer", minimum: values[0], maximum: values[values.length - 1], step };
+  const compose = ([value]) => (name === null ? value : { ...others, [name]: value });
+  return { key, build: buildForm, fields: [{ name: label, schema }], compose };
+}
+
+// The key of each action: the author's, an arrow for a direction, or else a digit.
+function keysOf(actions) {
+  const keys = new Map(Object.entries(about.keys || {}).map(([key, action]) => [canonical(action), key]));
+  const taken = new Set(keys.values());
+  for (const action of actions) {
+    const last = words(action).toLowerCase().match(/(?:^|[^a-z])([a-z]+)$/);
+    const arrow = last && ARROWS[last[1]];
+    if (!arrow || taken.has(arrow) || keys.has(canonical(action))) continue;
+    taken.add(arrow);
+    keys.set(canonical(action), arrow);
+  }
+  const rest = actions.filter((action) => !keys.has(canonical(action)));
+  const digits = new Set(rest.map(commonOf)).size === 1 && rest.every((action) => /^\d$/.test((onlyNumber(action) || [])[1]));
+  rest.forEach((action, index) => {
+    const digit = digits ? String(onlyNumber(action)[1]) : index < 9 ? String(index + 1) : undefined;
+    if (digit !== undefined && !taken.has(digit)) keys.set(canonical(action), digit);
+  });
+  return keys;
+}
+
+// JSON with sorted keys: the author's actions and the legal ones may be written differently.
+function canonical(value) {
+  return JSON.stringify(value, (name, inner) => (inner && typeof inner === "object" && !Array.isArray(inner)
+    ? Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1))) : inner));
+}
+
+function choices(legal) {
+  const groups = new Map();
+  for (const action of legal) {
+    const common = commonOf(action);
+    if (common === null) continue;
+    if (!groups.has(common)) groups.set(common, []);
+    groups.get(common).push(action);
+  }
+  const forms = new Map([...groups].map(([common, actions]) => [common, formOf(common, actions)]).filter(([, form]) => form));
+  const told = new Set(legal.filter((action) => !forms.has(commonOf(action))).map(canonical));
+  // Buttons that come and go would move under the mouse.
+  const all = [...new Set([...known.filter((text) => !forms.has(commonOf(JSON.parse(text)))), ...told])];
+  known = all.length <= MOST_KEPT ? all : [...told];
+  const actions = known.map((text) => JSON.parse(text));
+  const keys = keysOf(actions);
+  return [
+    ...actions.map((action, index) => {
+      const text = known[index];
+      return { key: text, build: buildButton, action, legal: told.has(text), press: keys.get(text) };
+    }),
+    ...forms.values(),
+  ];
+}
+
+// The actions of a game that does not list the legal ones: all of them if they are few, else a form.
+function ofSchema(root) {
+  const plain = (schema) => {
+    const found = schema.$ref ? { ...(root.$defs || {})[schema.$ref.replace("#/$defs/", "")], ...schema } : schema;
+    return found.const === undefined ? found : { ...found, enum: [found.const] };
+  };
+  const simple = (schema) => schema.enum || ["boolean", "string", "integer", "number"].includes(schema.type);
+  const bounds = (schema) => {
+    const { type, exclusiveMinimum: above, exclusiveMaximum: below } = schema;
+    const whole = type === "integer" ? 1 : 0;
+    const minimum = schema.minimum ?? (above === undefined ? undefined : above + whole);
+    const maximum = schema.maximum ?? (below === undefined ? undefined : below - whole);
+    return { ...schema, step: schema.multipleOf || (whole ? 1 : "any"), minimum, maximum };
+  };
+  const action = plain(root);
+  if (action.enum) return choices(action.enum);
+  const fields = Object.entries(action.properties || {}).map(([name, schema]) => ({ name, schema: bounds(plain(schema)) }));
+  if (fields.length && fields.every(({ schema }) => simple(schema))) {
+    if (fields.length === 1 && fields[0].schema.enum) return choices(fields[0].schema.enum.map((value) => ({ [fields[0].name]: value })));
+    const compose = (values) => Object.fromEntries(fields.map(({ name }, index) => [name, values[index]]));
+    return [{ key: "form", build: buildForm, fields, compose }];
+  }
+  const label = { string: "Your words", integer: "number", number: "number" }[action.type];
+  const field = { name: label || "Your action, as JSON", schema: label ? bounds(action) : {}, whole: true };
+  return [{ key: "form", build: buildForm, fields: [field], compose: ([value]) => value }];
+}
