@@ -298,7 +298,12 @@ GAMES = [
         says="with code 1000",
     ),
     *(
-        row("late-for-players", *game("game_contract_violation"), config={"size": handshakes}, says=says)
+        row(
+            "late-for-players",
+            *game("game_contract_violation"),
+            config={"size": handshakes, "play_seconds": LONG},
+            says=says,
+        )
         # Those of the players, and one with a wrong token; or all
         for handshakes, says in ((3, "did not answer when the players came"), (1000, "could not be reached"))
     ),
