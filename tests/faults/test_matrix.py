@@ -285,7 +285,28 @@ GAMES = [
     row("pings-viewers", scores=True, config={"play_seconds": 0.5}, options={"watch": True}),
     row("lies-to-viewers", scores=True, config={"play_seconds": 2.5}, options={"watch": True}),
     row("refuses-players", *game("game_contract_violation"), says="refuses player"),
-    # Players give up long before the game does
+    # Players are gone before the game would have been over
+    *(
+        row(name, *game("game_contract_violation"), config={"play_seconds": LONG}, says="/player closes", docker=docker)
+        for name, docker in (("throws-players-out", True), ("resets-players", False))
+    ),
+    row(
+        "closes-on-players",
+        *game("game_contract_violation"),
+        config={"play_seconds": LONG},
+        options={"abandoned_timeout_seconds": 0.5},
+        says="with code 1000",
+    ),
+    *(
+        row(
+            "late-for-players",
+            *game("game_contract_violation"),
+            config={"size": handshakes, "play_seconds": LONG},
+            says=says,
+        )
+        # Those of the players, and one with a wrong token; or all
+        for handshakes, says in ((3, "did not answer when the players came"), (1000, "could not be reached"))
+    ),
     row(
         "hangs-players",
         *game("game_contract_violation"),
@@ -310,18 +331,21 @@ PLAYERS = [
     seat("exits-3", blames=player("player_error"), says="I will not play", reason="exited", engine=True),
     seat("exits-3", "exits-3", blames=player("player_error", 0, 1)),
     seat("exits-3-midway", blames=player("player_error"), config={"play_seconds": LONG}),
-    seat("exits-0", scores=True, go="notice", says="ended with status 0"),
+    seat("exits-0", blames=player("player_left_early"), says="had never connected", reason="exited", docker=True),
+    seat("exits-0", "exits-0", blames=player("player_left_early", 0, 1), says="had never connected"),
+    seat("says-nothing", blames=player("player_left_early"), says="had never connected", docker=True),
     seat(
-        "exits-0",
-        "exits-0",
+        "exits-0-midway",
+        "exits-0-midway",
         blames=player("player_left_early", 0, 1),
+        config={"play_seconds": 10 * DEADLINE},
         options={"timeout_seconds": DEADLINE},
         says="the game was not over at the deadline",
         **HANGS,
     ),
     seat(
-        "exits-0",
-        "exits-0",
+        "exits-0-midway",
+        "exits-0-midway",
         blames=player("player_left_early", 0, 1),
         config={"play_seconds": LONG},
         options={"abandoned_timeout_seconds": 0.5},
@@ -617,7 +641,7 @@ async def test_a_game_may_decide_how_to_go_on(arena: Arena) -> None:
 
 
 async def test_early_leave_is_reported_during_the_game(arena: Arena) -> None:
-    found = await play(arena, seat("exits-0", go="notice"), EpisodeOptions(timeout_seconds=60))
+    found = await play(arena, seat("exits-0-midway", config={"play_seconds": 12}), EpisodeOptions(timeout_seconds=60))
     (warning,) = [event for event in found.of_kind("notice") if "Player 1" in event.message]
     assert warning.level == "warning"
     assert warning.seq < found.position("unit_exited", unit="game")

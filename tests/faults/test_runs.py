@@ -50,7 +50,6 @@ DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
     ("backend_name", "player"),
     [
         ("process", "never-connects"),
-        ("process", "exits-0"),
         pytest.param("docker", "never-connects", marks=pytest.mark.docker),
     ],
 )

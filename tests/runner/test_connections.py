@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
@@ -15,6 +16,13 @@ from coworld_runner.backends._kernel_connections import Connections, listening_s
 
 def inode(listener: socket.socket) -> int:
     return os.fstat(listener.fileno()).st_ino
+
+
+@pytest.fixture
+def opened() -> Generator[Callable[[Any], Any]]:
+    """Closes what is passed to it at the end."""
+    with ExitStack() as stack:
+        yield lambda thing: stack.enter_context(closing(thing))
 
 
 @pytest.fixture(params=["asked", "read"])
@@ -32,19 +40,33 @@ def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("told")
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
-def test_connected_processes_are_found(host: str) -> None:
+def test_connected_processes_are_found(host: str, opened: Callable[[Any], Any]) -> None:
     six = ":" in host
     family = socket.AF_INET6 if six else socket.AF_INET
     with socket.create_server((host, 0), family=family, dualstack_ipv6=six) as server:
         port = server.getsockname()[1]
-        connections = Connections(port)
+        connections = opened(Connections(port))
         assert not connections.of([os.getpid()])
-        with socket.create_connection((host, port)):
+        with socket.create_connection((host, port)) as asking:
+            asking.sendall(b"GET /player HTTP/1.1")
             assert connections.of([os.getpid(), os.getppid()]) == {os.getpid()}
+            # The other side has closed it
+            with server.accept()[0] as asked:
+                assert asked.recv(100)
+            assert opened(Connections(port)).of([os.getpid()]) == {os.getpid()}
         # What has turned out to be something else is not looked for again
         with socket.create_connection((host, port)):
-            elsewhere = Connections(port + 1)
+            elsewhere = opened(Connections(port + 1))
             assert not any(elsewhere.of([os.getpid()]) for _ in range(10))
+
+
+def test_connections_on_which_nothing_is_said_do_not_count(opened: Callable[[Any], Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as silent:
+            assert not opened(Connections(port)).of([os.getpid()])
+            silent.sendall(b"GET")
+            assert opened(Connections(port)).of([os.getpid()]) == {os.getpid()}
 
 
 @pytest.mark.usefixtures("told")

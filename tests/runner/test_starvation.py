@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -28,6 +28,7 @@ from coworld_runner.episode.starvation import (
     tick_seconds,
     together,
 )
+from coworld_runner.web.own_connections import note_own
 
 SECOND = 1_000_000_000
 
@@ -115,7 +116,14 @@ def _program(*command: str) -> Generator[subprocess.Popen[bytes]]:
             program.kill()
 
 
-def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None:
+@pytest.fixture
+def opened() -> Generator[Callable[[Any], Any]]:
+    """Closes what is passed to it at the end."""
+    with contextlib.ExitStack() as stack:
+        yield lambda thing: stack.enter_context(contextlib.closing(thing))
+
+
+def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path, opened: Callable[[Any], Any]) -> None:
     """A program that works whenever it may, on a processor that somebody else has."""
     processor = str(min(os.sched_getaffinity(0)))
     with contextlib.ExitStack() as stack:
@@ -124,9 +132,9 @@ def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None
         pid = stack.enter_context(_program(_WORKS, address.rpartition(":")[2], processor)).pid
         game: Any = _Stub("game", (os.getpid(),), address, tmp_path)
         player: Any = _Stub("player-0", (pid,), address, tmp_path)
-        meter = StarvationMeter(game, [player], tick=0.05)
+        meter = opened(StarvationMeter(game, [player], tick=0.05))
         # Nobody knows by when its answers are due, so none can be said to be late
-        unpaced = StarvationMeter(game, [player], tick=None)
+        unpaced = opened(StarvationMeter(game, [player], tick=None))
         assert meter.read() is None
         stack.enter_context(_program(_HOGS, processor))
 
@@ -165,7 +173,9 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as held:
 """
 
 
-def test_a_player_that_was_kept_waiting_until_it_connected_has_lost_nothing(tmp_path: Path) -> None:
+def test_a_player_that_was_kept_waiting_until_it_connected_has_lost_nothing(
+    tmp_path: Path, opened: Callable[[Any], Any]
+) -> None:
     processor = str(min(os.sched_getaffinity(0)))
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -176,7 +186,7 @@ def test_a_player_that_was_kept_waiting_until_it_connected_has_lost_nothing(tmp_
         idle = stack.enter_context(_program("print('there', flush=True)\nimport signal; signal.pause()"))
         game: Any = _Stub("game", (idle.pid,), address, tmp_path)
         player: Any = _Stub("player-0", (program.pid,), address, tmp_path)
-        meter = StarvationMeter(game, [player], tick=0.3)
+        meter = opened(StarvationMeter(game, [player], tick=0.3))
         meter.look()
         assert program.stdin is not None
         assert program.stdout is not None
@@ -220,18 +230,18 @@ class _Stub:
         return Endpoint(here=self.address, there=self.address)
 
 
-def test_units_that_cannot_be_seen_are_not_judged(tmp_path: Path) -> None:
+def test_units_that_cannot_be_seen_are_not_judged(tmp_path: Path, opened: Callable[[Any], Any]) -> None:
     units: list[Any] = [_Stub(name, (), "127.0.0.1:1", tmp_path) for name in ("game", "player-0")]
-    meter = StarvationMeter(units[0], units[1:], tick=0.05)
+    meter = opened(StarvationMeter(units[0], units[1:], tick=0.05))
     meter.look()
     assert meter.read() is None
     # And nobody is where only people play
-    alone = StarvationMeter(units[0], [], tick=0.05)
+    alone = opened(StarvationMeter(units[0], [], tick=0.05))
     alone.look()
     assert alone.read() is None
 
 
-def test_a_player_that_ended_before_it_could_be_seen_is_missing(tmp_path: Path) -> None:
+def test_a_player_that_ended_before_it_could_be_seen_is_missing(tmp_path: Path, opened: Callable[[Any], Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         ended = Exit(reason="exited", code=0)
@@ -242,11 +252,39 @@ def test_a_player_that_ended_before_it_could_be_seen_is_missing(tmp_path: Path) 
         for pids, missing in (((os.getpid(),), ("player-0",)), ((), ())):
             # Where not even the game can be seen, as on another machine, nobody is said to be missing
             game: Any = _Stub("game", pids, address, tmp_path)
-            meter = StarvationMeter(game, players, tick=None)
+            meter = opened(StarvationMeter(game, players, tick=None))
             meter.look()
             assert tuple(unit.name for unit in meter.missing()) == missing
             # The other one still runs, so it may yet connect
             assert [connected for _, connected in meter.connected()] == [False if missing else None, None]
+
+
+def test_a_player_whose_connection_may_have_been_too_short_to_be_seen_is_not_missing(
+    tmp_path: Path, opened: Callable[[Any], Any]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        ended = Exit(reason="exited", code=0)
+        player: Any = _Stub("player-0", (), f"127.0.0.1:{port}", tmp_path, exit=ended)
+        game: Any = _Stub("game", (os.getpid(),), f"127.0.0.1:{port}", tmp_path)
+        meter = opened(StarvationMeter(game, [player], tick=None))
+        meter.look()
+
+        def connect(say: bytes, *, own: bool = False) -> None:
+            with socket.create_connection(("127.0.0.1", port)) as asking:
+                if own:
+                    note_own(asking.getsockname()[1])
+                asking.sendall(say)
+                with server.accept()[0] as asked:
+                    assert not say or asked.recv(100)
+
+        # Neither says that a player was there
+        connect(b"")
+        connect(b"GET /healthz", own=True)
+        assert meter.missing() == (player,)
+        connect(b"GET /player")
+        wait_until(lambda: not meter.missing(), what="the kernel's report of a closed connection")
+        assert [connected for _, connected in meter.connected()] == [None]
 
 
 def test_multi_core_player_is_named_as_the_cause(tmp_path: Path) -> None:

@@ -95,6 +95,10 @@ BEHAVIOURS = {
     "silent-viewer": "sends viewers nothing",
     "hangs-viewers": "leaves a viewer's handshake unanswered",
     "refuses-players": "lets nobody in, whatever the token",
+    "throws-players-out": "closes the connection of every player with code 1011 at once",
+    "closes-on-players": "closes it with code 1000",
+    "resets-players": "resets it",
+    "late-for-players": "is healthy, and breaks off the first `size` handshakes",
     "hangs-players": "leaves the handshake of whoever has the right token unanswered",
     "endless-health": "answers /healthz with 200 and a page that never ends, from the second time on",
     "big-viewer": "sends viewers 2 MiB at once",
@@ -248,6 +252,12 @@ class Connection:
         with contextlib.suppress(OSError):
             self._peer.shutdown(socket.SHUT_RDWR)
 
+    def reset(self) -> None:
+        """Have the kernel reset the connection."""
+        self._peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._stream.close()
+        self._peer.close()
+
     def close(self) -> None:
         """Close the connection."""
         self.cut_off()
@@ -326,6 +336,9 @@ class Game:
     def answer(self, connection: Connection) -> bool:
         """Answer plain HTTP, and refuse players with a wrong token; returns False to accept a websocket."""
         path = connection.path.partition("?")[0]
+        if self.is_("late-for-players") and path == "/player" and self.size > 0:
+            self.size -= 1
+            return True
         knows = path == "/player" and self._slot(connection.path) is not None
         if (self.is_("hangs-players") and knows) or (self.is_("hangs-viewers") and path == "/global"):
             for_ever()
@@ -445,6 +458,12 @@ class Game:
     def _player(self, connection: Connection, slot: int | None) -> None:
         if self.is_("announces") and slot is None:
             connection.announce()
+        if self.is_("throws-players-out", "closes-on-players"):
+            connection.send_frame(CLOSE, struct.pack(">H", 1011 if self.is_("throws-players-out") else 1000))
+            return
+        if self.is_("resets-players"):
+            connection.reset()
+            return
         connection.send({"type": "observation", "slot": slot})
         if slot is not None:
             self.players[slot] = connection

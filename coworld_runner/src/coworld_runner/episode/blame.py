@@ -43,12 +43,12 @@ ObservationKind = Literal[
 """Kinds of observation.
 
 `not_started` a unit could not be started; `not_ready` the game ended or stayed silent before it was ready;
-`violation` the game breaks the runtime contract; `ended` a unit ended, in any way; `never_connected` a player
-did not connect in time; `left_early` a player ended with 0 long before the game did; `abandoned` every player
-ended with 0, and the game went on for too long without them; `still_running` a player ran for too long after the
-game was over; `deadline` the game was not over at the deadline; `results_malformed` and `results_missing`;
-`not_collected` a file could not be collected, `not_kept` an optional file of the game could not; `failed` a
-`CoworldError` ended the episode, `crashed` any other error did, `interrupted` the user did.
+`violation` the game breaks the runtime contract; `ended` a unit ended, in any way; `never_connected` a player did not
+connect in time, or ended with 0 without having connected; `left_early` a player ended with 0 long before the game
+did; `abandoned` every player ended with 0, and the game went on for too long without them; `still_running` a player
+ran for too long after the game was over; `deadline` the game was not over at the deadline; `results_malformed` and
+`results_missing`; `not_collected` a file could not be collected, `not_kept` an optional file of the game could not;
+`failed` a `CoworldError` ended the episode, `crashed` any other error did, `interrupted` the user did.
 """
 
 _BEFORE_PLAY = {
@@ -310,6 +310,15 @@ TABLE: tuple[Row, ...] = (
         what="never_connected",
         when=_is_explained,
         says="",
+    ),
+    Row(
+        seen="a player ends with 0 without having connected",
+        what="never_connected",
+        when=lambda seen, _: seen.exit is not None and seen.exit.ok,
+        error_type="player_left_early",
+        party="player",
+        hint="A player connects to the address in COWORLD_PLAYER_WS_URL, and stays until the game closes its "
+        "connection; read {log} for what it did instead.",
     ),
     Row(
         seen="a player has not connected when its time for that is up",

@@ -72,6 +72,8 @@ class ProbeResult:
     detail: str = ""
     reached: bool = True
     """Whether there was an answer to judge; if not, the connection may have failed rather than the game."""
+    thrown_out: bool = False
+    """Whether the game let the caller in, and closed the connection without a message."""
 
 
 def seat_query(slot: int, token: str) -> str:
@@ -174,14 +176,15 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
     except ConnectionRefusedError:
         return ProbeResult(name, False, "nothing listens where /player was", reached=False)
     except (InvalidHandshake, OSError, EOFError, TimeoutError) as error:
-        return ProbeResult(name, True, f"handshake refused ({type(error).__name__})")
+        return ProbeResult(name, True, f"handshake refused ({type(error).__name__})", reached=False)
 
 
 async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
     """Check that `/player` lets a slot's owner in, as it must at any time while the episode runs.
 
     Only for a vacant seat, because this takes it for a moment. Anything after the handshake is up to the game, except
-    close code 1008, which refuses the caller.
+    close code 1008, which refuses the caller. What a game does that closes the connection without a message depends on
+    what else happened: then the result has `thrown_out`.
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
@@ -196,7 +199,11 @@ async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
             return ProbeResult(name, True, "let in")
     except ConnectionClosed as error:
         refused = error.rcvd is not None and error.rcvd.code == _POLICY_VIOLATION
-        return ProbeResult(name, not refused, f"/player refuses player {slot}, whose token is right, with code 1008")
+        if refused:
+            return ProbeResult(name, False, f"/player refuses player {slot}, whose token is right, with code 1008")
+        how = f"with code {error.rcvd.code}" if error.rcvd is not None else "without a close frame"
+        said = f"/player closes the connection of player {slot}, whose token is right, {how}, without a message"
+        return ProbeResult(name, True, said, thrown_out=True)
     except InvalidStatus as error:
         said = f"HTTP {error.response.status_code}"
         return ProbeResult(name, False, f"/player refuses player {slot}, whose token is right, with {said}")

@@ -157,10 +157,17 @@ class Ledger:
         return self.results_complete or self.results is not None
 
     @property
+    def all_ended(self) -> bool:
+        """Whether all players have ended by themselves, in any way, and no people play."""
+        return len(self.seats) == len(self._setup.plan.seats) and None not in self._own_ends()
+
+    @property
     def all_left(self) -> bool:
         """Whether all players have ended by themselves with status 0, and no people play."""
-        ends = [seat.own_end for seat in self.seats.values()]
-        return len(ends) == len(self._setup.plan.seats) and all(end is not None and end.ok for end in ends)
+        return self.all_ended and all(end is not None and end.ok for end in self._own_ends())
+
+    def _own_ends(self) -> list[Exit | None]:
+        return [seat.own_end for seat in self.seats.values()]
 
     def known(self) -> Circumstances:
         """Return the facts needed to assign blame."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, cast
 
 import anyio
@@ -18,9 +19,11 @@ from coworld_core.errors import ManifestError, TransferError
 from coworld_core.manifest.game_results import MAX_RESULTS_BYTES
 
 from ..backend import HttpProbe, Unit
+from ..package.own_players.unrun_player import unrun_player
+from ..package.plan import CONNECT_TIMEOUT
 from . import contract_probes
 from .episode_inputs import Setup
-from .episode_ledger import Ledger
+from .episode_ledger import Ledger, UnitState
 from .unit_specs import REPLAY, RESULTS
 
 __all__ = ["Watch", "is_number"]
@@ -32,10 +35,12 @@ _SILENCE = 2.0
 _DYING = 10.0
 """Seconds that a silent game has to end, or to answer again, before it is judged by what was seen meanwhile."""
 _ASK_AGAIN = 0.5
-_LEFT_NOTICE = 5.0
-"""Seconds after which a player's clean exit in the middle of a game is worth a notice."""
+_LEFT_NOTICE = 4.0
+"""Seconds after which a player's clean exit is worth a notice, once the game has outlived it."""
 _LEFT_EARLY = 1.0
 """A player's clean exit more than this many seconds before the end of the game is worth a notice."""
+_NEARLY = 0.95
+"""The share of the time to connect that a game which begins without a player has waited for it, at least."""
 _NAME_AGAIN = 4.0
 """Minimum seconds between two notices that the game waits for the same player."""
 _SEEN_LATE = 4.0
@@ -49,17 +54,30 @@ class Watch:
         setup: The episode's surroundings.
         ledger: Receives what is seen.
         game: The game, which has been started.
+        players: Its players; they may start later.
+        missing: Returns the players not connected, as far as that can be seen.
     """
 
-    def __init__(self, setup: Setup, ledger: Ledger, game: Unit) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        ledger: Ledger,
+        game: Unit,
+        players: Sequence[Unit],
+        missing: Callable[[], Sequence[Unit]],
+    ) -> None:
         self.over = anyio.Event()
         """Set when the game's part is over, however it ended."""
         self._setup = setup
         self._options = setup.options
         self._ledger = ledger
         self._game = game
+        self._players = players
+        self._missing = missing
         self._told_early: set[int | None] = set()
         self._shuts_out = False
+        self._unanswered = ""
+        """What happened to a client that `/player` did not answer when the players were started; empty if it did."""
         self._name_again: dict[int, float] = {}
         """When each slot that the game waits for may be named next, in seconds into the episode."""
 
@@ -77,19 +95,25 @@ class Watch:
         ended = await player.wait()
         if ended.reason == "stopped" or self.over.is_set():
             return
-        if ended.ok:
-            await self._notice_early_leave(player)
-            return
         # If the game ends together with the player, the verdict has to wait for the game's outcome.
         if not await self._goes_on(grace=self._options.failure_grace_seconds):
             return
-        if not await self._lets_in(player) or self.over.is_set():
+        if ended.ok:
+            if player not in self._missing():
+                await self._notice_early_leave(player)
+                return
+            if await self.is_done():
+                return  # It may have played in less time than can be seen
+        if not await self.lets_in(player) or self.over.is_set():
             return
-        await self._ledger.see("ended", "player", player.spec.slot)
+        if ended.ok:
+            await self._see_absent(player.spec.slot)
+        else:
+            await self._ledger.see("ended", "player", player.spec.slot)
         if self._options.on_player_failure == "stop":
             self.over.set()
 
-    async def _lets_in(self, player: Unit) -> bool:
+    async def lets_in(self, player: Unit) -> bool:
         """Whether the game admits a client with the token of this player, which has ended; blames the game if not.
 
         A player that is shut out can only fail or give up.
@@ -103,17 +127,55 @@ class Watch:
         if self._ledger.disturbed_at is None:
             self._ledger.disturbed_at = self._ledger.seconds()
         seen = await contract_probes.probe_seat(self._game.endpoint().here, slot, self._setup.tokens[slot])
-        if seen.ok or not seen.reached:
+        detail = seen.detail if seen.reached and not seen.ok else await self._throws_out(seen)
+        if not detail:
             return True
         # A game that is over, or exiting, need not admit anyone
         if self.over.is_set() or not await self._goes_on():
             return True
         if not self._shuts_out:
             self._shuts_out = True
-            self._ledger.publish(ProbeFinished(probe=seen.probe, ok=False, detail=seen.detail))
-            await self._ledger.see("violation", "game", words=seen.detail)
+            self._ledger.publish(ProbeFinished(probe=seen.probe, ok=False, detail=detail))
+            await self._ledger.see("violation", "game", words=detail)
             self.over.set()
         return False
+
+    async def _throws_out(self, seen: contract_probes.ProbeResult) -> str:
+        """How the game keeps all players from playing, though it lets them in now or did before; empty if it does not.
+
+        A game may be done with a single player that has failed, so only one that has lost all of them within a moment
+        is to blame.
+        """
+        lost = seen.thrown_out or (not seen.reached and not self._setup.backend.capabilities.remote)
+        if not lost and not self._unanswered:
+            return ""
+        with anyio.move_on_after(self._options.failure_grace_seconds):
+            for player in self._players:
+                await player.wait()
+        if not self._ledger.all_ended:
+            return ""
+        if lost:
+            return seen.detail
+        # Some games always refuse in this way
+        again = await contract_probes.probe_refusal(self._game.endpoint().here, 0, "bad", why="a_wrong_token")
+        return f"/player did not answer when the players came: {self._unanswered}" if again.reached else ""
+
+    async def _see_absent(self, slot: int | None) -> None:
+        """Report a player that never connected."""
+        assert slot is not None
+        state, seat = self._ledger.seats[slot], self._setup.plan.seats[slot]
+        did = f"{state.end} after {state.span}, and" if state.end is not None else "was still running, and"
+        words = f"{self._ledger.who('player', slot)} {did} had never connected."
+        hint = unrun_player(seat.own, state.run, state.image.context)
+        await self._ledger.see("never_connected", "player", slot, words=words, hint=hint)
+
+    async def judge_absent(self) -> None:
+        """Judge the players that never connected, now that the game is over."""
+        over = self._ledger.over_at or self._ledger.seconds()
+        for slot, seat in self._ledger.seats.items():
+            # Those that ended in any other way are blamed for that
+            if seat.connected is False and (seat.end is None or seat.end.ok) and self._stayed_away(seat, over):
+                await self._see_absent(slot)
 
     async def judge_players(self) -> None:
         """Judge the players that have ended, now that the game's outcome is known."""
@@ -132,6 +194,15 @@ class Watch:
                     words=f"{self._ledger.who('player', slot)} ended with status 0 after {seat.span}, "
                     f"{over - seat.ended:.1f} s before the game was over.",
                 )
+
+    def _stayed_away(self, seat: UnitState, over: float) -> bool:
+        """Whether a player that was not seen to connect cannot have connected for a time too short to be seen."""
+        if seat.ended is not None and seat.ended < over:
+            return over - seat.ended > _LEFT_EARLY
+        # A game that has waited for it as long as it may has begun without it
+        begun = max((other.started or 0.0 for other in self._ledger.seats.values()), default=0.0)
+        allowed = self._setup.plan.game_config.get(CONNECT_TIMEOUT)
+        return over - begun >= _NEARLY * (allowed if is_number(allowed) else self._options.connect_timeout_seconds)
 
     async def end_after_failure(self) -> None:
         """After a player could not be started, give the game a moment to end by itself; then its part is over."""
@@ -267,6 +338,7 @@ class Watch:
             lost = self._setup.backend.capabilities.remote or not all(result.reached for result in broken)
             if excused or not broken or not lost:
                 break
+        self._unanswered = next((result.detail for result in results if result.ok and not result.reached), "")
         for result in results:
             counts = result.ok or not excused
             self._ledger.publish(ProbeFinished(probe=result.probe, ok=result.ok, detail=result.detail, counts=counts))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from coworld_core.episode.record import EpisodeRecord
 
     from .episode_watch import Watch
+    from .starvation import StarvationMeter
 
 __all__ = ["Flow"]
 
@@ -141,11 +142,15 @@ class Flow:
             for player in players:
                 self._ledger.seat(player).unit = player
             from .episode_watch import Watch
+            from .starvation import StarvationMeter, tick_seconds
 
-            watch = Watch(self._setup, self._ledger, game)
+            plan = self._setup.plan
+            tick = tick_seconds(plan.game_config, plan.manifest.game.config_schema)
+            meter = StarvationMeter(game, players, tick=tick)
+            watch = Watch(self._setup, self._ledger, game, players, meter.missing)
             try:
                 if await self._wait_ready(game):
-                    await self._play(game, players, watch)
+                    await self._play(game, players, watch, meter)
                     await self._finish(game, players, watch)
             finally:
                 # Ask now: nothing can be learned about units that are gone
@@ -207,11 +212,10 @@ class Flow:
             self._on_ready(play_links(game, dialect, tokens, admin=self._options.admin, extra=plan.extra_ports))
         return True
 
-    async def _play(self, game: Unit, players: Sequence[Unit], watch: Watch) -> None:
+    async def _play(self, game: Unit, players: Sequence[Unit], watch: Watch, meter: StarvationMeter) -> None:
         """Start the players, check the contract at the same time, and wait until the game's part is over."""
         from .departures import watch_leaving
         from .missing_players import watch_connections
-        from .starvation import StarvationMeter, tick_seconds
 
         # Players that the game runs itself do not connect to /player
         address, tokens = game.endpoint().here, () if self._setup.plan.game_hosts else self._setup.tokens
@@ -237,10 +241,6 @@ class Flow:
                 all_started.set()
             if runs:
                 await watch.player(player)
-
-        plan = self._setup.plan
-        tick = tick_seconds(plan.game_config, plan.manifest.game.config_schema)
-        meter = StarvationMeter(game, players, tick=tick)
 
         async with anyio.create_task_group() as group:
             # Start the players first: the episode waits for them, and the checks can run later
@@ -275,6 +275,7 @@ class Flow:
             if game.exit is not None:
                 # Read the results before waiting for the players or judging them
                 await self._collector.results(game)
+            await watch.judge_absent()
             # Once the game has done its part, one player's failure does not take the others' time from them
             stopping = self._options.on_player_failure == "stop" and not ledger.played
             if ledger.faults and (stopping or ledger.failed):
@@ -287,7 +288,9 @@ class Flow:
                 with anyio.move_on_after(self._options.player_exit_timeout_seconds):
                     async with anyio.create_task_group() as waiting:
                         for player in players:
-                            waiting.start_soon(player.wait)
+                            # Nothing is to come from one that was never there
+                            if player.spec.slot not in ledger.known().blamed:
+                                waiting.start_soon(player.wait)
             await watch.judge_players()
             await self._blame_who_still_runs(
                 f"{self._options.player_exit_timeout_seconds:g} s after the game was over."

@@ -48,7 +48,7 @@ _LOOK_SECONDS = 0.01
 """Seconds between two looks when a look is cheap."""
 _LONGEST_PAUSE = 0.1
 _UNTIL_PLAY_SECONDS = 0.05
-"""Seconds between two looks at which players have connected, which are much more expensive."""
+"""Seconds between two looks at threads until all players have connected; they are much more expensive then."""
 _LIST_SECONDS = 0.1
 """Seconds between two listings of processes and threads."""
 _MOST_OPEN = 4
@@ -201,6 +201,8 @@ class _Track:
 
     def __init__(self, unit: Unit, tick: float) -> None:
         self.unit = unit
+        self.network = ""
+        """The network of its processes; empty if none was seen."""
         self.window = TickWindow(tick)
         self.connected = False
         self.peaks: list[tuple[float, float, tuple[int, ...]]] = []
@@ -301,6 +303,8 @@ class StarvationMeter:
         self._game = _Track(game, self._tick)
         self._players = [_Track(player, self._tick) for player in players]
         self._connections: Connections | None = None
+        self._due = -math.inf
+        """When to look at the threads again, until all players have connected."""
         self._began: float | None = None
         """When all players were first seen to be connected; their waiting counts from then on."""
         self._first = math.inf
@@ -330,19 +334,29 @@ class StarvationMeter:
                     return
                 self.look()
                 cost = time.thread_time() - cost
-                pause = max(usual, _LOOK_SHARE * len(self._watching) * cost) if plays else _UNTIL_PLAY_SECONDS
+                pause = max(usual if plays else _LOOK_SECONDS, _LOOK_SHARE * len(self._watching) * cost)
+                pause = pause if plays else min(pause, _UNTIL_PLAY_SECONDS)
         finally:
-            for track in (self._game, *self._players):
-                track.close()
+            self.close()
+
+    def close(self) -> None:
+        """Look no more."""
+        for track in (self._game, *self._players):
+            track.close()
+        if self._connections is not None:
+            self._connections.close()
 
     def look(self) -> None:
         """Look once."""
         now = time.monotonic()
         if self._connections is None:
             self._connections = Connections(int(self._game.unit.endpoint().there.rpartition(":")[2]))
-        tracks = [self._game, *self._players]
-        for track in tracks:
-            track.look(now, starting=self._began is None)
+        if self._began is not None or now >= self._due:
+            self._due = now + _UNTIL_PLAY_SECONDS
+            for track in (self._game, *self._players):
+                track.look(now, starting=self._began is None)
+                if track.pids and not track.network:
+                    track.network = self._connections.network_of(track.pids[0])
         if self._began is None:
             alone = [player for player in self._players if not player.connected]
             there = self._connections.of(pid for player in alone for pid in player.pids)
@@ -359,12 +373,19 @@ class StarvationMeter:
                 player.note(now, [*stretches, *player.window.last(now)], self._tick, self._players)
 
     def missing(self) -> tuple[Unit, ...]:
-        """Return the players that have not connected, though their processes are, were, or would have been visible."""
-        return tuple(
-            track.unit
-            for track in self._players
-            # If the game's processes are visible, a player that never was had ended before the first look
-            if not track.connected and (track.seen or (self._game.seen and track.unit.exit is not None))
+        """Return the players that have not connected, though their processes are, were, or would have been visible.
+
+        A player that has ended may also have connected for a time too short to be seen. It is only returned if the
+        kernel says that it cannot have.
+        """
+        return tuple(track.unit for track in self._players if not track.connected and self._is_missing(track))
+
+    def _is_missing(self, track: _Track) -> bool:
+        if track.unit.exit is None:
+            return track.seen
+        # If the game's processes are visible, a player that never was had ended before the first look
+        return self._connections is not None and not self._connections.may_have_been_one(
+            track.network or self._game.network
         )
 
     def connected(self) -> Iterator[tuple[Unit, bool | None]]:

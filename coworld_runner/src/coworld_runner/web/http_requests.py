@@ -14,7 +14,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
+
+from .own_connections import note_own
 
 if TYPE_CHECKING:
     import h11
@@ -169,7 +171,7 @@ async def asking(address: str, path: str) -> AsyncGenerator[HttpAnswer]:
     host, _, port = address.rpartition(":")
     try:
         async with exchange(
-            lambda: anyio.connect_tcp(host.strip("[]"), int(port)),
+            lambda: _connected(host.strip("[]"), int(port)),
             "GET",
             path,
             host=address,
@@ -179,6 +181,12 @@ async def asking(address: str, path: str) -> AsyncGenerator[HttpAnswer]:
             yield answer
     except (anyio.BrokenResourceError, anyio.EndOfStream) as error:
         raise NotHttpError("a closed connection") from error
+
+
+async def _connected(host: str, port: int) -> ByteStream:
+    stream = await anyio.connect_tcp(host, port)
+    note_own(stream.extra(SocketAttribute.local_port))  # noqa: S610 - no query
+    return stream
 
 
 async def get_status(address: str, path: str) -> int:

@@ -15,6 +15,8 @@ from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import ServerConnection
 from websockets.frames import CTRL_OPCODES, CloseCode, Frame
 
+from .own_connections import note_own
+
 __all__ = ["PacedClient", "PacedServer"]
 
 _LEAST, _FIRST, _MOST = 128, 4096, 8192
@@ -68,6 +70,11 @@ class _Paced(Connection, asyncio.BufferedProtocol):
 
 class PacedClient(_Paced, ClientConnection):
     """A client's connection. It ends at once at a message that is too long: the server might never close it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        note_own(transport.get_extra_info("sockname")[1])
+        super().connection_made(transport)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None

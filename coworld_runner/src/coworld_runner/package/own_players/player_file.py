@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from coworld_core.text.phrases import closest
 from .own_player import MOST_BYTES, PYTHON, OwnPlayer, too_large
 from .target_machine import machine_of
 
-__all__ = ["parse_python", "read_file"]
+__all__ = ["defined_player", "parse_python", "read_file"]
 
 _SEAT = (PYTHON, "-m", "coworld_client.seat")
 _ACT = ("observation", "legal", "rng")
@@ -91,18 +91,13 @@ def parse_python(path: Path, content: bytes) -> ast.Module:
 
 def _is_seated(path: Path, content: bytes) -> bool:
     """Whether `coworld_client.seat` plays a file; otherwise the file is a complete program."""
-    tree = parse_python(path, content)
-    names: dict[str, ast.stmt] = {}
-    works = False
-    for statement in _top(tree.body):
-        works = works or _does_something(statement)
-        names.update((name, statement) for name in _named(statement))
+    names, works = _contents(parse_python(path, content))
     if "act" in names:
         _check_arguments(path, names["act"])
         return True
     if works:
         return False
-    if _has_act(names.get("Player")) or _is_session(names.get("play")):
+    if _form(names):
         return True
     near = closest("act", names)
     raise UsageError(
@@ -113,6 +108,30 @@ def _is_seated(path: Path, content: bytes) -> bool:
         else Hint("begin_player", "A player is a file with that function, or a program."),
         context={"path": str(path)},
     )
+
+
+def defined_player(tree: ast.Module) -> str:
+    """Return the name of the player that a module only defines; empty if there is none, or the module does more."""
+    names, works = _contents(tree)
+    return "" if works else _form(names)
+
+
+def _contents(tree: ast.Module) -> tuple[dict[str, ast.stmt], bool]:
+    """Return the names that a module binds, and whether it does more than that."""
+    names: dict[str, ast.stmt] = {}
+    works = False
+    for statement in _top(tree.body):
+        works = works or _does_something(statement)
+        names.update((name, statement) for name in _named(statement))
+    return names, works
+
+
+def _form(names: Mapping[str, ast.stmt]) -> str:
+    if "act" in names:
+        return "act"
+    if _has_act(names.get("Player")):
+        return "Player"
+    return "play" if _is_session(names.get("play")) else ""
 
 
 def _top(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
