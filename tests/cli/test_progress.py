@@ -70,7 +70,7 @@ def told(*events: BaseEvent, quiet: bool = False, episode: bool = False) -> list
     out = Output(quiet=quiet)
     out.above = lines.append
     _, progress = reader(out)
-    listener = progress.episode_listeners(3)[0] if episode else progress
+    listener = progress.episode_listeners("episode-0003")[0] if episode else progress
     for event in events:
         listener(event)
     return [re.sub(r"^\[ *\d+\.\d s\] ", "", re.sub(r"\x1b\[\d*m", "", line)) for line in lines]
@@ -261,7 +261,7 @@ async def test_the_display_of_a_batch() -> None:
     _, progress = reader(Output(quiet=True))
     progress.expect(3)
     progress(STARTED.model_copy(update={"what": "batch"}))
-    listener = progress.episode_listeners(2)[0]
+    listener = progress.episode_listeners("episode-0002")[0]
     listener(STARTED)
     listener(PhaseStarted(phase="play"))
     listener(GameProgressed(tick=3, max_ticks=8, scores=(1, 2)))

@@ -22,7 +22,7 @@ REASONS = {("outcome.py", "timeout")}
 
 WRITERS = ("coworld_cli", "coworld_core/episode", "coworld_core/evaluation", "coworld_core/tournament")
 """Where JSON and table rows are put together by hand."""
-ALONE = ("coworld_client/seat/llm.py", "coworld_runner/episode/many.py", "coworld_runner/episode/batch.py")
+ALONE = ("coworld_client/seat/llm.py", "coworld_runner/episode/episode_rows.py", "coworld_runner/episode/batch.py")
 RECORD = re.compile(r"^from \S*\brecords import .*\bRecord\b|^from \S*episode\.record import|^from \.log import", re.M)
 
 

@@ -17,7 +17,8 @@ from coworld_core.episode.events import BatchProgressed, RunFinished, RunStarted
 from coworld_core.episode.record import EpisodeRow, read_record, read_rows
 from coworld_core.errors import EnvironmentFault, ImageError, UsageError, WorkspaceError
 from coworld_runner.episode.batch import run_batch
-from coworld_runner.episode.many import run_many
+from coworld_runner.episode.many import open_keyed_run, run_many
+from coworld_runner.episode.run_options import RunOptions
 from coworld_runner.package.plan import EpisodePlan, plan_episode
 
 
@@ -143,6 +144,20 @@ async def test_episode_with_a_row_is_not_repeated(tmp_path: Path) -> None:
         # And without the word for it, nothing of an earlier run is touched
         with pytest.raises(WorkspaceError, match="not empty"):
             await play(6, resume=False)
+
+
+async def test_a_run_that_cannot_go_on_has_its_last_event(tmp_path: Path) -> None:
+    """An evaluation reads its rows first, for instance, and these may be broken."""
+    async with world() as small:
+        options = RunOptions(backend=small.backend, workspace=tmp_path / "many")
+        with pytest.raises(UsageError):
+            async with open_keyed_run(options, "", RunStarted(what="batch")):
+                raise UsageError("The rows are broken.")
+    first, last = read_events(tmp_path / "many")
+    assert isinstance(first, RunStarted)
+    assert (first.backend, first.workspace) == (small.backend.name, str(tmp_path / "many"))
+    assert isinstance(last, RunFinished)
+    assert (last.status, last.ok) == ("interrupted", False)
 
 
 async def test_a_key_is_one_episode_for_good(tmp_path: Path) -> None:

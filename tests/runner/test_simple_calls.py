@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.small_world import MANIFEST, World, fast, world
 
 from coworld_core.episode.events import RunStarted
-from coworld_core.episode.record import read_record, read_summary
+from coworld_core.episode.record import read_record, read_rows, read_summary
 from coworld_core.errors import UsageError
-from coworld_runner import Listener, certify, plan_episode, resolve_package, run_batch, run_episode
+from coworld_runner import (
+    Listener,
+    certify,
+    compare,
+    plan_episode,
+    resolve_package,
+    run_batch,
+    run_episode,
+    run_many,
+)
 from coworld_runner.certification import read_certification
+from coworld_runner.evaluation.tournament import play_tournament
 
 
 @pytest.fixture
@@ -104,6 +116,33 @@ async def test_plan_excludes_further_arguments(small: World, tmp_path: Path) -> 
         await run_episode(plan, workspace=tmp_path / "w")
     assert closed.value.code == "backend_not_open"
     assert not (tmp_path / "w").exists()
+
+
+UNTAKEN: tuple[tuple[str, Callable[..., Awaitable[object]]], ...] = (
+    ("parallel", run_episode),
+    ("paralel", run_batch),
+    ("parallel", certify),
+    ("resume", compare),
+    ("workspace", play_tournament),
+)
+
+
+@pytest.mark.parametrize(("name", "call"), UNTAKEN)
+async def test_unknown_keyword_is_refused(name: str, call: Callable[..., Awaitable[object]], directory: Path) -> None:
+    given: dict[str, Any] = {"episodes": 2} if call is run_batch else {}
+    players = ("first", "second") if call is compare else ()
+    with pytest.raises(TypeError, match=f"keyword argument '{name}'"):
+        await call(directory, *players, **given, **{name: 2})
+    assert [entry.name for entry in os.scandir(directory)] == ["coworld_manifest.json"]
+
+
+async def test_plans_alone_leave_their_evidence_in_the_current_directory(
+    small: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    await run_many([("one", plan_episode(small.package))], backend=small.backend)
+    [workspace] = os.scandir("results")
+    assert [row.key for row in read_rows(Path(workspace))] == ["one"]
 
 
 async def test_a_package_in_a_notebook(small: World) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from coworld_core.evaluation.comparison import ComparisonReport
 from coworld_core.manifest.manifest_file import MANIFEST_NAME
 from coworld_core.tournament import TournamentReport
-from coworld_runner.evaluation import EvaluationRules, RunArguments, compare
+from coworld_runner.episode.run_options import BatchArguments
+from coworld_runner.evaluation import EvaluationRules, compare
 from coworld_runner.evaluation.tournament import add_entrant, create_tournament, play_tournament
 
 from .small_world import World, world
@@ -45,7 +46,7 @@ def contest(
 
 async def compared(small: World, workspace: Path, **more: Any) -> ComparisonReport:
     """Compare `first` with `second`; starved episodes count, so that a busy machine does not matter."""
-    keys = {name: more.pop(name) for name in tuple(more) if name in RunArguments.__annotations__}
+    keys = {name: more.pop(name) for name in tuple(more) if name in BatchArguments.__annotations__}
     run: Any = {"backend": small.backend, "workspace": workspace, "parallel": 4, **keys}
     new, old, margin = more.pop("new", "first"), more.pop("old", "second"), more.pop("margin", None)
     rules: dict[str, Any] = {"variant": "default", "count_starved": True, **more}

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import click
@@ -30,7 +31,14 @@ from .output import Output
 from .render.issues import render_issue
 from .render.text import clean, command_line
 
+if TYPE_CHECKING:
+    from coworld_runner.episode.run_options import BatchArguments, EpisodeArguments
+
+    from .render.progress import Progress
+
 __all__ = [
+    "batch_arguments",
+    "episode_arguments",
     "evidence_directory",
     "find_package",
     "opened_backend",
@@ -155,6 +163,33 @@ def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> P
     if options.output_dir is not None:
         return options.output_dir.expanduser().absolute()
     return default_workspace(package.default_results_dir(), run_id)
+
+
+def episode_arguments(
+    options: PlayOptions,
+    progress: Progress,
+    backend: Backend,
+    workspace: Path,
+    run_id: str,
+    *,
+    watch: bool,
+    countdown: float = 0.0,
+) -> EpisodeArguments:
+    """Where and how to play, for `run_episode`; `watch` and `countdown` are those of `PlayOptions.episode`."""
+    return {
+        "backend": backend,
+        "workspace": workspace,
+        "options": options.episode(watch=watch, countdown=countdown),
+        "overwrite": options.overwrite,
+        "listeners": (progress,),
+        "latest": options.output_dir is None,
+        "run_id": run_id,
+    }
+
+
+def batch_arguments(options: PlayOptions, progress: Progress, run: EpisodeArguments) -> BatchArguments:
+    """Where and how to play many episodes."""
+    return {**run, "parallel": options.parallel, "episode_listeners": progress.episode_listeners}
 
 
 async def player_secrets(options: PlayOptions, out: Output) -> Mapping[str, str]:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .evaluation.pickup_value import pickup as pickup
     from .evaluation.ranking import rank as rank
     from .evaluation.self_play import scrimmage as scrimmage
+    from .kit.rollout.episode_rollout import rollout as rollout
     from .kit.rollout.rollout_batch import rollouts as rollouts
     from .package.plan import EpisodePlan as EpisodePlan
     from .package.plan import plan_episode as plan_episode
@@ -105,6 +106,7 @@ else:
             ),
             ".replay.recorded_page": ("replay_page",),
             ".replay.replay_session": ("open_replay",),
+            ".kit.rollout.episode_rollout": ("rollout",),
             ".kit.rollout.rollout_batch": ("rollouts",),
             ".runs.event_bus": ("Listener",),
             ".episode.backend_choice": (

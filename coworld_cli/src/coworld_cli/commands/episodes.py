@@ -184,13 +184,12 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
 
     from ..browser import open_page
     from ..render.progress import show_progress
-    from ..run_preparation import evidence_directory, opened_backend
+    from ..run_preparation import batch_arguments, episode_arguments, evidence_directory, opened_backend
 
     out = running.out
     package, plan = await _playable(options, running)
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
-    latest = options.output_dir is None
 
     def ready(links: PlayLinks) -> None:
         if options.watch:
@@ -200,18 +199,10 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
     async with opened_backend(options, package, running) as backend:
         _tell_players(options, plan, package, backend, out)
         with show_progress(running, plan.manifest.game.name) as progress:
+            watch = not out.quiet if options.episodes == 1 else out.live
+            run = episode_arguments(options, progress, backend, workspace, run_id, watch=watch)
             if options.episodes == 1:
-                record = await run_episode(
-                    plan,
-                    backend=backend,
-                    workspace=workspace,
-                    options=options.episode(watch=not out.quiet),
-                    overwrite=options.overwrite,
-                    listeners=(progress,),
-                    on_ready=ready,
-                    latest=latest,
-                    run_id=run_id,
-                )
+                record = await run_episode(plan, on_ready=ready, **run)
                 if options.verify_replay:
                     from coworld_runner.replay.replay_verification import verify_episode_replay
 
@@ -222,19 +213,8 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
                 summary = None
             else:
                 progress.expect(options.episodes)
-                summary = await run_batch(
-                    plan,
-                    episodes=options.episodes,
-                    parallel=options.parallel,
-                    backend=backend,
-                    workspace=workspace,
-                    options=options.episode(watch=out.live),
-                    overwrite=options.overwrite,
-                    resume=options.resume,
-                    listeners=(progress,),
-                    episode_listeners=progress.episode_listeners,
-                    latest=latest,
-                )
+                batch = batch_arguments(options, progress, run)
+                summary = await run_batch(plan, episodes=options.episodes, resume=options.resume, **batch)
                 if options.verify_replay:
                     from coworld_runner.replay.replay_verification import verify_batch_replays
 
@@ -258,7 +238,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     from ..browser import open_page, wants_browser
     from ..render.progress import show_progress
     from ..render.results import play_links, seat_words
-    from ..run_preparation import evidence_directory, opened_backend
+    from ..run_preparation import episode_arguments, evidence_directory, opened_backend
 
     out = running.out
     package, plan = await _prepared(options, running, watched=True)
@@ -276,17 +256,11 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     async with opened_backend(options, package, running) as backend:
         _tell_players(options, plan, package, backend, out)
         with show_progress(running, plan.manifest.game.name) as progress:
-            record = await run_episode(
-                plan,
-                backend=backend,
-                workspace=workspace,
-                options=options.episode(watch=not out.quiet, countdown=_COUNTDOWN if people else 0.0),
-                overwrite=options.overwrite,
-                listeners=(progress,),
-                on_ready=ready,
-                latest=options.output_dir is None,
-                run_id=run_id,
+            countdown = _COUNTDOWN if people else 0.0
+            run = episode_arguments(
+                options, progress, backend, workspace, run_id, watch=not out.quiet, countdown=countdown
             )
+            record = await run_episode(plan, on_ready=ready, **run)
         if record.ok and not people and wants_browser(open_browser):
             await _show_again(package, workspace, backend, out)
     return _show_episode(record, workspace, options, out)

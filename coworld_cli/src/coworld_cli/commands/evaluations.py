@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from coworld_core.evaluation.comparison import ComparisonReport
     from coworld_core.evaluation.ratings import RatingName
     from coworld_core.evaluation.report_contents import ShownReport
-    from coworld_runner.evaluation import EvaluationRules, RunArguments
+    from coworld_runner.episode.run_options import BatchArguments
+    from coworld_runner.evaluation import EvaluationRules
     from coworld_runner.package.resolver import Package
 
     from ..event_loop import Running
@@ -496,16 +497,24 @@ async def _play(
     options: EvaluationOptions,
     running: Running,
     players: Sequence[str],
-    play: Callable[[Package, RunArguments, EvaluationRules], Awaitable[_Report]],
+    play: Callable[[Package, BatchArguments, EvaluationRules], Awaitable[_Report]],
 ) -> tuple[_Report, Path]:
     """Play an evaluation and show its progress; returns its report and its directory."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.evaluation import EvaluationRules, RunArguments
+    from coworld_runner.evaluation import EvaluationRules
     from coworld_runner.package.player_names import read_players
 
     from ..render.progress import show_progress
     from ..render.text import shown_path
-    from ..run_preparation import evidence_directory, find_package, opened_backend, player_secrets, tell_players
+    from ..run_preparation import (
+        batch_arguments,
+        episode_arguments,
+        evidence_directory,
+        find_package,
+        opened_backend,
+        player_secrets,
+        tell_players,
+    )
 
     out = running.out
     package = await find_package(options, running)
@@ -528,17 +537,8 @@ async def _play(
         running.to_go_on = f"Run the same command{where} again to resume."
         tell_players(options, own, rules.secret_env, package, backend, out)
         with show_progress(running, package.manifest.game.name) as progress:
-            run = RunArguments(
-                backend=backend,
-                workspace=workspace,
-                parallel=options.parallel,
-                options=options.episode(watch=out.live),
-                overwrite=options.overwrite,
-                listeners=(progress,),
-                episode_listeners=progress.episode_listeners,
-                latest=options.output_dir is None,
-                run_id=run_id,
-            )
+            episode = episode_arguments(options, progress, backend, workspace, run_id, watch=out.live)
+            run = batch_arguments(options, progress, episode)
             return await play(package, run, rules), workspace
 
 

@@ -63,7 +63,7 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
     from ..options.play_options import PlayOptions
     from ..render.progress import show_progress
     from ..render.results import episode_result
-    from ..run_preparation import evidence_directory, find_package, opened_backend
+    from ..run_preparation import episode_arguments, evidence_directory, find_package, opened_backend
 
     out = running.out
     directory = output_dir or _DEMO
@@ -77,15 +77,8 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
     page = None
     async with opened_backend(options, package, running) as backend:
         with show_progress(running, package.manifest.game.name) as progress:
-            record = await run_episode(
-                package,
-                backend=backend,
-                workspace=layout.workspace,
-                options=options.episode(watch=not out.quiet),
-                listeners=(progress,),
-                latest=True,
-                run_id=run_id,
-            )
+            run = episode_arguments(options, progress, backend, layout.workspace, run_id, watch=not out.quiet)
+            record = await run_episode(package, **run)
         if record.ok:
             whole = await replay_page(package, layout.replay, backend=backend)
             page = write_whole(layout.workspace / "replay.html", whole.html.encode())

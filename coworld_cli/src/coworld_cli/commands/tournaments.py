@@ -194,7 +194,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         from coworld_runner.evaluation.tournament.tournament_settings import read_settings
 
         from ..render.progress import show_progress
-        from ..run_preparation import opened_backend, player_secrets, tell_network
+        from ..run_preparation import batch_arguments, opened_backend, player_secrets, tell_network
 
         package = await game_of(read_settings(directory), directory)
         secrets = await player_secrets(options, out)
@@ -205,14 +205,14 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
             with show_progress(running, package.manifest.game.name) as progress:
                 report = await play_tournament(
                     directory,
-                    backend=backend,
                     package=package,
-                    parallel=options.parallel,
-                    options=options.episode(watch=out.live),
                     command=options.run,
                     secret_env=secrets,
-                    listeners=(progress,),
-                    episode_listeners=progress.episode_listeners,
+                    **batch_arguments(
+                        options,
+                        progress,
+                        {"backend": backend, "options": options.episode(watch=out.live), "listeners": (progress,)},
+                    ),
                 )
         return _show(out, report, directory, tables=1)
 

@@ -150,7 +150,7 @@ class Progress:
         self._about = ""
         self._episode: _Episode | None = None
         self._steps: list[_Step] = []
-        self._episodes: dict[int | str, _Episode] = {}
+        self._episodes: dict[str, _Episode] = {}
         self._done = self._total = self._good = self._scored = 0
         self._sums: list[float] = []
         self._evaluation: EvaluationProgressed | None = None
@@ -194,16 +194,16 @@ class Progress:
                     step.status, step.detail = event.status, clean(event.detail, one_line=True)
         self._take(event, self._episode or self._fetching, "", brief=nested)
 
-    def episode_listeners(self, index: int | str) -> tuple[Listener, ...]:
-        """Listeners for one of several episodes, identified by its index or key."""
-        episode = self._episodes.setdefault(index, _Episode())
-        name = f"episode {index}" if isinstance(index, int) else index
+    def episode_listeners(self, key: str) -> tuple[Listener, ...]:
+        """Listeners for one of several episodes, identified by its key."""
+        episode = self._episodes.setdefault(key, _Episode())
+        name = _episode_name(key)
 
         def listen(event: BaseEvent) -> None:
             if isinstance(event, RunStarted):
                 episode.seats = _seats(event)
             elif isinstance(event, RunFinished):
-                self._episodes.pop(index, None)
+                self._episodes.pop(key, None)
             self._take(event, episode, f"{name}: ", brief=True)
 
         return (listen,)
@@ -415,10 +415,9 @@ class Progress:
         from rich.text import Text
 
         parts: list[RenderableType] = []
-        for index, episode in sorted(self._episodes.items(), key=lambda item: (str(type(item[0])), item[0]))[:8]:
+        for key, episode in sorted(self._episodes.items())[:8]:
             if episode.phase:
-                name = f"episode {index}" if isinstance(index, int) else index
-                text = Text(f"  {name}  ", style="dim")
+                text = Text(f"  {_episode_name(key)}  ", style="dim")
                 text.append(_ticks(episode) if episode.tick is not None else _PHASES.get(episode.phase, episode.phase))
                 text.append("  " + _scores(episode.seats, episode.scores) if episode.scores else "")
                 parts.append(text)
@@ -478,6 +477,12 @@ def _rendered_images(episode: _Episode) -> list[RenderableType]:
         Text(f"  {clean(image, one_line=True)}: {status}", style="dim", no_wrap=True, overflow="ellipsis")
         for image, status in episode.fetching.items()
     ]
+
+
+def _episode_name(key: str) -> str:
+    """How an episode is called: by its number in a batch, otherwise by its key."""
+    number = key.removeprefix("episode-")
+    return f"episode {int(number)}" if number != key and number.isdecimal() else key
 
 
 def _countdown(episode: _Episode) -> str:

@@ -6,22 +6,21 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
+from typing import Unpack
 
 import anyio
 
 from coworld_core.episode.events import Notice, RunFinished, RunStarted, StepFinished, StepStarted
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.errors import CoworldError, EnvironmentFault, ImageError, ManifestError
-from coworld_core.ids import new_run_id
 
 from ..backend import Backend
-from ..episode.run_context import find_package, open_run_context
+from ..episode.run_context import entered_backend, find_package
+from ..episode.run_options import RunArguments, RunOptions
 from ..episode.run_start import OpenRun, open_run
 from ..errors import leaves, unwrapped
-from ..package.resolver import Package, default_results_dir
+from ..package.resolver import Package
 from ..runs.event_bus import EventBus, Listener
-from ..runs.workspace import default_workspace, point_latest
 from .certification_page import render_page
 from .certification_record import RECORD_NAME, Certification, StepId, StepRecord
 from .certification_steps import Candidate, CertifyOptions, carry_out, say_of_refused
@@ -41,14 +40,9 @@ _BELOW = "certification"
 async def certify(
     what: Package | str | os.PathLike[str],
     *,
-    backend: Backend | str = "auto",
-    workspace: str | os.PathLike[str] | None = None,
     options: CertifyOptions | None = None,
-    overwrite: bool = False,
-    listeners: tuple[Listener, ...] = (),
     episode_listeners: tuple[Listener, ...] = (),
-    latest: bool = False,
-    run_id: str | None = None,
+    **run: Unpack[RunArguments],
 ) -> Certification:
     """Take a Coworld through the ten steps of `coworld-executable`, and leave the evidence in a workspace.
 
@@ -59,15 +53,10 @@ async def certify(
     Args:
         what: The Coworld: a package, or a reference that `resolve_package` accepts. A manifest with errors fails the
             first step, and nothing is run.
-        backend: An entered backend, or the name of one to open for the certification.
-        workspace: The directory for the evidence; it must be new or empty. None: a fresh one below
-            `results/certification` beside the manifest, where `latest` points at it.
         options: How to certify.
-        overwrite: Whether what an earlier run has left in the workspace is removed first.
-        listeners: Readers of the certification's events (steps, images, the replay's unit).
         episode_listeners: Readers of the smoke episode's own events.
-        latest: Whether `latest` beside the workspace should point at it.
-        run_id: The certification's label; a new one by default.
+        run: Where to certify. A fresh workspace is below `results/certification`, and `latest` points at a workspace
+            from the start.
 
     Returns:
         The record. Its steps say what is wrong with the Coworld.
@@ -77,29 +66,12 @@ async def certify(
         WorkspaceError: The workspace is not fresh, not writable or another run's; nothing was started.
         EnvironmentFault: The machine or the engine failed; the record says how far it got.
     """
+    given = RunOptions.of(RunArguments, run)
     try:
         package = await find_package(what)
     except ManifestError as error:
-        run_id = run_id or new_run_id()
-        fresh = default_workspace(default_results_dir(error.report.source) / _BELOW, run_id)
-        return await certify_refused(
-            error,
-            workspace=Path(workspace) if workspace is not None else fresh,
-            backend=backend if isinstance(backend, Backend) else None,
-            overwrite=overwrite,
-            listeners=listeners,
-            latest=latest or workspace is None,
-            run_id=run_id,
-        )
-    async with open_run_context(
-        package,
-        source=package.source,
-        backend=backend,
-        workspace=workspace,
-        latest=latest,
-        run_id=run_id,
-        below=_BELOW,
-    ) as stage:
+        return await certify_refused(error, **run)
+    async with entered_backend(given.backend, package) as backend:
         game = package.manifest.game
         subject = Subject(
             manifest=package.source,
@@ -107,44 +79,26 @@ async def certify(
             coworld=game.name,
             version=game.version,
             players=tuple(entry.player_id for entry in package.manifest.certification.players),
-            backend=stage.backend,
+            backend=backend,
         )
-        with open_run(
-            stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=False
-        ) as run:
-            if stage.latest:
-                point_latest(run.layout.workspace.parent, run.layout.workspace)
+        with open_run(given, package, below=_BELOW, point_at_once=True) as opened:
             candidate = Candidate(
                 package=package,
-                backend=stage.backend,
+                backend=backend,
                 options=options or CertifyOptions(),
-                layout=run.layout,
-                publish=run.bus.publish,
+                layout=opened.layout,
+                publish=opened.bus.publish,
                 episode_listeners=episode_listeners,
             )
-            return await _go_through(run, subject, partial(carry_out, candidate))
+            return await _go_through(opened, subject, partial(carry_out, candidate))
 
 
-async def certify_refused(
-    error: ManifestError,
-    *,
-    workspace: Path,
-    backend: Backend | None = None,
-    overwrite: bool = False,
-    listeners: tuple[Listener, ...] = (),
-    latest: bool = False,
-    run_id: str | None = None,
-) -> Certification:
+async def certify_refused(error: ManifestError, **run: Unpack[RunArguments]) -> Certification:
     """Certify a Coworld whose manifest could not be read: the first step fails, and nothing is run.
 
     Args:
         error: The error that `resolve_package` raised.
-        workspace: The directory for the evidence; it must be new or empty.
-        backend: The backend that it would have run on, for the record; it need not be entered.
-        overwrite: Whether what an earlier run has left in the workspace is removed first.
-        listeners: Readers of the certification's events.
-        latest: Whether `latest` beside the workspace should point at it.
-        run_id: The certification's label; a new one by default.
+        run: Where to certify, as for `certify`. The record names an entered backend.
 
     Returns:
         The record.
@@ -152,11 +106,11 @@ async def certify_refused(
     Raises:
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
     """
+    given = RunOptions.of(RunArguments, run)
+    backend = given.backend if isinstance(given.backend, Backend) else None
     subject = Subject(manifest=error.report.source, backend=backend)
-    with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=False) as run:
-        if latest:
-            point_latest(run.layout.workspace.parent, run.layout.workspace)
-        return await _go_through(run, subject, partial(say_of_refused, error.report))
+    with open_run(given, error.report.source, below=_BELOW, point_at_once=True) as opened:
+        return await _go_through(opened, subject, partial(say_of_refused, error.report))
 
 
 _Answers = Callable[[StepId, StepLedger], Awaitable[StepAnswer]]
@@ -165,17 +119,14 @@ _Answers = Callable[[StepId, StepLedger], Awaitable[StepAnswer]]
 
 async def _go_through(run: OpenRun, subject: Subject, answers: _Answers) -> Certification:
     ledger = StepLedger()
-    run.bus.publish(
-        RunStarted(
-            what="certification",
-            coworld=subject.coworld,
-            version=subject.version,
-            backend=subject.backend.name if subject.backend else "",
-            variant="certification",
-            players=subject.players,
-            workspace=str(run.layout.workspace),
-        )
+    start = RunStarted(
+        what="certification",
+        coworld=subject.coworld,
+        version=subject.version,
+        variant="certification",
+        players=subject.players,
     )
+    run.publish_start(start, subject.backend.name if subject.backend else "")
     status: EpisodeStatus = "failed"
     try:
         for step in TRANSCRIPT.steps:

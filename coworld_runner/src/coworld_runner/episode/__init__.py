@@ -6,9 +6,10 @@ players → collect → validate → record.
 One deadline covers the whole episode. Everything is event-driven: an exit is seen when it happens, and a fault is
 recorded when and where it is seen. `episode.json` is written on every path, failure and interruption included.
 
-The modules: the state (`ledger`), the assignment of faults (`blame`: a table and a pure function), the watchers
-during play (`watching`), the collection of files (`collecting`), the sequence (`flow`), and the final `record`.
-Nothing here depends on a particular backend, platform or display.
+The modules: the state (`episode_ledger`), the assignment of faults (`blame`: a table and a pure function), the watchers
+during play (`episode_watch`), the collection of files (`artifact_collector`), the sequence (`flow`), and the final
+`episode_record`. `single` plays one episode, and `many` drives every run of many, each with its `episode_rows`; both
+take the keyword arguments of `run_options`. Nothing here depends on a particular backend, platform or display.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from coworld_core.lazy import lazy_names
 if TYPE_CHECKING:
     from .episode_options import ContractProbe as ContractProbe
     from .episode_options import EpisodeOptions as EpisodeOptions
+    from .run_options import BatchArguments as BatchArguments
+    from .run_options import EpisodeArguments as EpisodeArguments
+    from .run_options import RunArguments as RunArguments
     from .single import require_images as require_images
     from .single import run_episode as run_episode
 else:
@@ -27,6 +31,7 @@ else:
         __name__,
         {
             ".episode_options": ("ContractProbe", "EpisodeOptions"),
+            ".run_options": ("BatchArguments", "EpisodeArguments", "RunArguments"),
             ".single": ("require_images", "run_episode"),
         },
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Unpack
 
 from coworld_core.episode.events import RunFinished
 from coworld_core.episode.outcome import EpisodeStatus
@@ -13,17 +14,12 @@ from coworld_core.errors import CapabilityError, ImageError, UsageError
 from ..backend import Backend
 from ..package.plan import EpisodePlan, Seat
 from ..package.resolver import Package
-from ..runs.event_bus import Listener
-from .many import RunCounts, open_keyed_run
-from .parallelism import Parallel, require_parallel
-from .run_context import find_plan, open_run_context
+from .many import open_keyed_run
+from .run_context import find_plan
+from .run_options import BatchArguments, RunOptions
 from .run_start import started
-from .single import EpisodeOptions
 
 __all__ = ["run_batch"]
-
-EpisodeListeners = Callable[[int], tuple[Listener, ...]]
-"""The readers of one episode's events, by its index from 1."""
 
 
 async def run_batch(
@@ -33,16 +29,8 @@ async def run_batch(
     variant: str | None = None,
     players: Sequence[str] = (),
     seed: int | None = None,
-    backend: Backend | str = "auto",
-    workspace: str | os.PathLike[str] | None = None,
-    parallel: Parallel = 1,
-    options: EpisodeOptions | None = None,
-    overwrite: bool = False,
     resume: bool = False,
-    listeners: tuple[Listener, ...] = (),
-    episode_listeners: EpisodeListeners | None = None,
-    latest: bool = False,
-    run_id: str | None = None,
+    **run: Unpack[BatchArguments],
 ) -> BatchSummary:
     """Play several episodes, up to `parallel` at a time.
 
@@ -57,16 +45,8 @@ async def run_batch(
         variant: Id of a variant of the package.
         players: The players, one for all seats or one per seat.
         seed: The seed of the first episode.
-        backend: An entered backend, or the name of one that is opened for these episodes; a plan needs an entered one.
-        workspace: The directory above the episodes' own; new or empty. None: a fresh one, as for `run_episode`.
-        parallel: Number of episodes at a time, at least 1, or `auto`.
-        options: How to run each episode.
-        overwrite: Whether what an earlier run has left in the workspace is removed first.
         resume: Whether to resume the batch in the workspace: only the missing episodes are played.
-        listeners: Readers of the batch's own events (one for each episode that ended).
-        episode_listeners: Readers of one episode's events.
-        latest: Whether to point `latest` beside the workspace at it, once there is a replay.
-        run_id: Label of the batch's own events; a new one by default. Each episode has a label of its own.
+        run: Where and how to play. The key of an episode is the name of its directory.
 
     Returns:
         The summary.
@@ -79,54 +59,33 @@ async def run_batch(
     """
     if episodes < 1:
         raise UsageError("The number of episodes must be at least 1.", code="bad_count")
-    require_parallel(parallel)
-    if resume and workspace is None:
+    options = RunOptions.of(BatchArguments, run, resume=resume)
+    if resume and options.workspace is None:
         raise UsageError(
             "To resume a batch, its directory must be named.",
             code="nothing_to_resume",
             hint="Give the workspace in which it was started.",
         )
-    plan, package = await find_plan(what, variant=variant, players=players, seed=seed)
+    plan, origin = await find_plan(what, variant=variant, players=players, seed=seed)
     keys = {f"episode-{index:04d}": index for index in range(1, episodes + 1)}
-    tally = RunCounts()
-    async with open_run_context(
-        package, source=plan.source, backend=backend, workspace=workspace, latest=latest, run_id=run_id
-    ) as stage:
-        with open_keyed_run(
-            stage.workspace,
-            run_id=stage.run_id,
-            listeners=listeners,
-            overwrite=overwrite,
-            resume=resume,
-            latest=stage.latest,
-        ) as many:
-            layout, bus = many.run.layout, many.run.bus
-            bus.publish(started("batch", plan, stage.backend, layout.workspace))
-            try:
-                await many.play(
-                    ((key, plan.for_episode(index - 1)) for key, index in keys.items()),
-                    tally,
-                    backend=stage.backend,
-                    parallel=parallel,
-                    options=options,
-                    episode_listeners=(lambda key: episode_listeners(keys[key])) if episode_listeners else None,
-                    # These would fail every episode
-                    fatal=(CapabilityError, ImageError, UsageError),
-                    total=episodes,
-                )
-            finally:
-                rows = [row for row in read_rows(layout.workspace) if row.key in keys]
-                rows.sort(key=lambda row: row.index)
-                status: EpisodeStatus = tally.status
-                if status == "completed" and any(row.status != "completed" for row in rows):
-                    status = "failed"  # Because of an episode that already had its row
-                summary = _summary(plan, stage.backend, status, episodes, rows, many.run.seconds())
-                bus.publish(
-                    RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds)
-                )
-                many.run.reserve.write(
-                    layout.workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode()
-                )
+    async with open_keyed_run(options, origin, started("batch", plan)) as keyed:
+        try:
+            await keyed.play(
+                ((key, plan.for_episode(index - 1)) for key, index in keys.items()),
+                # These would fail every episode
+                fatal=(CapabilityError, ImageError, UsageError),
+                total=episodes,
+            )
+        finally:
+            workspace = keyed.run.layout.workspace
+            rows = [row for row in read_rows(workspace) if row.key in keys]
+            rows.sort(key=lambda row: row.index)
+            status: EpisodeStatus = keyed.counts.status
+            if status == "completed" and any(row.status != "completed" for row in rows):
+                status = "failed"  # Because of an episode that already had its row
+            summary = _summary(plan, keyed.backend, status, episodes, rows, keyed.run.seconds())
+            keyed.finish(RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds))
+            keyed.run.reserve.write(workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode())
     return summary
 
 

@@ -75,7 +75,7 @@ class Flow:
 
     async def _recorded(self, later: AsyncExitStack) -> tuple[EpisodeRecord, BaseException | None]:
         ledger, workspace = self._ledger, self._setup.layout.workspace
-        ledger.publish(started("episode", self._setup.plan, self._backend, workspace))
+        self._setup.run.publish_start(started("episode", self._setup.plan), self._backend.name)
         status: EpisodeStatus = "failed"
         trouble: BaseException | None = None
         try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import UsageError
+
+if TYPE_CHECKING:
+    from coworld_core.episode.record import EpisodeRow
 
 __all__ = ["Parallel", "Parallelism", "require_parallel"]
 

@@ -14,10 +14,11 @@ from coworld_core.episode.events import RunStarted
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.ids import new_run_id
 
-from ..backend import Backend
 from ..package.plan import EpisodePlan
-from ..runs.event_bus import EventBus, EventLog, Listener
-from ..runs.workspace import WorkspaceReservation, open_workspace, point_latest, replays_of
+from ..package.resolver import Package, default_results_dir
+from ..runs.event_bus import EventBus, EventLog
+from ..runs.workspace import WorkspaceReservation, default_workspace, open_workspace, point_latest, replays_of
+from .run_options import RunOptions
 
 __all__ = ["OpenRun", "open_run", "started"]
 
@@ -33,6 +34,10 @@ class OpenRun:
     begun_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
     _begun: float = field(default_factory=time.monotonic)
 
+    def publish_start(self, event: RunStarted, backend: str) -> None:
+        """Publish the first event, with the backend's name and the workspace."""
+        self.bus.publish(event.model_copy(update={"backend": backend, "workspace": str(self.layout.workspace)}))
+
     def seconds(self) -> float:
         """Return the seconds since the run started."""
         return round(time.monotonic() - self._begun, 3)
@@ -40,53 +45,56 @@ class OpenRun:
 
 @contextmanager
 def open_run(
-    workspace: Path,
+    options: RunOptions,
+    origin: Package | str,
     *,
-    run_id: str | None,
-    listeners: tuple[Listener, ...],
-    overwrite: bool,
-    latest: bool,
-    resume: str = "",
+    below: str = "",
+    point_at_once: bool = False,
+    marker: str = "",
     keep: int | None = None,
 ) -> Generator[OpenRun]:
     """Open a workspace for one run, and write its events there as they happen.
 
     Args:
-        workspace: The directory for the evidence; it must be new or empty.
-        run_id: The run's label; None: a new one.
-        listeners: Readers of its events.
-        overwrite: Whether what an earlier run has left in the workspace is removed first.
-        latest: Whether to point `latest` beside the workspace at it, once there is a replay.
-        resume: The name of a file that marks a workspace as one to resume in; empty: it must be fresh.
+        options: The workspace, and who reads the events.
+        origin: The package that is run, or where its manifest was read from.
+        below: The directory of fresh workspaces among the package's results.
+        point_at_once: Whether `latest` points at the workspace from the start, not only once there is a replay.
+        marker: The name of a file that marks a workspace as one that can be resumed.
         keep: How many past events to keep for late readers; None: all of them.
 
     Raises:
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The disk is full.
     """
+    run_id = options.run_id or new_run_id()
+    workspace, latest = options.workspace, options.latest
+    if workspace is None:
+        results = default_results_dir(origin) if isinstance(origin, str) else origin.default_results_dir()
+        workspace, latest = default_workspace(results / below, run_id), True
     with (
-        open_workspace(workspace, overwrite=overwrite, resume=resume) as layout,
+        open_workspace(Path(workspace), overwrite=options.overwrite, resume=marker if options.resume else "") as layout,
         WorkspaceReservation(layout.workspace) as reserve,
         EventLog(layout.events) as log,
     ):
-        bus = EventBus(run_id or new_run_id(), log, *listeners, keep=keep)
+        if latest and point_at_once:
+            point_latest(layout.workspace.parent, layout.workspace)
+        bus = EventBus(run_id, log, *options.listeners, keep=keep)
         try:
             yield OpenRun(layout, bus, reserve)
         finally:
             bus.close()
-            if latest and replays_of(layout.workspace):
+            if latest and not point_at_once and replays_of(layout.workspace):
                 point_latest(layout.workspace.parent, layout.workspace)
 
 
-def started(what: Literal["episode", "batch"], plan: EpisodePlan, backend: Backend, workspace: Path) -> RunStarted:
-    """Return the first event of a run that plays a plan."""
+def started(what: Literal["episode", "batch"], plan: EpisodePlan) -> RunStarted:
+    """Return the first event of a run that plays a plan, for `OpenRun.publish_start`."""
     return RunStarted(
         what=what,
         coworld=plan.manifest.game.name,
         version=plan.manifest.game.version,
-        backend=backend.name,
         variant=plan.variant,
         players=tuple(seat.name for seat in plan.seats),
         player_ids=tuple(seat.player_id for seat in plan.seats),
-        workspace=str(workspace),
     )

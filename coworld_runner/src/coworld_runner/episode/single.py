@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from coworld_core.errors import CapabilityError, ImageError
 from coworld_core.hints import Hint
@@ -13,13 +13,13 @@ from coworld_core.text.phrases import listed
 from ..backend import Backend
 from ..package.plan import EpisodePlan
 from ..package.resolver import Package
-from ..runs.event_bus import Listener
 from .episode_inputs import Setup
 from .episode_options import ContractProbe, EpisodeOptions, OnReady
 from .flow import Flow
 from .https_access import require_way_out
 from .player_images import require_players
-from .run_context import find_plan, open_run_context
+from .run_context import entered_backend, find_plan
+from .run_options import EpisodeArguments, RunOptions
 from .run_start import open_run
 from .unit_specs import wants_gpu
 
@@ -35,15 +35,9 @@ async def run_episode(
     variant: str | None = None,
     players: Sequence[str] = (),
     seed: int | None = None,
-    backend: Backend | str = "auto",
-    workspace: str | os.PathLike[str] | None = None,
-    options: EpisodeOptions | None = None,
-    overwrite: bool = False,
-    listeners: tuple[Listener, ...] = (),
     on_ready: OnReady | None = None,
     probe: ContractProbe | None = None,
-    latest: bool = False,
-    run_id: str | None = None,
+    **run: Unpack[EpisodeArguments],
 ) -> EpisodeRecord:
     """Play one episode and leave its evidence in a workspace.
 
@@ -58,17 +52,10 @@ async def run_episode(
         variant: Id of a variant of the package, as for `plan_episode`.
         players: The players, as for `plan_episode`.
         seed: The seed, as for `plan_episode`.
-        backend: An entered backend, or the name of one that is opened for this episode, `auto` included; a plan needs
-            an entered one.
-        workspace: The directory for the evidence; it must be new or empty. None: a fresh one below `results` beside
-            the manifest, where `latest` points at it.
-        options: How to run it.
-        overwrite: Whether what an earlier run has left in the workspace is removed first.
-        listeners: Readers of the run's events.
         on_ready: Called once the game can be reached, with the links for browsers.
         probe: Further checks to make while the game runs.
-        latest: Whether `latest` beside the workspace should point at it, once it has left a replay.
-        run_id: The run's label; a new one by default.
+        run: Where and how to play: `backend`, `workspace`, `options`, `overwrite`, `listeners`, `latest`, `run_id`, as
+            described in `EpisodeArguments`.
 
     Returns:
         The record, also written as `episode.json`. Its `faults` list what a game or a player did wrong.
@@ -81,20 +68,17 @@ async def run_episode(
         ImageError: An image is not available; nothing was started.
         EnvironmentFault: The machine or the engine failed; the record says how far it got.
     """
-    options = options or EpisodeOptions()
-    plan, package = await find_plan(what, variant=variant, players=players, seed=seed)
-    async with open_run_context(
-        package, source=plan.source, backend=backend, workspace=workspace, latest=latest, run_id=run_id
-    ) as stage:
-        require_images(plan, stage.backend)
-        require_players(plan, stage.backend)
-        _require(stage.backend, options)
-        require_way_out(plan, stage.backend, options)
-        _require_gpu(stage.backend, plan)
-        with open_run(
-            stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest
-        ) as run:
-            setup = Setup(plan=plan, backend=stage.backend, options=options, run=run, tokens=plan.new_tokens())
+    options = RunOptions.of(EpisodeArguments, run)
+    episode = options.options or EpisodeOptions()
+    plan, origin = await find_plan(what, variant=variant, players=players, seed=seed)
+    async with entered_backend(options.backend, origin) as backend:
+        require_images(plan, backend)
+        require_players(plan, backend)
+        _require(backend, episode)
+        require_way_out(plan, backend, episode)
+        _require_gpu(backend, plan)
+        with open_run(options, origin) as opened:
+            setup = Setup(plan=plan, backend=backend, options=episode, run=opened, tokens=plan.new_tokens())
             return await Flow(setup, on_ready, probe).play()
 
 

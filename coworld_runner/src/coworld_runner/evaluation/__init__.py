@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .evaluation_page import report_page as report_page
     from .evaluation_rules import EvaluationRules as EvaluationRules
     from .evaluation_run import PlayedEvaluation as PlayedEvaluation
-    from .evaluation_run import RunArguments as RunArguments
     from .evaluation_run import read_evaluation as read_evaluation
     from .mixture import mix as mix
     from .pickup_value import pickup as pickup
@@ -31,7 +30,7 @@ else:
             ".mixture": ("mix",),
             ".evaluation_page": ("report_page",),
             ".pickup_value": ("pickup",),
-            ".evaluation_run": ("PlayedEvaluation", "RunArguments", "read_evaluation"),
+            ".evaluation_run": ("PlayedEvaluation", "read_evaluation"),
             ".ranking": ("rank",),
             ".evaluation_rules": ("EvaluationRules",),
             ".self_play": ("scrimmage",),

@@ -8,10 +8,11 @@ from typing import Unpack
 from coworld_core.evaluation.comparison import NEW, OLD, Comparison, ComparisonPlan, ComparisonReport
 
 from ..episode.run_context import find_package
+from ..episode.run_options import BatchArguments
 from ..package.resolver import Package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
-from .evaluation_run import RunArguments, play_evaluation
+from .evaluation_run import play_evaluation
 
 __all__ = ["compare"]
 
@@ -23,7 +24,7 @@ async def compare(
     *,
     rules: EvaluationRules | None = None,
     margin: float | None = None,
-    **run: Unpack[RunArguments],
+    **run: Unpack[BatchArguments],
 ) -> ComparisonReport:
     """Find out whether one player is better than another, in as few episodes as possible.
 

@@ -24,11 +24,12 @@ from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
 from coworld_core.text.phrases import listed
 
 from ..episode.run_context import find_package
+from ..episode.run_options import BatchArguments
 from ..package.plan import EpisodePlan
 from ..package.resolver import Package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
-from .evaluation_run import RunArguments, play_evaluation, read_evaluation
+from .evaluation_run import play_evaluation, read_evaluation
 
 __all__ = ["diagnose"]
 
@@ -41,7 +42,7 @@ async def diagnose(
     strong: str | None = None,
     before: str | os.PathLike[str] | None = None,
     rules: EvaluationRules | None = None,
-    **run: Unpack[RunArguments],
+    **run: Unpack[BatchArguments],
 ) -> DiagnosisReport:
     """Find out what is wrong with a player: faults, missed turns, times, seats, seeds, and its normalised score.
 

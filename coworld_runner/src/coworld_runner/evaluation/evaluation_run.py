@@ -6,9 +6,9 @@ import itertools
 import os
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import TypeVar, Unpack
 
 import anyio.lowlevel
 
@@ -25,26 +25,21 @@ from coworld_core.evaluation.report_contents import ShownReport
 from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
-from ..backend import Backend
-from ..episode.many import EpisodeListeners, KeyedRun, RunCounts, open_keyed_run
-from ..episode.parallelism import Parallel, require_parallel
-from ..episode.run_context import open_run_context
-from ..episode.single import EpisodeOptions
+from ..episode.many import KeyedRun, open_keyed_run
+from ..episode.run_options import BatchArguments, RunOptions
 from ..package.plan import EpisodePlan
-from ..runs.event_bus import Listener
 from ..runs.workspace import atomic_write
 from .entrants import Entrants
 
 __all__ = [
     "PlayedEvaluation",
-    "RunArguments",
+    "evaluation_start",
     "measure_row",
     "play_blocks",
     "play_evaluation",
     "read_evaluation",
     "refuse_changed",
     "reported",
-    "tell_start",
 ]
 
 _MAY_DIFFER = ("max_blocks", "before", "rating", "lowest", "highest")
@@ -55,43 +50,10 @@ _Plan = TypeVar("_Plan", bound=EvaluationPlan)
 _Report = TypeVar("_Report", bound=ShownReport)
 
 
-class RunArguments(TypedDict, total=False):
-    """Where and how to play an evaluation; the same arguments as those of `run_batch`."""
-
-    backend: Backend | str
-    """An entered backend, or the name of one that is opened for this run; `auto` by default."""
-    workspace: str | os.PathLike[str] | None
-    """The directory for the evidence: new, empty, or that of the same evaluation, which is resumed. None: a fresh one
-    among the package's results."""
-    parallel: Parallel
-    """Number of episodes to play at a time; 1 by default."""
-    options: EpisodeOptions | None
-    """How to run each episode."""
-    overwrite: bool
-    """Whether what an earlier run has left in the workspace is removed first; refused if anything else is in it."""
-    listeners: tuple[Listener, ...]
-    """Readers of the run's own events."""
-    episode_listeners: EpisodeListeners | None
-    """Readers of one episode's events, by the episode's key."""
-    latest: bool
-    """Whether to point `latest` beside the workspace at it."""
-    run_id: str | None
-    """The run's label; a new one by default."""
-
-
 async def play_evaluation(
     evaluation: Evaluation[_Plan, _Report],
     entrants: Entrants,
-    *,
-    backend: Backend | str = "auto",
-    workspace: str | os.PathLike[str] | None = None,
-    parallel: Parallel = 1,
-    options: EpisodeOptions | None = None,
-    overwrite: bool = False,
-    listeners: tuple[Listener, ...] = (),
-    episode_listeners: EpisodeListeners | None = None,
-    latest: bool = False,
-    run_id: str | None = None,
+    **run: Unpack[BatchArguments],
 ) -> _Report:
     """Play until the evaluation is over, or resume the one in the workspace.
 
@@ -101,58 +63,25 @@ async def play_evaluation(
     Args:
         evaluation: The evaluation, without rows.
         entrants: The players.
-        backend: See `RunArguments`.
-        workspace: See `RunArguments`.
-        parallel: See `RunArguments`.
-        options: See `RunArguments`.
-        overwrite: See `RunArguments`.
-        listeners: See `RunArguments`.
-        episode_listeners: See `RunArguments`.
-        latest: See `RunArguments`.
-        run_id: See `RunArguments`.
+        run: Where and how to play.
 
     Raises:
         UsageError: The workspace has another evaluation, or the metric is not in the results.
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed.
     """
-    require_parallel(parallel)
-    plan = evaluation.plan
-    known = workspace is not None and not overwrite and _is_begun(Path(workspace), plan)
-    async with open_run_context(
-        entrants.package,
-        source=entrants.package.report.source,
-        backend=backend,
-        workspace=workspace,
-        latest=latest,
-        run_id=run_id,
-    ) as stage:
-        with open_keyed_run(
-            stage.workspace,
-            run_id=stage.run_id,
-            listeners=listeners,
-            overwrite=overwrite,
-            resume=known,
-            latest=stage.latest,
-        ) as many:
-            directory = many.run.layout.workspace
-            # First, since it shows that the directory is a run's
-            tell_start(many, plan, entrants, stage.backend)
-            atomic_write(directory / PLAN_NAME, _as_file(plan))
-            for row in read_rows(directory):
-                evaluation.add(measure_row(row, plan, directory))
-            many.run.bus.publish(evaluation.progress())
-            with reported(many, evaluation, directory) as tally:
-                await play_blocks(
-                    many,
-                    evaluation,
-                    entrants,
-                    tally,
-                    backend=stage.backend,
-                    parallel=parallel,
-                    options=options,
-                    episode_listeners=episode_listeners,
-                )
+    options, plan = RunOptions.of(BatchArguments, run), evaluation.plan
+    if options.workspace is not None and not options.overwrite:
+        options = replace(options, resume=_is_begun(Path(options.workspace), plan))
+    async with open_keyed_run(options, entrants.package, evaluation_start(plan, entrants)) as keyed:
+        directory = keyed.run.layout.workspace
+        # First, since it shows that the directory is a run's
+        atomic_write(directory / PLAN_NAME, _as_file(plan))
+        for row in read_rows(directory):
+            evaluation.add(measure_row(row, plan, directory))
+        keyed.run.bus.publish(evaluation.progress())
+        with reported(keyed, evaluation, directory):
+            await play_blocks(keyed, evaluation, entrants)
     return evaluation.report()
 
 
@@ -197,29 +126,19 @@ def read_evaluation(workspace: str | os.PathLike[str]) -> PlayedEvaluation:
 
 
 async def play_blocks(
-    many: KeyedRun,
+    keyed: KeyedRun,
     evaluation: Evaluation[_Plan, _Report],
     entrants: Entrants,
-    tally: RunCounts,
     *,
-    backend: Backend,
-    parallel: Parallel,
-    options: EpisodeOptions | None,
-    episode_listeners: EpisodeListeners | None,
     between: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
     held: Callable[[], bool] = lambda: False,
 ) -> None:
     """Play the missing episodes of an evaluation until it is over; void blocks are played again.
 
     Args:
-        many: The run to play in.
+        keyed: The run to play in.
         evaluation: The evaluation, with its existing rows.
         entrants: The players.
-        tally: Counts the episodes.
-        backend: An entered backend.
-        parallel: Number of episodes to play at a time.
-        options: How to run each episode.
-        episode_listeners: Readers of one episode's events.
         between: Called when no episode is running; it may raise `Evaluation.last_block` to have more played.
         held: Whether to begin no more episodes until `between` has been called.
 
@@ -229,6 +148,7 @@ async def play_blocks(
     """
     asked: set[str] = set()
     ledger, plan = evaluation.ledger, evaluation.plan
+    fewer = Hint("fewer_episodes", "Fewer at a time may help (parallel).")
 
     def needed() -> tuple[int, str, Lineup] | None:
         """Return the next episode: the first that is missing in the first incomplete block, possibly a replayed one."""
@@ -246,45 +166,35 @@ async def play_blocks(
 
     def take_in(row: EpisodeRow) -> None:
         judged = ledger.judged
-        evaluation.add(measure_row(row, plan, many.run.layout.workspace))
+        evaluation.add(measure_row(row, plan, keyed.run.layout.workspace))
         if ledger.judged > judged:
-            many.run.bus.publish(evaluation.progress())
+            keyed.run.bus.publish(evaluation.progress())
         if row.starved and not row.starved_by and not plan.count_starved and not evaluation.stopped:
-            many.run.bus.publish(
+            keyed.run.bus.publish(
                 Notice(
                     level="warning",
                     message=f"{row.key}: the machine was short of processors, so its block is played again.",
-                    hint=Hint("fewer_episodes", "Fewer at a time may help (parallel).") if parallel != 1 else None,
+                    hint=fewer if keyed.options.parallel != 1 else None,
                 )
             )
 
     await between()
     # The last running episodes may show that a block must be played again
     while not evaluation.stopped and needed() is not None:
-        await many.play(
-            episodes(),
-            tally,
-            backend=backend,
-            parallel=parallel,
-            options=options,
-            episode_listeners=episode_listeners,
-            fatal=(CapabilityError, ImageError, UsageError),
-            on_row=take_in,
-        )
+        await keyed.play(episodes(), fatal=(CapabilityError, ImageError, UsageError), on_row=take_in)
         await between()
 
 
 @contextmanager
-def reported(many: KeyedRun, evaluation: Evaluation[_Plan, _Report], directory: Path) -> Generator[RunCounts]:
+def reported(keyed: KeyedRun, evaluation: Evaluation[_Plan, _Report], directory: Path) -> Generator[None]:
     """Write the report into a directory and publish how the run ended, also on failure."""
-    tally = RunCounts()
     try:
-        yield tally
+        yield
     finally:
-        report = evaluation.report()
+        report, run = evaluation.report(), keyed.run
         status: EpisodeStatus = "completed" if evaluation.stopped else "interrupted"
-        many.run.bus.publish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=many.run.seconds()))
-        many.run.reserve.write(directory / REPORT_NAME, _as_file(report))
+        keyed.finish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=run.seconds()))
+        run.reserve.write(directory / REPORT_NAME, _as_file(report))
         atomic_write(directory / "report.md", report_markdown(report).encode())
 
 
@@ -359,20 +269,16 @@ def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> Episo
     return row.model_copy(update={"scores": numbers})
 
 
-def tell_start(many: KeyedRun, plan: EvaluationPlan, entrants: Entrants, backend: Backend) -> None:
-    """Publish what is played, and where."""
+def evaluation_start(plan: EvaluationPlan, entrants: Entrants) -> RunStarted:
+    """Return the first event of a run that plays an evaluation, for `open_keyed_run`."""
     seated = entrants.rows().values()
-    many.run.bus.publish(
-        RunStarted(
-            what="batch",
-            coworld=plan.coworld,
-            version=plan.version,
-            backend=backend.name,
-            variant=plan.variant,
-            players=tuple(row.name for row in seated),
-            player_ids=tuple(row.player_id for row in seated),
-            workspace=str(many.run.layout.workspace),
-        )
+    return RunStarted(
+        what="batch",
+        coworld=plan.coworld,
+        version=plan.version,
+        variant=plan.variant,
+        players=tuple(row.name for row in seated),
+        player_ids=tuple(row.player_id for row in seated),
     )
 
 

@@ -13,10 +13,11 @@ from coworld_core.evaluation.ranking import player_labels
 from coworld_core.hints import Hint
 
 from ..episode.run_context import find_package
+from ..episode.run_options import BatchArguments
 from ..package.resolver import Package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, blocks_for
-from .evaluation_run import RunArguments, play_evaluation
+from .evaluation_run import play_evaluation
 
 __all__ = ["mix"]
 
@@ -27,7 +28,7 @@ async def mix(
     *,
     episodes: int = 50,
     rules: EvaluationRules | None = None,
-    **run: Unpack[RunArguments],
+    **run: Unpack[BatchArguments],
 ) -> MixtureReport:
     """Find out how several players score when they share the seats in given proportions.
 

@@ -11,10 +11,11 @@ from coworld_core.evaluation.pickup import CANDIDATE, Pickup, PickupPlan, Pickup
 from coworld_core.hints import Hint
 
 from ..episode.run_context import find_package
+from ..episode.run_options import BatchArguments
 from ..package.resolver import Package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, blocks_for
-from .evaluation_run import RunArguments, play_evaluation
+from .evaluation_run import play_evaluation
 
 __all__ = ["pickup"]
 
@@ -31,7 +32,7 @@ async def pickup(
     team: bool = False,
     credit: Literal["", "shapley"] = "",
     rules: EvaluationRules | None = None,
-    **run: Unpack[RunArguments],
+    **run: Unpack[BatchArguments],
 ) -> PickupReport:
     """Find out how much better a candidate is than the players of a pool, by the number of seats it takes from them.
 

@@ -11,10 +11,11 @@ from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport,
 from coworld_core.evaluation.ratings import RatingName
 
 from ..episode.run_context import find_package
+from ..episode.run_options import BatchArguments
 from ..package.resolver import Package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, rating_for
-from .evaluation_run import RunArguments, play_evaluation
+from .evaluation_run import play_evaluation
 
 __all__ = ["rank"]
 
@@ -25,7 +26,7 @@ async def rank(
     *,
     rating: RatingName | None = None,
     rules: EvaluationRules | None = None,
-    **run: Unpack[RunArguments],
+    **run: Unpack[BatchArguments],
 ) -> RankingReport:
     """Rank several players by strength.
 

@@ -8,10 +8,11 @@ from typing import Unpack
 from coworld_core.evaluation.scrimmage import PLAYER, Scrimmage, ScrimmagePlan, ScrimmageReport
 
 from ..episode.run_context import find_package
+from ..episode.run_options import BatchArguments
 from ..package.resolver import Package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, blocks_for
-from .evaluation_run import RunArguments, play_evaluation
+from .evaluation_run import play_evaluation
 
 __all__ = ["scrimmage"]
 
@@ -22,7 +23,7 @@ async def scrimmage(
     *,
     episodes: int = 50,
     rules: EvaluationRules | None = None,
-    **run: Unpack[RunArguments],
+    **run: Unpack[BatchArguments],
 ) -> ScrimmageReport:
     """Find out how a player scores with itself in every seat: the mean, the spread of scores, the value of each seat.
 

@@ -27,7 +27,7 @@ from coworld_core.tournament.tournament_log import (
     read_log,
 )
 
-from ...episode.many import Rows
+from ...episode.episode_rows import Rows
 from ...package.resolver import Package
 from ...runs._append_log import AppendedFile
 from ..entrants import Entrants

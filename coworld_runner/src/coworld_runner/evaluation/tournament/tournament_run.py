@@ -7,21 +7,18 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.tournament.pairings import Commissioned
 from coworld_core.tournament.standings import TournamentReport
 
-from ...backend import Backend
-from ...episode.many import EpisodeListeners, open_keyed_run
-from ...episode.parallelism import Parallel, require_parallel
-from ...episode.run_context import open_run_context
-from ...episode.single import EpisodeOptions
+from ...episode.many import open_keyed_run
+from ...episode.run_options import BatchArguments, RunOptions
 from ...package.resolver import Package
-from ...runs.event_bus import Listener
 from ..commissioner.commissioner_host import CommissionerOptions
-from ..evaluation_run import play_blocks, reported, tell_start
+from ..evaluation_run import evaluation_start, play_blocks, reported
 from .commissioned_rounds import commissioned_tournament
 from .tournament_entry import game_of, rules_of
 from .tournament_folder import TournamentFolder, entrants_of
@@ -33,16 +30,11 @@ __all__ = ["play_tournament"]
 async def play_tournament(
     directory: str | os.PathLike[str],
     *,
-    backend: Backend | str = "auto",
     package: Package | None = None,
-    parallel: Parallel = 1,
-    options: EpisodeOptions | None = None,
     commissioner_options: CommissionerOptions | None = None,
     command: tuple[str, ...] = (),
     secret_env: Mapping[str, str] | None = None,
-    listeners: tuple[Listener, ...] = (),
-    episode_listeners: EpisodeListeners | None = None,
-    run_id: str | None = None,
+    **run: Unpack[BatchArguments],
 ) -> TournamentReport:
     """Play a tournament until it is over, from its current state.
 
@@ -51,16 +43,11 @@ async def play_tournament(
 
     Args:
         directory: The tournament's directory.
-        backend: An entered backend, or the name of one.
         package: The game, if already resolved.
-        parallel: Number of episodes to play at a time.
-        options: How to run each episode.
         commissioner_options: How to run the commissioner, if the tournament has one.
         command: Command for players given as images.
         secret_env: Secrets for every player.
-        listeners: Readers of the run's own events.
-        episode_listeners: Readers of one episode's events.
-        run_id: The run's label.
+        run: How to play; without `workspace`, `overwrite` and `latest`, since the directory has its own workspace.
 
     Raises:
         UsageError: Fewer than two entrants, a player or an image that has changed, or a log that was changed.
@@ -68,7 +55,7 @@ async def play_tournament(
         CommissionerError: The commissioner failed. The open round is dropped; the next call starts another.
         EnvironmentFault: The machine or the engine failed.
     """
-    require_parallel(parallel)
+    options = RunOptions.of(BatchArguments, run, resume=True, without=("workspace", "overwrite", "latest"))
     place = Path(directory)
     settings = read_settings(place)
     found = package or await game_of(settings, place)
@@ -84,51 +71,35 @@ async def play_tournament(
                 hint=Hint("add_entrants", "Add them with add_entrant."),
             )
         folder.rows.begin()
-        workspace = folder.evidence()
-        async with open_run_context(
-            found, source=found.report.source, backend=backend, workspace=workspace, latest=False, run_id=run_id
-        ) as stage:
-            with open_keyed_run(
-                stage.workspace,
-                run_id=stage.run_id,
-                listeners=listeners,
-                overwrite=False,
-                resume=True,
-                latest=False,
-                rows=folder.rows,
-            ) as many:
-                tell_start(many, tournament.plan, entrants, stage.backend)
-                many.run.bus.publish(tournament.progress())
-                with reported(many, tournament, place) as tally:
-                    async with AsyncExitStack() as stack:
-                        chair = None
-                        if isinstance(tournament.pairing, Commissioned):
-                            chair = commissioned_tournament(
-                                folder,
-                                settings,
-                                entrants,
-                                backend=stage.backend,
-                                publish=many.run.bus.publish,
-                                options=commissioner_options,
-                            )
-                            stack.push_async_callback(chair.aclose)
-
-                        async def between() -> None:
-                            if chair is not None:
-                                await chair.go_on()
-                            else:
-                                folder.happen(*tournament.next_events())
-
-                        await play_blocks(
-                            many,
-                            tournament,
+        options = replace(options, workspace=folder.evidence())
+        start = evaluation_start(tournament.plan, entrants)
+        async with open_keyed_run(options, found, start, rows=folder.rows) as keyed:
+            keyed.run.bus.publish(tournament.progress())
+            with reported(keyed, tournament, place):
+                async with AsyncExitStack() as stack:
+                    chair = None
+                    if isinstance(tournament.pairing, Commissioned):
+                        chair = commissioned_tournament(
+                            folder,
+                            settings,
                             entrants,
-                            tally,
-                            backend=stage.backend,
-                            parallel=parallel,
-                            options=options,
-                            episode_listeners=episode_listeners,
-                            between=between,
-                            held=lambda: chair is not None and chair.deserted,
+                            backend=keyed.backend,
+                            publish=keyed.run.bus.publish,
+                            options=commissioner_options,
                         )
+                        stack.push_async_callback(chair.aclose)
+
+                    async def between() -> None:
+                        if chair is not None:
+                            await chair.go_on()
+                        else:
+                            folder.happen(*tournament.next_events())
+
+                    await play_blocks(
+                        keyed,
+                        tournament,
+                        entrants,
+                        between=between,
+                        held=lambda: chair is not None and chair.deserted,
+                    )
         return folder.report()

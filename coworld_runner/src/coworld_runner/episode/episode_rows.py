@@ -1,0 +1,163 @@
+"""The rows of a run: one for each of its episodes that has ended, under the episode's key.
+
+The file is append-only and written one whole line at a time, so a killed run can resume.
+"""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.outcome import Fault
+from coworld_core.episode.record import EpisodeRecord, EpisodeRow, PlayerFault, SlotRow, read_rows
+from coworld_core.episode.seat_behaviour import SeatBehaviour, read_behaviour
+from coworld_core.episode.verdict import judge_error
+from coworld_core.errors import UsageError
+
+from ..package.plan import EpisodePlan
+from ..runs._append_log import AppendedFile
+
+__all__ = ["RowFile", "Rows", "row_of_error", "row_of_record"]
+
+
+class Rows(abc.ABC):
+    """The rows of a run.
+
+    Attributes:
+        seen: A digest of the episode of each row, by key.
+        directories: The directories of those episodes.
+    """
+
+    def __init__(self) -> None:
+        self.seen: dict[str, bytes] = {}
+        self.directories: set[str] = set()
+
+    @abc.abstractmethod
+    def append(self, row: EpisodeRow) -> None:
+        """Write a row, whole or not at all, and `note` it."""
+
+    def check(self, key: str, plan: EpisodePlan) -> None:
+        """Check that a key's row belongs to this plan.
+
+        Raises:
+            UsageError: The row has other players, another seed or another variant.
+        """
+        if self.seen[key] != _what(plan.variant, plan.seed, _seats(plan)):
+            raise UsageError(
+                f"The episode {key!r} was played by other players, or with another seed or variant.",
+                code="key_of_another_plan",
+                hint="Resume with the plans of the interrupted run, or start a new one in another directory.",
+            )
+
+    def note(self, row: EpisodeRow) -> None:
+        """Remember that this row exists."""
+        self.seen[row.key] = _what(row.variant, row.seed, row.slots)
+        self.directories.add(row.workspace)
+
+
+class RowFile(Rows):
+    """The rows of a run in a file.
+
+    Args:
+        file: The file, entered; it may have rows already.
+    """
+
+    def __init__(self, file: AppendedFile) -> None:
+        super().__init__()
+        self._file = file
+        file.cut_unfinished()
+        for row in read_rows(file.path):
+            self.note(row)
+
+    def append(self, row: EpisodeRow) -> None:
+        """Write a row.
+
+        Raises:
+            EnvironmentFault: It cannot be written; the file then ends with the previous row.
+        """
+        self._file.append(row.model_dump_json().encode() + b"\n")
+        self.note(row)
+
+
+def row_of_record(index: int, key: str, directory: Path, plan: EpisodePlan, record: EpisodeRecord) -> EpisodeRow:
+    """Return the row of an episode that has its record."""
+    fault, starvation = record.fault, record.starvation
+    conduct = read_behaviour(EpisodeLayout(directory).game_events, len(plan.seats))
+    return EpisodeRow(
+        index=index,
+        key=key,
+        run_id=record.run_id,
+        workspace=directory.name,
+        variant=record.variant,
+        seed=record.seed,
+        status=record.status,
+        ok=record.ok,
+        slots=_seats(plan, record),
+        scores=record.scores,
+        seconds=record.seconds,
+        phases=record.phases,
+        starved=starvation.starved if starvation is not None else None,
+        starved_by=starvation.starved_by if starvation is not None and starvation.starved else (),
+        error_type=fault.error_type if fault is not None else None,
+        party=fault.party if fault is not None else None,
+        fault_slot=fault.slot if fault is not None else None,
+        message=fault.message if fault is not None else None,
+        player_faults=_player_faults(record, conduct),
+        replay_sha256=next((file.sha256 for file in record.artifacts if file.path == EpisodeLayout.replay_name), ""),
+        conduct=conduct,
+    )
+
+
+def row_of_error(
+    index: int, key: str, directory: Path, plan: EpisodePlan, error: Exception, *, run_id: str, seconds: float
+) -> EpisodeRow:
+    """Return the row of an episode that failed before it had a record."""
+    verdict = judge_error(error)
+    return EpisodeRow(
+        index=index,
+        key=key,
+        run_id=run_id,
+        workspace=directory.name,
+        variant=plan.variant,
+        seed=plan.seed,
+        status="failed",
+        ok=False,
+        slots=_seats(plan),
+        seconds=seconds,
+        error_type=verdict.error_type,
+        party=verdict.party,
+        message=verdict.message,
+    )
+
+
+def _player_faults(record: EpisodeRecord, conduct: Sequence[SeatBehaviour]) -> tuple[PlayerFault, ...]:
+    first: dict[int, Fault] = {}
+    for fault in record.faults:
+        if fault.party == "player" and fault.slot is not None:
+            first.setdefault(fault.slot, fault)
+    connected = {slot.slot: slot.connected for slot in record.slots}
+    # A connection may be too short to be seen, but who has acted was there
+    connected |= {slot: True for slot, seat in enumerate(conduct) if seat.acted}
+    return tuple(PlayerFault.of(fault, slot=slot, connected=connected.get(slot)) for slot, fault in first.items())
+
+
+def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[SlotRow, ...]:
+    digests = [slot.image.digest for slot in record.slots] if record is not None else [""] * len(plan.seats)
+    return tuple(
+        SlotRow(
+            name=seat.name,
+            player_id=seat.player_id,
+            image=seat.image,
+            digest=digest,
+        )
+        for seat, digest in zip(plan.seats, digests, strict=True)
+    )
+
+
+def _what(variant: str, seed: int | None, seats: tuple[SlotRow, ...]) -> bytes:
+    """A short digest that tells episodes apart; small, because there may be many episodes."""
+    told = repr((variant, seed, [(seat.name, seat.player_id, seat.image) for seat in seats]))
+    return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,0 +1,66 @@
+"""Removes what a killed runner has left of the episodes that it was playing."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.episode.events import Notice, read_events
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.errors import CoworldError
+from coworld_core.hints import Hint
+from coworld_core.text.phrases import listed
+
+from ..backend import Backend
+from ..runs._locks import is_free
+from ..runs._workspace_contents import read_contents
+from ..runs.reaper import sweep_run
+from .run_start import OpenRun
+
+__all__ = ["remove_leftovers"]
+
+
+async def remove_leftovers(run: OpenRun, backend: Backend, kept: Container[str]) -> None:
+    """Remove interrupted episodes and their units; whatever else is in the workspace stays.
+
+    Args:
+        run: The run that continues the killed one.
+        backend: An entered backend.
+        kept: The names of the directories of episodes that have ended.
+    """
+
+    def warn(directory: Path, why: str, *, hint: str | None = None) -> None:
+        message = f"Leftovers of {directory.name} from an earlier run may still exist: {why}"
+        run.bus.publish(Notice(level="warning", message=message, hint=hint))
+
+    async def clear(directory: Path) -> None:
+        events = EpisodeLayout(directory).events
+        try:
+            left = await anyio.to_thread.run_sync(lambda: read_contents(directory, within=True))
+        except OSError as error:
+            warn(directory, f"{error.filename or directory}: {error.strerror}.")
+            return
+        if left.foreign or not is_free(events):
+            # A user's, or a run's of its own
+            if left.files:
+                warn(directory, f"{listed(left.foreign[:3]) or 'another run'} is in it, so nothing is removed.")
+            return
+        try:
+            # An episode without events had not begun
+            for event in read_events(directory)[:1] if events.exists() else ():
+                await sweep_run(backend, event.run_id)
+        except CoworldError as error:
+            warn(directory, error.message, hint=Hint("sweep", "sweep finds them."))
+        try:
+            await anyio.to_thread.run_sync(left.remove)
+            await anyio.to_thread.run_sync(directory.rmdir)
+        except OSError as error:
+            warn(directory, f"{error.filename or directory}: {error.strerror}.")
+
+    async with anyio.create_task_group() as group:
+        for entry in sorted(run.layout.workspace.iterdir()):
+            if entry.is_dir() and not entry.is_symlink() and entry.name not in kept:
+                group.start_soon(clear, entry)

@@ -1,0 +1,103 @@
+"""How a run plays: the keyword arguments of everything that plays episodes, and the one value they become."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TypedDict, TypeVar
+
+from ..backend import Backend
+from ..runs.event_bus import Listener
+from .episode_options import EpisodeOptions
+from .parallelism import Parallel, require_parallel
+
+__all__ = ["BatchArguments", "EpisodeArguments", "EpisodeListeners", "RunArguments", "RunOptions"]
+
+EpisodeListeners = Callable[[str], tuple[Listener, ...]]
+"""The readers of one episode's events, by its key."""
+
+
+class RunArguments(TypedDict, total=False):
+    """Where a run takes place, where it leaves its evidence, and who reads its events."""
+
+    backend: Backend | str
+    """An entered backend, or the name of one that is opened for this run; `auto` by default. Plans need an entered
+    one, since they do not say where their images are built."""
+    workspace: str | os.PathLike[str] | None
+    """The directory for the evidence: new or empty, unless an earlier run is resumed in it. None: a fresh one below
+    `results` beside the manifest, where `latest` points at it."""
+    overwrite: bool
+    """Whether what an earlier run has left in the workspace is removed first; refused if anything else is in it."""
+    listeners: tuple[Listener, ...]
+    """Readers of the run's own events. In a run of many episodes, there is one event for each that ended."""
+    latest: bool
+    """Whether to point `latest` beside a named workspace at it, once there is a replay."""
+    run_id: str | None
+    """The run's label; a new one by default. Each of many episodes has a label of its own."""
+
+
+class EpisodeArguments(RunArguments, total=False):
+    """Where and how to play an episode."""
+
+    options: EpisodeOptions | None
+    """How to run each episode."""
+
+
+class BatchArguments(EpisodeArguments, total=False):
+    """Where and how to play many episodes."""
+
+    parallel: Parallel
+    """Number of episodes at a time, at least 1, or `auto` for as many as this machine can take; 1 by default. Fewer run
+    at a time if this process cannot open enough files, even after raising its limit."""
+    episode_listeners: EpisodeListeners | None
+    """Readers of one episode's events, by the episode's key."""
+
+
+_Arguments = TypeVar("_Arguments", bound=RunArguments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run plays: `BatchArguments` with their defaults.
+
+    Raises:
+        UsageError: `parallel` is below 1.
+    """
+
+    backend: Backend | str = "auto"
+    workspace: str | os.PathLike[str] | None = None
+    overwrite: bool = False
+    resume: bool = False
+    """Whether to continue the run in the workspace: episodes that have a row are left alone, and the leftovers of
+    others are removed."""
+    listeners: tuple[Listener, ...] = ()
+    latest: bool = False
+    run_id: str | None = None
+    options: EpisodeOptions | None = None
+    parallel: Parallel = 1
+    episode_listeners: EpisodeListeners | None = None
+
+    def __post_init__(self) -> None:
+        require_parallel(self.parallel)
+
+    @classmethod
+    def of(
+        cls, kind: type[_Arguments], given: _Arguments, *, resume: bool = False, without: Collection[str] = ()
+    ) -> RunOptions:
+        """Return the options that a function was given as keyword arguments.
+
+        Args:
+            kind: The keyword arguments that it takes.
+            given: Those that it was given.
+            resume: Whether to continue the run in the workspace.
+            without: Keyword arguments that it does not take after all.
+
+        Raises:
+            TypeError: It does not take one of them.
+            UsageError: `parallel` is below 1.
+        """
+        for name in given:
+            if name not in kind.__optional_keys__ or name in without:
+                raise TypeError(f"Unexpected keyword argument {name!r}.")
+        return cls(resume=resume, **given)
