@@ -12,6 +12,7 @@ from coworld_core.errors import CapabilityError, ImageError, UsageError
 
 from ..backend import Backend
 from ..package.plan import EpisodePlan, Seat
+from ..package.player_names import SeatPlayer
 from ..package.resolver import Package
 from ..runs.event_bus import Listener
 from .many import RunCounts, open_keyed_run
@@ -31,7 +32,7 @@ async def run_batch(
     *,
     episodes: int,
     variant: str | None = None,
-    players: Sequence[str] = (),
+    players: Sequence[SeatPlayer] = (),
     seed: int | None = None,
     backend: Backend | str = "auto",
     workspace: str | os.PathLike[str] | None = None,

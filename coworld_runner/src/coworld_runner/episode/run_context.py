@@ -13,6 +13,7 @@ from coworld_core.ids import new_run_id
 
 from ..backend import Backend
 from ..package.plan import EpisodePlan, plan_episode
+from ..package.player_names import SeatPlayer
 from ..package.resolver import Package, default_results_dir, resolve_package
 from ..runs.workspace import default_workspace
 from .backend_choice import open_backend
@@ -41,7 +42,7 @@ async def find_plan(
     what: EpisodePlan | Package | str | os.PathLike[str],
     *,
     variant: str | None,
-    players: Sequence[str],
+    players: Sequence[SeatPlayer],
     seed: int | None,
 ) -> tuple[EpisodePlan, Package | None]:
     """Return the plan of what to play, and its package; the package is None if a plan was given.
