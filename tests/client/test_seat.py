@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 from support.served_game import serving, sit
 from websockets.asyncio.server import ServerConnection, serve
 
-from coworld_client.seat import SeatError, load_player, play_seat, seat_url
+from coworld_client.seat import SeatError, load_player, play_seat, seat_seed, seat_url
 from coworld_core.errors import UsageError
 from coworld_core.rules.seat_wire import MAX_MESSAGE
 
@@ -59,6 +62,30 @@ async def test_a_refused_action_is_tried_again() -> None:
         assert (over["scores"], len(tries)) == ([1.0, 0.0], 3)
 
 
+@dataclass
+class Move:
+    take: Any
+
+
+async def test_actions_may_be_of_numpy_and_without_one_the_time_passes(capfd: pytest.CaptureFixture[str]) -> None:
+    moves: list[Any] = [{"take": np.int64(2)}, {"take": {1}}, Move(take=np.array(1)), None, {"take": 1}]
+    left: list[int] = []
+
+    def act(observation: Any, legal: Any, rng: Any) -> Any:
+        left.append(observation["left"])
+        return moves.pop(0)
+
+    async with serving(sticks=9, seconds_per_move=1) as table, anyio.create_task_group() as tasks:
+        tasks.start_soon(play_seat, lambda observation, legal, rng: legal[0], table.url(1))
+        await play_seat(act, table.url(0))
+    # A seat without an action in time takes one stick
+    assert left == [9, 6, 6, 4, 2]
+    assert capfd.readouterr().err.splitlines() == [
+        "refused in tick 2: the action is not a JSON value: a set has no order: return a list",
+        "no action in tick 4, so its time passes (and that of later ticks without one)",
+    ]
+
+
 async def test_failing_player_is_reported_without_the_token() -> None:
     def wrong(*_: Any) -> Any:
         return {"take": 9}
@@ -70,7 +97,7 @@ async def test_failing_player_is_reported_without_the_token() -> None:
         for act, url, code in (
             (wrong, table.url(0), "seat_hopeless"),
             (fails, table.url(0), "player_failed"),
-            (lambda *_: float("nan"), table.url(0), "player_failed"),
+            (lambda *_: {"take": float("nan")}, table.url(0), "seat_hopeless"),
             (greedy, table.url(0, "wrong"), "seat_refused"),
         ):
             with pytest.raises(SeatError) as failed:
@@ -296,6 +323,28 @@ def test_the_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch)
     assert seat_url() == "ws://older"
     monkeypatch.setenv("COWORLD_PLAYER_WS_URL", "ws://present")
     assert seat_url() == "ws://present"
+
+
+async def test_the_seed_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[float] = []
+
+    def act(observation: Any, legal: Any, rng: Any) -> Any:
+        drawn.append(rng.random())
+        return legal[0]
+
+    async def session(seat: Any) -> None:
+        drawn.append(seat.rng.random())
+
+    monkeypatch.setenv("COWORLD_PLAYER_SEED", "5")
+    async with serving(sticks=1) as table, sit(table, 1):
+        await play_seat(session, table.url(0))
+        await play_seat(act, table.url(0))
+    assert drawn == [random.Random(5).random()] * 2
+    monkeypatch.setenv("COWORLD_PLAYER_SEED", "five")
+    with pytest.raises(UsageError, match="COWORLD_PLAYER_SEED is 'five'"):
+        seat_seed()
+    monkeypatch.delenv("COWORLD_PLAYER_SEED")
+    assert seat_seed() is None
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from coworld_core.rules import (
     read_replay,
     trajectory,
 )
-from coworld_core.rules.play import to_json
+from coworld_core.rules.plain_values import to_json
 from coworld_runner.package.random_player import choose
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,13 @@ import random
 import runpy
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
@@ -37,9 +41,10 @@ from coworld_core.rules import (
     read_config,
     read_replay,
     results_schema,
+    rules_config,
     trajectory,
 )
-from coworld_core.rules.play import to_json, to_plain
+from coworld_core.rules.plain_values import to_json, to_plain
 
 
 class Guess(Rules):
@@ -283,12 +288,103 @@ def test_values_are_what_their_texts_are_read_as(value: Any) -> None:
     assert not isinstance(value, list | dict) or plain is not value
 
 
-@pytest.mark.parametrize("value", [{1, 2}, [float("nan")], {"a": object()}, float("inf"), [{"b": {1}}]])
-def test_value_without_json_form_is_refused(value: object) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        to_json(value)
-    with pytest.raises((ValueError, TypeError)):
-        to_plain(value)
+class Colour(Enum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 2
+
+
+@dataclass
+class Point:
+    x: int
+    y: Any
+
+
+class Array:
+    """An array of a library that numpy knows, and that is no list."""
+
+    def __array__(self) -> Any:
+        return np.array([1, 2])
+
+
+class Number:
+    def __index__(self) -> int:
+        return 7
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.int64(3), 3),
+        (np.float32(0.5), 0.5),
+        (np.float64(0.5), 0.5),
+        (np.longdouble(0.5), 0.5),
+        (np.bool_(True), True),
+        (np.str_("left"), "left"),
+        (np.array(3), 3),
+        (np.array([[1, 2], [3, 4]], np.int8), [[1, 2], [3, 4]]),
+        (np.array(["a", None, np.int64(1)], object), ["a", None, 1]),
+        ({"take": np.argmax([1.0, 0.5]) + 1, "also": (np.uint8(1),)}, {"also": [1], "take": 1}),
+        ({np.int64(10): "ten", np.int64(2): "two"}, {"2": "two", "10": "ten"}),
+        (Point(x=1, y=[np.int64(2), Point(x=3, y=np.array([4]))]), {"x": 1, "y": [2, {"x": 3, "y": [4]}]}),
+        (Guess.Action.model_construct(number=np.int64(3)), {"loud": False, "number": 3}),
+        ([Guess.Action(number=3), Colour.RED, Level.HIGH], [{"loud": False, "number": 3}, "red", 2]),
+        (MappingProxyType({"a": Number()}), {"a": 7}),
+        (Array(), [1, 2]),
+    ],
+)
+def test_values_of_libraries_are_what_json_can_say(value: Any, expected: Any) -> None:
+    plain = to_plain(value)
+    assert json.dumps(plain) == json.dumps(json.loads(to_json(value))) == json.dumps(expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({1, 2}, "a set has no order"),
+        ([{"b": frozenset({1})}], "a set has no order"),
+        ([float("nan")], "nan is not a JSON number"),
+        (np.array([1.0, np.inf]), "inf is not a JSON number"),
+        ({"a": object()}, "a value of type object has no JSON form"),
+        (Point(x=1, y=[object()]), "a value of type object has no JSON form"),
+        (iter([]), "a value of type list_iterator has no JSON form"),
+        ({(1, 2): 3}, "the key of an object is text, not a value of type tuple"),
+    ],
+)
+def test_value_without_json_form_is_refused(value: object, says: str) -> None:
+    for written in (to_json, to_plain):
+        with pytest.raises((ValueError, TypeError), match=says):
+            written(value)
+    with pytest.raises(ActionRefused, match=f"the action is not a JSON value: {says}"):
+        Play(Guess).read(0, value)
+
+
+def test_rules_may_use_numpy() -> None:
+    def legal(rules: Any, seat: int) -> Any:
+        return [rules.Action.model_construct(number=number) for number in np.arange(3)]
+
+    def results(rules: Any) -> Any:
+        return {"drawn": np.array(rules.drawn)}
+
+    for to_act in (lambda rules: np.arange(2 * (not_over(rules))), lambda rules: [np.int64(0)] * not_over(rules)):
+        rules = changed(
+            legal=legal,
+            to_act=to_act,
+            observe=lambda rules, seat: {"seen": np.array(rules.drawn), "seat": np.int64(seat)},
+            results=results,
+            scores=lambda rules: np.array([1, 0]),
+        )
+        play = Play(rules, config=rules_config(rules, {"rounds": np.int64(2)}), seed=cast("int", np.int64(1)))
+        through(play)
+        assert play.results()["scores"] == [1.0, 0.0]
+        assert play.observation(1) == {"seat": 1, "seen": play.results()["drawn"]}
+        assert audit_rules(rules, seed=1).ok
+
+
+def not_over(rules: Any) -> bool:
+    return len(rules.drawn) < rules.config.rounds
 
 
 def test_options_and_observations_are_those_of_the_wire() -> None:
@@ -321,6 +417,8 @@ def never(*_: object) -> Any:
         ({"observe": lambda *_: float("inf")}, "observe, tick 0, seat 0: not a JSON value"),
         ({"to_act": lambda _: [2]}, "to_act, tick 0: there is no seat 2; there are 2"),
         ({"to_act": lambda _: None}, "not None"),
+        ({"to_act": lambda _: np.array(["a"])}, "to_act, tick 0: there is no seat 'a'"),
+        ({"to_act": lambda _: "0"}, "it must return seats, not '0'"),
         ({"to_act": never, "max_ticks": 5}, "to_act, tick 5: the game is not over after 5 ticks"),
         ({"draw": lambda _: 3, "text": lambda *_: None}, "a drawing is text, not int"),
         ({"text": lambda *_: 3}, "a text is a str or None, not int"),

@@ -16,6 +16,7 @@ from coworld_core.errors import ImageError, ManifestError, UsageError
 from coworld_core.ids import SAFE_ID_PATTERN, is_safe_id, new_run_id
 from coworld_core.images import ImageRef, Platform, content_tag, host_platform
 from coworld_core.manifest.template import hydrate, placeholder, placeholders
+from coworld_core.player_seeds import player_seed
 from coworld_core.ports import ExtraPort, parse_extra_ports
 from coworld_core.quantities import parse_quantity
 from coworld_core.reserved_env import is_reserved_env
@@ -238,7 +239,8 @@ def test_impossible_quantities_are_refused(document: dict[str, Any], resource: s
 
 
 @pytest.mark.parametrize(
-    "name", ["COGAME_PORT", "COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL", "COWORLD_LOCAL_PORT_1"]
+    "name",
+    ["COGAME_PORT", "COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL", "COWORLD_LOCAL_PORT_1", "COWORLD_PLAYER_SEED"],
 )
 def test_reserved_names(name: str) -> None:
     assert is_reserved_env(name)
@@ -250,6 +252,14 @@ def test_names_for_the_author_of_a_game() -> None:
         assert not is_reserved_env(name, game=True)
         assert is_reserved_env(name)
     assert not is_reserved_env("MY_SETTING")
+
+
+def test_each_seat_has_a_seed_of_its_own() -> None:
+    # With other values, an older episode could not be played again
+    assert [player_seed(7, slot) for slot in range(2)] == [462568965, 1713735280]
+    seeds = {player_seed(seed, slot) for seed in range(-5, 200) for slot in range(16)}
+    assert len(seeds) == 205 * 16
+    assert all(0 <= seed < 2**31 for seed in seeds)
 
 
 def test_placeholders(document: dict[str, Any]) -> None:

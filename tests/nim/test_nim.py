@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from support.cli_kit import coworld
 
 from coworld_client.seat import load_player
 from coworld_core.rules import ActionRefused, Play, ReplayHeader, ReplayWriter, play_again, read_replay
+from coworld_runner import run_episode
+from coworld_runner.kit.rollout import rollout
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "nim"
 
@@ -29,6 +32,16 @@ def load() -> Any:
 
 
 Nim = load()
+
+
+def one_or_two(observation: Any, legal: Any, rng: random.Random) -> Any:
+    return rng.choice(legal[:2])
+
+
+class Careful:
+    def act(self, observation: Any, legal: Any, rng: random.Random) -> Any:
+        return legal[0]
+
 
 ACTIONS = st.one_of(
     st.builds(lambda take: {"take": take}, st.integers(-1, 5)),
@@ -67,8 +80,6 @@ def test_any_actions_lead_to_an_end_that_plays_again(sticks: int, actions: list[
 
 
 def test_the_counter_loses_no_game_that_it_can_win() -> None:
-    import random
-
     counter, taker = (load_player(str(EXAMPLE / "players" / f"{name}.py")) for name in ("counter", "random_taker"))
     rng = random.Random(1)
     for _ in range(200):
@@ -79,6 +90,29 @@ def test_the_counter_loses_no_game_that_it_can_win() -> None:
             legal = [json.loads(text) for text in play.legal(seat) or []]
             play.step({seat: play.read(seat, act(json.loads(play.observe(seat)), legal, rng))})
         assert play.results()["scores"] == [1.0, 0.0]
+
+
+@pytest.mark.slow
+async def test_a_seed_repeats_the_game_and_both_roads_play_the_same(tmp_path: Path) -> None:
+    taker = str(EXAMPLE / "players" / "random_taker.py")
+    runs = [
+        await run_episode(EXAMPLE, players=[taker] * 2, seed=7, backend="process", workspace=tmp_path / str(run))
+        for run in range(5)
+    ]
+    games = {(tmp_path / str(run) / "replay").read_bytes() for run in range(5)}
+    assert len(games) == 1
+    played = [tick.actions for tick in read_replay(games.pop()).ticks]
+    alone = rollout(Nim, [taker] * 2, seed=7, record=True)
+    assert [tick.actions for tick in read_replay(alone.replay or b"").ticks] == played
+    assert {run.scores for run in runs} == {alone.scores}
+
+
+@pytest.mark.slow
+async def test_functions_and_classes_play_an_episode(tmp_path: Path) -> None:
+    players = [one_or_two, Careful]
+    record = await run_episode(EXAMPLE, players=players, seed=7, backend="process", workspace=tmp_path / "out")
+    assert (record.ok, record.scores) == (True, rollout(Nim, players, seed=7).scores), record.faults
+    assert [slot.name for slot in record.slots] == ["one_or_two", "Careful"]
 
 
 @pytest.mark.slow

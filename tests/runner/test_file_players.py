@@ -14,6 +14,7 @@ import pytest
 from support.images import BASE_IMAGE
 
 from coworld_core.errors import UsageError
+from coworld_core.player_seeds import player_seed
 from coworld_runner import certify, resolve_package, run_episode
 from coworld_runner.backend import Backend
 from coworld_runner.build.manifest_build import build_coworld
@@ -52,6 +53,15 @@ async def test_the_game_is_handed_the_files_and_leaves_what_they_say(tmp_path: P
         "policy_annotations_1.jsonl",
     }
     assert json.loads((out / "player_status.json").read_text())["players"][1]["state"] == "exited"
+
+
+async def test_the_game_is_told_the_seeds_of_its_players(tmp_path: Path) -> None:
+    (tmp_path / "seed.txt").write_text("import os\nprint(os.environ.get('COWORLD_PLAYER_SEED', 0))\n")
+    players = [str(tmp_path / "seed.txt")] * 2
+    seeded = await run_episode(HOSTED, players=players, seed=7, backend="process", workspace=tmp_path / "seeded")
+    assert seeded.scores == (player_seed(7, 0), player_seed(7, 1))
+    unseeded = await run_episode(HOSTED, players=players, backend="process", workspace=tmp_path / "unseeded")
+    assert unseeded.scores == (0, 0)
 
 
 async def test_game_hosted_players_certify_with_a_log_each(tmp_path: Path) -> None:

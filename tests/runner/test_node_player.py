@@ -27,12 +27,12 @@ def bot(tmp_path: Path) -> Path:
 
 
 def with_act(bot: Path, body: str) -> None:
-    text = bot.read_text()
-    bot.write_text(re.sub(r"(?<=function act\(observation, legal\) \{\n).*?(?=\n\})", body, text, count=1, flags=re.S))
+    pattern = r"(?<=function act\(observation, legal, random\) \{\n).*?(?=\n\})"
+    bot.write_text(re.sub(pattern, body, bot.read_text(), count=1, flags=re.S))
 
 
-async def play(bot: Path, url: str) -> tuple[int, str]:
-    env = {"PATH": os.environ["PATH"], "COWORLD_PLAYER_WS_URL": url}
+async def play(bot: Path, url: str, **variables: str) -> tuple[int, str]:
+    env = {"PATH": os.environ["PATH"], "COWORLD_PLAYER_WS_URL": url, **variables}
     done = await anyio.run_process([str(bot)], env=env, check=False, stderr=subprocess.STDOUT)
     return done.returncode, done.stdout.decode()
 
@@ -80,6 +80,19 @@ async def answering(*scripts: list[str | bytes]) -> AsyncGenerator[tuple[str, li
 
     async with serve(connected, "127.0.0.1", 0, compression=None) as server:
         yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/player", heard
+
+
+async def test_javascript_player_draws_the_same_numbers_for_the_same_seed(bot: Path) -> None:
+    with_act(bot, "return [random(), random()]")
+    asked = json.dumps({"type": "observe", "tick": 1, "observation": 0, "your_turn": True})
+    script = ['{"type": "hello", "protocol": "coworld.seat/1"}', asked, '{"type": "over", "scores": [1]}']
+    async with answering(*[[*script] for _ in range(5)]) as (url, heard):
+        for seed in ("7", "7", "8", "", ""):
+            assert await play(bot, url, COWORLD_PLAYER_SEED=seed) == (0, "")
+    drawn = [json.loads(said)["action"] for said in heard]
+    assert drawn[0] == drawn[1]
+    assert len({str(pair) for pair in drawn}) == 4
+    assert all(0 <= number < 1 and pair[0] != pair[1] for pair in drawn for number in pair)
 
 
 async def test_frames_of_all_kinds_and_a_lost_connection(bot: Path) -> None:

@@ -141,6 +141,75 @@ def test_python_command_follows_the_bundled_player(nim: Package, here: Path) -> 
     assert own.argv("/in", in_image=False) == (*SEAT, "/in/bot.py")
 
 
+def other_act(observation: Any, legal: Any, rng: Any) -> Any:
+    return legal[0]
+
+
+class Careful:
+    def act(self, observation: Any, legal: Any, rng: Any) -> Any:
+        return legal[0]
+
+
+class Idle:
+    pass
+
+
+def test_functions_and_classes_are_played_by_their_file(nim: Package) -> None:
+    plan = plan_episode(nim, players=[other_act, Careful])
+    assert names(plan) == ["other_act", "Careful"]
+    assert [seat.own and seat.own.command for seat in plan.seats] == [
+        (*SEAT, "{}/test_players.py:other_act"),
+        (*SEAT, "{}/test_players.py:Careful"),
+    ]
+    for seat in plan.seats:
+        assert seat.own is not None
+        assert seat.own.files == {"test_players.py": Path(__file__).read_bytes()}
+        assert seat.image.startswith(f"{seat.own.file}@")
+
+
+def test_what_no_other_process_finds_is_refused(nim: Package) -> None:
+    def inner(observation: Any, legal: Any, rng: Any) -> Any:
+        return legal[0]
+
+    script: dict[str, Any] = {"__name__": "__main__"}
+    # As a notebook does
+    exec(ACT, script)
+    for player, says in (
+        (lambda *_: None, "A lambda cannot play an episode: it has no name."),
+        (
+            inner,
+            "The function inner cannot play an episode: it is defined inside test_what_no_other_process_",
+        ),
+        (Careful().act, "An object of type method cannot play an episode: only functions and classes have names"),
+        (Careful(), "An object of type Careful cannot play"),
+        (Idle, "The class Idle cannot play an episode: it has no method act."),
+        (script["act"], "The function act cannot play an episode: no Python file has it under this name."),
+        (7, "An object of type int cannot play"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            plan_episode(nim, players=[player])
+        assert says in refused.value.message
+        assert refused.value.code == "player_not_in_file"
+
+
+def test_a_script_is_not_run_again_for_its_function(nim: Package, here: Path) -> None:
+    told = "import sys\nfrom coworld_runner.package.own_players.function_player import read_function\n"
+    told += "def act(observation, legal, rng): return legal[0]\n"
+    for rest, says in (
+        ("print(read_function(act).command[-1])", 'not below if __name__ == "__main__"'),
+        ('if __name__ == "__main__":\n    print(read_function(act).command[-1])', "{}/script.py:act\n"),
+    ):
+        script = made(here / "script.py", told + rest)
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+        assert says in done.stdout + done.stderr
+
+
+def test_paths_are_files(nim: Package, here: Path) -> None:
+    made(here / "bot.py", ACT)
+    (player,) = read_players([Path("bot.py")], nim)
+    assert (player.word, player.own and player.own.name) == (str(here / "bot.py"), "bot")
+
+
 def test_run_option_is_for_images_only(nim: Package, here: Path) -> None:
     made(here / "bot.py", ACT)
     with pytest.raises(UsageError, match=r"but \./bot\.py is not an image") as refused:

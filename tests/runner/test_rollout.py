@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import psutil
 import pytest
 from support.games import Gather, dies, fails, last_or_stay
@@ -63,6 +64,8 @@ def test_policies_receive_their_own_copies() -> None:
 def test_a_refused_action_misses_its_time() -> None:
     done = rollout(Gather, [lambda *_: "up", lambda *_: None])
     assert done.refused == (8, 0)
+    # A set has no JSON form, and NumPy's numbers have one
+    assert rollout(Sticks, [lambda *_: {"take": {1}}, lambda *_: {"take": np.int64(1)}]).refused == (3, 0)
     held: list[str] = []
 
     class Seen(Gather):
@@ -178,6 +181,22 @@ def test_a_script_finds_its_own_command_line_in_every_process(tmp_path: Path) ->
     )
     command = [sys.executable, str(script), "--take", "2"]
     assert subprocess.check_output(command, text=True) == "[3, 3]\n"
+
+
+def test_a_file_finds_only_itself_in_sys_argv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = "    argparse.ArgumentParser().parse_args()\n"
+    bots = {
+        "function": f"import argparse\ndef act(o, legal, rng):\n{parse}    return legal[0]\n",
+        "later": f"import argparse\nasync def act(o, legal, rng):\n{parse}    return legal[0]\n",
+        "made": f"import argparse\nclass Player:\n  def __init__(self):\n{parse}  def start(self, hello):\n{parse}"
+        f"  def over(self, over):\n{parse}  def act(self, o, legal, rng):\n{parse}    return legal[0]\n",
+    }
+    argv = ["launcher", "--kernel", "7"]
+    monkeypatch.setattr(sys, "argv", argv)
+    for name, text in bots.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        assert rollout(Sticks, str(tmp_path / f"{name}.py")).ticks == 6
+        assert sys.argv is argv
 
 
 def test_failure_in_a_worker_process_is_reported() -> None:

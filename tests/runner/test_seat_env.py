@@ -61,10 +61,12 @@ def test_episodes_of_a_game_of_the_kit(env: SeatEnv) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*render.*:UserWarning")
-def test_the_librarys_own_test_passes(env: SeatEnv) -> None:
-    check_env(env, skip_render_check=True)
-    # Which compares what it is told for the same seed and actions, so nothing in it may come from a clock
-    assert {name for _ in range(2) for name in env.reset(seed=1)[1]} == {"tick", "text"}
+def test_the_librarys_own_test_passes() -> None:
+    # The opponent draws from its `rng`, which the seed of `reset` decides
+    with SeatEnv(EXAMPLES / "nim", 0, ["random-taker"], backend="process", render_mode="ansi") as env:
+        check_env(env, skip_render_check=True)
+        # Which compares what it is told for the same seed and actions, so nothing in it may come from a clock
+        assert {name for _ in range(2) for name in env.reset(seed=1)[1]} == {"tick", "text"}
 
 
 def test_what_is_refused_may_be_tried_again(env: SeatEnv) -> None:

@@ -70,6 +70,7 @@ def test_text_survives_variable_expansion(text: str) -> None:
 GIVEN = {
     "MODE": "manifest",
     "AWS_REGION": "manifest",
+    "COWORLD_PLAYER_SEED": "5",
     "COWORLD_PLAYER_WS_URL": "ws://svc:8080/player?slot=0&token=t0k3n",
     "COGAMES_ENGINE_WS_URL": "ws://svc:8080/player?slot=0&token=t0k3n",
     "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": "file:///nowhere",
@@ -86,6 +87,7 @@ def test_job_variable_precedence() -> None:
     assert plain == {
         "AWS_REGION": "manifest",
         "AWS_DEFAULT_REGION": "eu-west-1",
+        "COWORLD_PLAYER_SEED": "5",
         "BEDROCK_REQUEST_METADATA": '{"team": "red", "slot": "0"}',
     }
     assert concealed == {
@@ -97,7 +99,7 @@ def test_job_variable_precedence() -> None:
     }
     # Nowhere to put an artifact: the player is told nothing
     plain, concealed = player_environment(settings(), 0, given=GIVEN, secrets={})
-    assert plain == {"MODE": "manifest", "AWS_REGION": "manifest"}
+    assert plain == {"MODE": "manifest", "AWS_REGION": "manifest", "COWORLD_PLAYER_SEED": "5"}
     assert set(concealed) == {"COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL"}
 
 

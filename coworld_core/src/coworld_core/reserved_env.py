@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from .player_seeds import PLAYER_SEED_ENV, PLAYER_SEEDS_ENV
 from .ports import EXTRA_PORTS_ENV
 
 __all__ = ["AUTHOR_ENV", "RESERVED_ENV", "RESERVED_ENV_PREFIXES", "is_reserved_env"]
@@ -24,8 +25,10 @@ RESERVED_ENV = frozenset(
         "COGAME_REPLAY_SERVER",
         "COGAMES_POLICY_NAMES",
         "COWORLD_LOCAL_PORTS_JSON",
+        PLAYER_SEEDS_ENV,
         # Runtime contract: player
         "COWORLD_PLAYER_WS_URL",
+        PLAYER_SEED_ENV,
         "COGAMES_ENGINE_WS_URL",
         "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL",
         "BEDROCK_REQUEST_METADATA",

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from .seat_session import Act as Act
     from .seat_session import load_player as load_player
     from .seat_session import play_seat as play_seat
+    from .seat_session import seat_seed as seat_seed
     from .seat_session import seat_url as seat_url
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
             ".connection": ("SeatError",),
-            ".seat_session": ("Act", "load_player", "play_seat", "seat_url"),
+            ".seat_session": ("Act", "load_player", "play_seat", "seat_seed", "seat_url"),
             ".open_seat": ("OpenSeat",),
         },
     )

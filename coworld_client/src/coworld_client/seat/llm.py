@@ -19,7 +19,6 @@ from coworld_core.hints import Hint
 
 from .answers import NOTHING, default_action, question, understood
 from .connection import SeatError
-from .seat_session import PASS
 
 if TYPE_CHECKING:
     import httpx2
@@ -85,7 +84,7 @@ class LlmPlayer:
         self._schema, self._seat = hello.get("action_schema"), hello["seat"]
 
     async def decide(self, asked: dict[str, Any]) -> Any:
-        """The model's action, or the default action if none of its answers can be used.
+        """The model's action, or the default action if none of its answers can be used; None if there is none.
 
         Raises:
             SeatError: The API refuses the request, or cannot be reached and has never answered.
@@ -120,7 +119,7 @@ class LlmPlayer:
                 "tries": tries,
             }
         )
-        return PASS if action is NOTHING else action
+        return None if action is NOTHING else action
 
     async def close(self) -> None:
         """Write the answers to the artifact, and print a summary of tokens, cost and time."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from typing import TYPE_CHECKING, Any
+
+from coworld_core.rules.plain_values import to_json
 
 from .connection import SeatError, connected, received
 
@@ -28,9 +31,14 @@ class OpenSeat:
 
     Args:
         url: The address of the seat.
+        rng: The player's random numbers; by default without a seed.
+
+    Attributes:
+        rng: The player's random numbers, seeded like those of `act`.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, rng: random.Random | None = None) -> None:
+        self.rng = rng or random.Random()
         self._url = url
         self._socket: ClientConnection | None = None
         self._greeted = False
@@ -79,7 +87,7 @@ class OpenSeat:
         """
         from websockets.exceptions import ConnectionClosed
 
-        text = json.dumps(message, allow_nan=False)
+        text = to_json(message)
         if self._socket is not None:
             try:
                 await self._socket.send(text)

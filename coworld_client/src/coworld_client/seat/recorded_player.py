@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from .connection import SeatError
-from .seat_session import PASS
 
 __all__ = ["RecordedPlayer"]
 
@@ -39,7 +38,7 @@ class RecordedPlayer:
             raise SeatError(f"{self._source} has no seat {self._slot}.", code="recording_unknown_seat")
 
     def decide(self, asked: dict[str, Any]) -> Any:
-        """The recorded action of a tick.
+        """The recorded action of a tick; None where the seat let its time pass.
 
         Raises:
             SeatError: No action was recorded, or the action is not legal now.
@@ -50,7 +49,7 @@ class RecordedPlayer:
             raise self._diverged(tick, "nothing was recorded")
         action = actions[tick]
         if action is None:
-            return PASS
+            return None
         legal = asked.get("legal")
         if asked.get("refused") or (legal is not None and action not in legal):
             raise self._diverged(tick, f"{action!r} was recorded, which is not legal now")

@@ -9,10 +9,12 @@ import os
 import random
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from coworld_core.errors import UsageError
-from coworld_core.rules import Act, load_player
+from coworld_core.player_seeds import PLAYER_SEED_ENV
+from coworld_core.rules import Act, ActionRefused, load_player
+from coworld_core.rules.plain_values import action_text
 from coworld_core.rules.player_loader import PlayerForm, is_session, seated
 from coworld_core.rules.seat_wire import PROTOCOL
 
@@ -22,7 +24,7 @@ from .open_seat import OpenSeat
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-__all__ = ["Act", "SeatError", "load_player", "play_seat", "seat_url"]
+__all__ = ["Act", "SeatError", "load_player", "play_seat", "seat_seed", "seat_url"]
 
 URL_VARIABLES: Final = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
 """Environment variables in which a runner passes the seat's address: the current name and the older one."""
@@ -31,9 +33,6 @@ MAX_REFUSED: Final = 20
 """How many actions the game may refuse, not counting late ones, before the player gives up."""
 
 _KINDS: Final = ("hello", "observe", "refused", "over")
-
-PASS: Final = object()
-"""Returned by `decide` to send no action and let the time pass."""
 
 
 def seat_url() -> str:
@@ -48,6 +47,19 @@ def seat_url() -> str:
     raise UsageError(f"{URL_VARIABLES[0]} is not set; a runner sets it to the address of the game.", code="no_seat")
 
 
+def seat_seed() -> int | None:
+    """The player's seed from the environment; None in an episode without a seed.
+
+    Raises:
+        UsageError: The variable holds no number.
+    """
+    text = os.environ.get(PLAYER_SEED_ENV)
+    try:
+        return int(text) if text else None
+    except ValueError:
+        raise UsageError(f"{PLAYER_SEED_ENV} is {text!r}; a seed is a whole number.", code="no_seat") from None
+
+
 async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) -> dict[str, Any] | None:
     """Play one game to its end, and reconnect after a lost connection.
 
@@ -55,7 +67,7 @@ async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) ->
         player: A function `act`; a class or an object with `act`, and optionally `start` and `over`; or a session,
             `async def play(seat)`, which handles the messages itself, so that its game may have any protocol.
         url: The address of its seat.
-        seed: The seed of the player's `rng`; random by default.
+        seed: The seed of the player's `rng`; by default the one that the runner has set, if any (`seat_seed`).
 
     Returns:
         The game's last message, `over`. None if the game closed the connection normally without it, or cannot be
@@ -67,11 +79,12 @@ async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) ->
             than 16 MiB, or has refused too many of its actions; or the player raised an exception, which is then the
             cause.
     """
+    rng = random.Random(seat_seed() if seed is None else seed)
     if is_session(player):
-        await _play_session(player, url)
+        await _play_session(player, url, rng)
         return None
 
-    sitting = _Sitting(player, random.Random(seed))
+    sitting = _Sitting(player, rng)
     try:
         return await _sit(sitting, url)
     finally:
@@ -86,7 +99,7 @@ async def _sit(sitting: _Sitting, url: str) -> dict[str, Any] | None:
             socket = await connected(url)
         except SeatError as error:
             if sitting.greeted and error.code == SeatError.default_code:
-                print(error.message, file=sys.stderr, flush=True)
+                _say(error.message)
                 return None
             raise
         try:
@@ -95,11 +108,11 @@ async def _sit(sitting: _Sitting, url: str) -> dict[str, Any] | None:
         except ConnectionClosedOK:
             return None
         except ConnectionClosedError:
-            print("connection lost, trying again", file=sys.stderr, flush=True)
+            _say("connection lost, trying again")
 
 
-async def _play_session(play: PlayerForm, url: str) -> None:
-    async with OpenSeat(url) as seat:
+async def _play_session(play: PlayerForm, url: str, rng: random.Random) -> None:
+    async with OpenSeat(url, rng=rng) as seat:
         try:
             await play(seat)
         except SeatError:
@@ -124,6 +137,7 @@ class _Sitting:
         by = getattr(self._player, "controller", None) if hasattr(self._player, "decide") else None
         self._by = {} if by is None else {"by": by}
         self._refused = 0
+        self._passed = False
         self._asked: dict[str, Any] | None = None
         self.greeted = False
         """Whether the game has sent a message of this protocol."""
@@ -178,20 +192,23 @@ class _Sitting:
 
     async def _heed(self, socket: ClientConnection, message: dict[str, Any]) -> None:
         reason = str(message.get("reason"))
-        print(f"refused in tick {message.get('tick')}: {reason}", file=sys.stderr, flush=True)
+        _say(f"refused in tick {message.get('tick')}: {reason}")
         asked = self._asked
         if asked is None or message.get("tick") != asked.get("tick"):
             return
         # Every refusal lists what is legal now. Without legal actions, or too late, there is nothing to try again.
         if reason.startswith("too late") or (not message.get("legal") and asked.get("legal") is not None):
             return
-        self._refused += 1
-        if self._refused > MAX_REFUSED:
-            raise SeatError(f"The game has refused {self._refused} actions.", code="seat_hopeless")
         # There is still time, so try again with the actions that are legal now.
         asked["legal"] = message.get("legal")
-        asked["refused"] = reason
+        self._refuse(asked, reason)
         await self._answer(socket)
+
+    def _refuse(self, asked: dict[str, Any], reason: str) -> None:
+        self._refused += 1
+        if self._refused > MAX_REFUSED:
+            raise SeatError(f"{self._refused} actions were refused, the last one: {reason}.", code="seat_hopeless")
+        asked["refused"] = reason
 
     async def _answer(self, socket: ClientConnection) -> None:
         from websockets.exceptions import ConnectionClosed
@@ -199,17 +216,32 @@ class _Sitting:
         asked = self._asked
         assert asked is not None
         where = f"in tick {asked['tick']}"
-        action = await _run(where, self._decide, asked)
-        if action is PASS:
-            return
-        try:
-            said = {"type": "act", "tick": asked["tick"], "action": action, **self._by}
-            text = json.dumps(said, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise SeatError(f"The player failed {where}: {_said(error)}", code="player_failed") from error
+        said: str | None = None
+        while said is None:
+            action = await _run(where, self._decide, asked)
+            if action is None and None not in (asked.get("legal") or ()):
+                self._pass(where)
+                return
+            try:
+                said = action_text(action)
+            except ActionRefused as refused:
+                # As the game would refuse it, if it could be sent.
+                _say(f"refused {where}: {refused.message}")
+                self._refuse(asked, refused.message)
+        about = json.dumps({"type": "act", "tick": asked["tick"], **self._by})
+        text = f'{about[:-1]}, "action": {said}}}'
         # The game's last messages, perhaps `over`, are still to be read, and then the reason of the close.
         with contextlib.suppress(ConnectionClosed):
             await socket.send(text)
+
+    def _pass(self, where: str) -> None:
+        if not self._passed:
+            self._passed = True
+            _say(f"no action {where}, so its time passes (and that of later ticks without one)")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _message(text: str | bytes) -> dict[str, Any]:
@@ -218,7 +250,7 @@ def _message(text: str | bytes) -> dict[str, Any]:
         message: Any = json.loads(text)
     except ValueError:
         return {}
-    return message if isinstance(message, dict) else {}
+    return cast("dict[str, Any]", message) if isinstance(message, dict) else {}
 
 
 async def _run(where: str, function: Callable[..., Any], *arguments: Any) -> Any:

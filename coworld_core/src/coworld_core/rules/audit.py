@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from ..issues import Issue, Report
 from .game import Rules, RulesConfig
-from .play import Play, to_json
+from .plain_values import to_json
+from .play import Play
 from .rules_errors import ActionRefused, RulesError
 
 __all__ = ["AUDIT_CODES", "audit_rules"]

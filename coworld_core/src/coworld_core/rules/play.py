@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, cast
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ..errors import first_mistake
 from .game import Rules, RulesConfig, drawing_as_text, draws_seats, is_picture
 from .pace import Ticks
+from .plain_values import action_text, adapter, to_json, to_plain
 from .rules_errors import ActionRefused, RulesError
 from .spectator_views import Open
 
-__all__ = ["MAX_LEGAL_TOLD", "Frame", "Play", "to_json", "to_plain"]
+__all__ = ["MAX_LEGAL_TOLD", "Frame", "Play"]
 
 MAX_LEGAL_TOLD: Final = 10_000
 """Maximum number of legal actions of one seat; beyond that, the type of the action describes them better."""
@@ -95,9 +96,10 @@ class Play:
         self._drawings: dict[int, str] = {}
         self._pictured = False
         self._turns: dict[int | tuple[int, ...], tuple[int, ...]] = {(): (), **{seat: (seat,) for seat in range(count)}}
-        self._seed = seed
+        self._seed = operator.index(seed)
+        rng = random.Random(self._seed)
         try:
-            self._rules = rules(rules.Config() if config is None else config, seats=count, rng=random.Random(seed))
+            self._rules = rules(rules.Config() if config is None else config, seats=count, rng=rng)
         except Exception as error:
             raise RulesError.raised(error, where="__init__", tick=0) from error
         self._ask("start")
@@ -217,7 +219,7 @@ class Play:
         return actions
 
     def read(self, seat: int, value: object) -> Any:
-        """Check an action received as JSON; `value` is what `json.loads` returned.
+        """Check an action; `value` is what `json.loads` or a policy returned.
 
         Raises:
             ActionRefused: If the seat is not to act, or the action is malformed or not legal now.
@@ -226,10 +228,7 @@ class Play:
         if seat not in self.to_act:
             raise ActionRefused("it is not your turn", code="not_your_turn")
         known = self._known(seat)
-        try:
-            text = to_json(value)
-        except (ValueError, TypeError, RecursionError):
-            raise ActionRefused("the action is not a JSON value", code="action_malformed") from None
+        text = action_text(value)
         if known is not None and text in known:
             return known[text]
         try:
@@ -347,13 +346,19 @@ class Play:
 
     def _turn(self, named: Any, where: str) -> tuple[int, ...]:
         """Check the seats that a method of the rules returned."""
-        if not isinstance(named, Sequence | set | frozenset | range) or isinstance(named, str):
+        several = isinstance(named, Sequence | set | frozenset) and not isinstance(named, str)
+        try:
+            seats = to_plain(list(cast("Iterable[Any]", named)) if several else named)
+        except (ValueError, TypeError, RecursionError):
+            seats = None
+        if not isinstance(seats, list):
             raise self._wrong(where, f"it must return seats, not {named!r}")
-        seats = list(cast("Iterable[Any]", named))
-        for seat in seats:
+        known: set[int] = set()
+        for seat in cast("list[Any]", seats):
             if not isinstance(seat, int) or not 0 <= seat < self.seats:
                 raise self._wrong(where, f"there is no seat {seat!r}; there are {self.seats}")
-        return tuple(sorted(set(seats)))
+            known.add(seat)
+        return tuple(sorted(known))
 
     def _known(self, seat: int) -> dict[str, Any] | None:
         if seat not in self._legal:
@@ -378,59 +383,3 @@ def _example(sent: str, known: Mapping[str, Any] | None) -> str:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:99]}…"
-
-
-@cache
-def adapter(kind: Any) -> TypeAdapter[Any]:
-    """A validator for values of a type."""
-    return TypeAdapter(kind)
-
-
-def to_json(value: object) -> str:
-    """A value as canonical JSON text: keys sorted, nothing left out, no NaN.
-
-    Raises:
-        ValueError: If it contains a NaN or an infinity.
-        TypeError: If it contains a set or something else without a JSON form.
-    """
-    if isinstance(value, BaseModel):
-        value = value.model_dump(mode="json")
-    return _encode(value)
-
-
-_ATOMS: Final = frozenset({str, int, bool, type(None)})
-
-
-def to_plain(value: Any) -> Any:
-    """A value as `json.loads` would return it from `to_json`, but faster; nothing in it is shared with the original.
-
-    Raises:
-        ValueError: If it contains a NaN or an infinity.
-        TypeError: If it contains a set or something else without a JSON form.
-    """
-    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind in _ATOMS:
-        return value
-    if kind is float:
-        if not math.isfinite(value):
-            raise ValueError(f"Out of range float values are not JSON compliant: {value!r}")
-        return value
-    if kind is list or kind is tuple:
-        return list(value) if _ATOMS.issuperset(map(type, value)) else [to_plain(item) for item in value]
-    if kind is dict and all(type(key) is str for key in value):
-        # Keys are in the order of the JSON text, for callers that iterate over them.
-        return {key: to_plain(value[key]) for key in sorted(value)}
-    if isinstance(value, BaseModel):
-        return to_plain(value.model_dump(mode="json"))
-    return json.loads(to_json(value))
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, set | frozenset):
-        # The order of strings in a set differs between processes.
-        raise TypeError("a set has no order: return a list")
-    return adapter(cast("Any", type(value))).dump_python(value, mode="json")
-
-
-# json.dumps would make an encoder each time.
-_encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain).encode

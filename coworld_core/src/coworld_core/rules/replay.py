@@ -19,7 +19,8 @@ from ..errors import first_mistake
 from ..files.compression import unpack
 from ..text.tables import TableRow, Tabular, html_table
 from .game import Rules
-from .play import Frame, Play, to_json, to_plain
+from .plain_values import to_json, to_plain
+from .play import Frame, Play
 from .rules_errors import ReplayFormatError, RulesError
 
 __all__ = [

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ..errors import UsageError, first_mistake
 from .game import Rules, RulesConfig
 from .pace import Pace, Turns
-from .play import Play, adapter, to_json
+from .plain_values import adapter, to_json
+from .play import Play
 from .rules_errors import RulesError
 from .seat_wire import PROTOCOL
 
@@ -226,8 +227,12 @@ def rules_config(rules: type[Rules], config: Mapping[str, Any] | RulesConfig | N
 
 def _validated(model: type[BaseModel], value: Mapping[str, Any]) -> BaseModel:
     try:
+        text = to_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"The game config is not a JSON value: {error}.", code="config_invalid") from None
+    try:
         # Strict JSON: "3" is not a number, and a list is accepted for a tuple.
-        return model.model_validate_json(json.dumps(value), strict=True)
+        return model.model_validate_json(text, strict=True)
     except ValidationError as error:
         raise _invalid(*first_mistake(error)) from None
 

@@ -30,7 +30,7 @@ from types import ModuleType
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote_to_bytes
 
-__all__ = ["bare_names", "close_scope", "load_alone", "load_file", "load_module"]
+__all__ = ["arguments_of", "bare_names", "close_scope", "load_alone", "load_file", "load_module"]
 
 _PREFIX: Final = f"{__name__}."
 _SCOPE: Final = re.compile(rf"{re.escape(_PREFIX)}[\w%/~-]+\.")
@@ -77,9 +77,9 @@ def load_module(name: str, *, directory: Path | None = None) -> ModuleType:
     scope = opened or _calling_scope()
     try:
         if scope is None or not scope.has(top):
-            with _argv(_origin(name)):
+            with arguments_of(_origin(name)):
                 return importlib.import_module(name)
-        with _bare_errors(), _argv(_origin(f"{scope.name}.{name}")):
+        with _bare_errors(), arguments_of(_origin(f"{scope.name}.{name}")):
             return scope.load(name)
     except BaseException:
         if opened is not None:
@@ -128,6 +128,28 @@ def close_scope(module: ModuleType) -> None:
 def bare_names(text: str) -> str:
     """Return a text in which modules in scopes have the names that their authors know."""
     return _SCOPE.sub("", text)
+
+
+@contextmanager
+def arguments_of(place: str) -> Generator[None]:
+    """Set `sys.argv` to a file alone for a while, as code of that file expects it.
+
+    Several threads may do so at once; none waits for the other, which could be waiting for it in turn.
+    """
+    mine = [place]
+    with _arguments_lock:
+        if not _arguments:
+            _arguments.append(sys.argv)
+        _arguments.append(mine)
+        sys.argv = mine
+    try:
+        yield
+    finally:
+        with _arguments_lock:
+            del _arguments[next(index for index in reversed(range(len(_arguments))) if _arguments[index] is mine)]
+            sys.argv = _arguments[-1]
+            if len(_arguments) == 1:
+                _arguments.clear()
 
 
 class _Scope:
@@ -317,7 +339,7 @@ class _Program(_Loader):
     """The loader of a scope's file."""
 
     def exec_module(self, module: ModuleType) -> None:
-        with _argv(self._real.path):
+        with arguments_of(self._real.path):
             self._real.exec_module(module)
 
 
@@ -369,25 +391,3 @@ def _bare_errors() -> Generator[None]:
         error.name = error.name and bare_names(error.name)
         error.args = (error.msg,)
         raise
-
-
-@contextmanager
-def _argv(place: str) -> Generator[None]:
-    """Set `sys.argv` to a file for a while.
-
-    Several threads may do so at once; none waits for the other, which could be waiting for it in turn.
-    """
-    mine = [place]
-    with _arguments_lock:
-        if not _arguments:
-            _arguments.append(sys.argv)
-        _arguments.append(mine)
-        sys.argv = mine
-    try:
-        yield
-    finally:
-        with _arguments_lock:
-            del _arguments[next(index for index in reversed(range(len(_arguments))) if _arguments[index] is mine)]
-            sys.argv = _arguments[-1]
-            if len(_arguments) == 1:
-                _arguments.clear()

@@ -13,6 +13,7 @@ from coworld_core.errors import CapabilityError, ImageError, UsageError
 
 from ..backend import Backend
 from ..package.plan import EpisodePlan, Seat
+from ..package.player_names import SeatPlayer
 from ..package.resolver import Package
 from .many import open_keyed_run
 from .run_context import find_plan
@@ -27,7 +28,7 @@ async def run_batch(
     *,
     episodes: int,
     variant: str | None = None,
-    players: Sequence[str] = (),
+    players: Sequence[SeatPlayer] = (),
     seed: int | None = None,
     resume: bool = False,
     **run: Unpack[BatchArguments],

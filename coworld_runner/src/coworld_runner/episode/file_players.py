@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from coworld_core.player_seeds import PLAYER_SEEDS_ENV
+
 from ..backend import Placement
 from ..package.own_players.game_run_player import HOSTED_FILE
 from ..runs._unit_files import LOGS
@@ -32,7 +34,7 @@ def stage_players(setup: Setup, scratch: Scratch) -> Path:
 
 
 def hosted_players(setup: Setup, directory: Path, placement: Placement) -> Mapping[str, str]:
-    """Write the list of seats into the game's directory; returns the variables that point to it."""
+    """Write the list of seats into the game's directory; returns its address and the players' seeds, as variables."""
     asked = setup.plan.manifest.game.runnable.env.get("COGAME_PLAYER_SEATS_SCHEMA")
     schema = asked if asked in _SCHEMAS else _SCHEMAS[0]
     seats: list[dict[str, object]] = []
@@ -53,7 +55,11 @@ def hosted_players(setup: Setup, directory: Path, placement: Placement) -> Mappi
         )
     told = {"schema": schema, "seats": seats, "player_status_uri": placement.uri("player_status.json")}
     (directory / _SEATS).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    return {"COGAME_PLAYER_SEATS_URI": placement.uri(_SEATS)}
+    seeds = [setup.plan.player_seed(slot) for slot in range(len(seats))]
+    return {
+        "COGAME_PLAYER_SEATS_URI": placement.uri(_SEATS),
+        **({} if setup.plan.seed is None else {PLAYER_SEEDS_ENV: json.dumps(seeds)}),
+    }
 
 
 def hosted_files(setup: Setup) -> Mapping[str, Path]:

@@ -10,6 +10,7 @@ from coworld_core.errors import UsageError
 
 from ..backend import Backend
 from ..package.plan import EpisodePlan, plan_episode
+from ..package.player_names import SeatPlayer
 from ..package.resolver import Package, resolve_package
 from .backend_choice import open_backend
 
@@ -25,7 +26,7 @@ async def find_plan(
     what: EpisodePlan | Package | str | os.PathLike[str],
     *,
     variant: str | None,
-    players: Sequence[str],
+    players: Sequence[SeatPlayer],
     seed: int | None,
 ) -> tuple[EpisodePlan, Package | str]:
     """Return the plan of what to play, and its package; of a given plan, only where its manifest was read from.

@@ -12,6 +12,7 @@ from coworld_core.text.phrases import listed
 
 from ..backend import Backend
 from ..package.plan import EpisodePlan
+from ..package.player_names import SeatPlayer
 from ..package.resolver import Package
 from .episode_inputs import Setup
 from .episode_options import ContractProbe, EpisodeOptions, OnReady
@@ -33,7 +34,7 @@ async def run_episode(
     what: EpisodePlan | Package | str | os.PathLike[str],
     *,
     variant: str | None = None,
-    players: Sequence[str] = (),
+    players: Sequence[SeatPlayer] = (),
     seed: int | None = None,
     on_ready: OnReady | None = None,
     probe: ContractProbe | None = None,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from coworld_core.manifest.models import GameManifest, Runnable
+from coworld_core.player_seeds import PLAYER_SEED_ENV
 from coworld_core.quantities import parse_quantity
 
 from ..backend import INPUTS_MOUNT, Limits, Placement, Port, UnitSpec, without_limits
@@ -176,7 +177,7 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str, prox
         return {
             **runnable.env,
             **{variable: placement.uri(name) for variable, name in secrets.items()},
-            **player_variables(placement, slot, url),
+            **player_variables(placement, slot, url, seed=setup.plan.player_seed(slot)),
             **proxy_variables(proxy, address),
             # The game is ready before its players start, so this answers at once
             **({"COWORLD_PLAYER_START_URL": f"http://{address}/healthz"} if setup.plan.startup(slot) else {}),
@@ -233,13 +234,21 @@ def declared_limits(limits: Limits, default: Limits, runnable: Runnable) -> Limi
     return dataclasses.replace(limits, memory_bytes=memory, cpus=cpus)
 
 
-def player_variables(placement: Placement, slot: int, url: str) -> dict[str, str]:
-    """Return a player's variables: its seat's address, with the token, and where to upload its artifact."""
+def player_variables(placement: Placement, slot: int, url: str, *, seed: int | None) -> dict[str, str]:
+    """Return a player's variables.
+
+    Args:
+        placement: Where its files are.
+        slot: Its seat.
+        url: The seat's address, with the token.
+        seed: The player's seed; None in an episode without one.
+    """
     return {
         "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": placement.uri(f"policy_artifact_{slot}.zip"),
         # The older name, the only one that the first generations of players know
         "COGAMES_ENGINE_WS_URL": url,
         "COWORLD_PLAYER_WS_URL": url,
+        **({} if seed is None else {PLAYER_SEED_ENV: str(seed)}),
     }
 
 

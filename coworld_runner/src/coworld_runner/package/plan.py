@@ -21,12 +21,13 @@ from coworld_core.manifest.features import Startup
 from coworld_core.manifest.game_config import distinct_names, named_players, validate_game_config, with_tokens
 from coworld_core.manifest.game_results import Results, read_results
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, RoleRunnable, Runnable
+from coworld_core.player_seeds import player_seed
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 from coworld_core.text.phrases import listed
 
 from .own_players.game_run_player import bundled_hosted
 from .own_players.own_player import OwnPlayer
-from .player_names import HUMAN, PlayerRef, player_host, read_players, seat_files
+from .player_names import HUMAN, PlayerRef, SeatPlayer, player_host, read_players, seat_files
 from .resolver import Package
 
 __all__ = ["CONNECT_TIMEOUT", "EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
@@ -108,6 +109,10 @@ class EpisodePlan:
         seed = self.game_config.get("seed")
         return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
 
+    def player_seed(self, slot: int) -> int | None:
+        """The seed of a seat's player; None if the episode has no seed."""
+        return None if self.seed is None else player_seed(self.seed, slot)
+
     def for_episode(self, index: int) -> EpisodePlan:
         """Return the plan of the n-th episode, counted from 0: the index is added to an integer seed."""
         if self.seed is None or index == 0:
@@ -178,7 +183,7 @@ def plan_episode(
     *,
     variant: str | None = None,
     request: LoadedRequest | None = None,
-    players: Sequence[str | PlayerRef] = (),
+    players: Sequence[SeatPlayer] = (),
     run: Sequence[str] = (),
     humans: Sequence[int] = (),
     secret_env: Mapping[str, str] | None = None,
@@ -197,7 +202,7 @@ def plan_episode(
             fixture is too short for people.
         request: An episode request, which contains everything, names included; excludes variant, players and run.
         players: The players, one for all seats or one per seat: the id of a bundled player, a file or directory, an
-            image, or `human`; a suffix `@N` means N seats (`players.read_players`).
+            image, or `human`; a suffix `@N` means N seats. Or a function or class at the top level of a Python file.
         run: Command for players given as images.
         humans: Seats left to people.
         secret_env: Secrets for every player.

@@ -7,11 +7,12 @@ A player is the id of a bundled player, the user's own file or directory, an ima
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
@@ -20,6 +21,7 @@ from coworld_core.rules.seat_wire import PROTOCOL
 from coworld_core.text.phrases import closest, listed
 
 from ..backend import Backend
+from .own_players.function_player import read_function
 from .own_players.game_run_player import read_hosted
 from .own_players.llm_player import LLM
 from .own_players.named_player import near_file, read_own_player
@@ -31,6 +33,7 @@ from .resolver import Package
 __all__ = [
     "HUMAN",
     "PlayerRef",
+    "SeatPlayer",
     "housing_words",
     "is_player_path",
     "manifest_host",
@@ -59,14 +62,19 @@ class PlayerRef:
         return self.word
 
 
-def read_players(words: Sequence[str | PlayerRef], package: Package) -> tuple[PlayerRef, ...]:
+SeatPlayer = str | os.PathLike[str] | PlayerRef | Callable[..., Any]
+"""The name of a player; a path; or a function or class at the top level of a Python file, as `load_player` finds it."""
+
+
+def read_players(words: Sequence[SeatPlayer], package: Package) -> tuple[PlayerRef, ...]:
     """Parse the names of players; nothing is started or fetched.
 
     A bundled player's id takes precedence over a file of the same name, which can be named as `./NAME`. A bare word
     that is neither is refused: it is unlikely to be an image that the user wants to fetch.
 
     Args:
-        words: The names, in the order of the seats; files are relative to the current directory.
+        words: The names, paths, functions or classes, in the order of the seats; files are relative to the current
+            directory.
         package: The Coworld.
 
     Returns:
@@ -80,6 +88,11 @@ def read_players(words: Sequence[str | PlayerRef], package: Package) -> tuple[Pl
     for word in words:
         if isinstance(word, PlayerRef):
             players.append(word)
+            continue
+        if isinstance(word, os.PathLike):
+            word = str(Path(cast("os.PathLike[str]", word)).absolute())
+        elif not isinstance(word, str):
+            players.append(_read_function(word, package.manifest))
             continue
         name, count = _counted(word)
         if name not in found:
@@ -171,6 +184,17 @@ def _read(word: str, package: Package) -> PlayerRef:
     if _is_bare(word) and word not in _images(manifest) and word not in package.contexts:
         raise _unknown(word, manifest)
     return PlayerRef(word=word, kind="image")
+
+
+def _read_function(player: object, manifest: Manifest) -> PlayerRef:
+    own = read_function(player)
+    if manifest.game.player_runtime == GAME_HOSTED:
+        raise UsageError(
+            f"{own.file} is Python, and {manifest.game.name} runs its players itself, from files.",
+            code="player_file_unavailable",
+            hint="Name a file or a directory for each seat.",
+        )
+    return PlayerRef(word=own.file, kind="own", own=own)
 
 
 def _random_player(manifest: Manifest) -> OwnPlayer:

@@ -114,9 +114,10 @@ def main() -> int:
     if not url:
         print("COWORLD_PLAYER_WS_URL is not set; a runner sets it to the address of the game.", file=sys.stderr)
         return 2
+    seed = os.environ.get("COWORLD_PLAYER_SEED")
     try:
         with _connected(url) as socket:
-            return _play(socket, random.Random())
+            return _play(socket, random.Random(int(seed) if seed else None))
     except ConnectionClosedOK:
         return 0
     except ConnectionClosedError as error:

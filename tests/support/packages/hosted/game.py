@@ -73,9 +73,13 @@ def play() -> None:
     vice = os.environ.get("COGAME_VICE")
     told = json.loads(file_of("COGAME_PLAYER_SEATS_URI").read_text())
     scores: list[float] = []
+    seeds = json.loads(os.environ.get("COWORLD_PLAYER_SEEDS", "{}"))
     for seat in told["seats"]:
         ran = subprocess.run(
-            [sys.executable, str(path_of(seat["file_uri"])), str(seat["slot"])], capture_output=True, check=False
+            [sys.executable, str(path_of(seat["file_uri"])), str(seat["slot"])],
+            env={**os.environ, **({"COWORLD_PLAYER_SEED": str(seeds[seat["slot"]])} if seeds else {})},
+            capture_output=True,
+            check=False,
         )
         if vice != "silent":
             path_of(seat["log_uri"]).write_bytes(ran.stdout + ran.stderr)

@@ -286,7 +286,8 @@ class Dev:
             with unwrapped():
                 # Leave the other players out of the plan: their errors do not concern this seat.
                 words = [seat.who if other is seat else HUMAN for other in self._seats]
-                planned = self._plan(package, words).seats[slot]
+                plan = self._plan(package, words)
+                planned = plan.seats[slot]
                 assert planned.runnable is not None
                 seat.files = _files_of(planned, package)
                 async with open_player(
@@ -295,6 +296,7 @@ class Dev:
                     slot=slot,
                     url=self._desk.socket(f"{SIT}?{seat_query(slot, token)}"),
                     backend=self._backend,
+                    seed=plan.player_seed(slot),
                     secret_env=planned.secret_env,
                     stop_grace=_GRACE,
                 ) as unit:

@@ -140,6 +140,7 @@ async def open_player(
     slot: int,
     url: str,
     backend: Backend,
+    seed: int | None = None,
     secret_env: Mapping[str, str] | None = None,
     stop_grace: float = 5.0,
 ) -> AsyncGenerator[Unit]:
@@ -152,6 +153,7 @@ async def open_player(
         slot: Its seat.
         url: The address of its seat, including the token.
         backend: An entered backend.
+        seed: Its seed; None: random.
         secret_env: Secrets that it receives.
         stop_grace: Seconds between TERM and KILL.
 
@@ -167,7 +169,7 @@ async def open_player(
         argv = own.argv(str(own.path if own.path.is_dir() else own.path.parent), in_image=False)
 
     def environment(placement: Placement) -> Mapping[str, str]:
-        return {**_UNCOMPILED, **runnable.env, **player_variables(placement, slot, url)}
+        return {**_UNCOMPILED, **runnable.env, **player_variables(placement, slot, url, seed=seed)}
 
     program = Program(
         name=f"player-{slot}",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import os
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.player_seeds import player_seed
 from coworld_core.rules import (
     Act,
     ActionRefused,
@@ -24,10 +27,10 @@ from coworld_core.rules import (
     rules_config,
 )
 from coworld_core.rules.game import draws_seats
-from coworld_core.rules.play import to_plain
+from coworld_core.rules.plain_values import to_plain
 from coworld_core.rules.player_loader import is_session, open_player, seated
 from coworld_core.rules.rules_errors import own_lines
-from coworld_core.scopes import bare_names
+from coworld_core.scopes import arguments_of, bare_names
 
 from ...package.random_player import RANDOM, sample
 
@@ -184,7 +187,7 @@ class PolicyTable:
     def play(self, seed: int, *, record: bool = False) -> Rollout:
         """Play one episode."""
         self._refused = [0] * self._seats
-        self._seed = seed
+        self._seed = seed = operator.index(seed)
         self._chances.clear()
         self._players.clear()
         writer: ReplayWriter | None = None
@@ -196,8 +199,8 @@ class PolicyTable:
             self._through(play, writer)
             results = play.results()
             over = {"type": "over", "scores": results["scores"], "results": results, "reason": "over"}
-            for seat, (one, _) in self._players.items():
-                self._tell(getattr(one, "over", None), over, play=play, seat=seat)
+            for seat, (told, _) in self._players.items():
+                self._tell(told, over, play=play, seat=seat)
         except (RulesError, PolicyError) as error:
             if writer is not None:
                 error.replay = writer.finish(reason="failed")
@@ -224,7 +227,7 @@ class PolicyTable:
     def _chance(self, seat: int) -> random.Random:
         """A seat's own random generator, so that seats do not influence each other. Seeding costs as much as a move."""
         if seat not in self._chances:
-            self._chances[seat] = random.Random((self._seed << 16) + seat + 1)
+            self._chances[seat] = random.Random(player_seed(self._seed, seat))
         return self._chances[seat]
 
     def _header(self, seed: int) -> ReplayHeader:
@@ -244,9 +247,11 @@ class PolicyTable:
         if policy == RANDOM:
             return self._random()
         player: Any = policy
+        place: str | None = None
         if isinstance(policy, str | os.PathLike):
             # As when each seat has a process, seats share nothing, even if they have the same file.
             player = opening.enter_context(open_player(os.fspath(policy)))
+            place = getattr(sys.modules.get(player.__module__), "__file__", None)
         if is_session(player):
             raise UsageError(
                 f"{player.__name__}(seat) plays at a socket, and a rollout has none.",
@@ -254,19 +259,20 @@ class PolicyTable:
                 hint="Write it as act(observation, legal, rng), or run an episode.",
             )
         if inspect.isclass(player) or hasattr(player, "start") or hasattr(player, "over"):
-            return self._object(player)
-        return self._asking(getattr(player, "act", player))
+            return self._object(player, place)
+        return self._asking(getattr(player, "act", player), place)
 
-    def _object(self, player: Any) -> _Choose:
+    def _object(self, player: Any, place: str | None) -> _Choose:
         """One object for each of its seats, for one episode."""
 
         def choose(play: Play, seat: int) -> Any:
             if seat not in self._players:
                 hello = {"game": self._rules.__name__, "seat": seat, "seats": self._seats}
                 hello |= {"config": self._config.model_dump(mode="json")}
-                one = self._tell(seated, player, play=play, seat=seat)
-                self._players[seat] = one, self._asking(one.act)
-                self._tell(getattr(one, "start", None), hello, play=play, seat=seat)
+                one = self._tell(_within(place, seated), player, play=play, seat=seat)
+                start, over = (_within(place, getattr(one, form, None)) for form in ("start", "over"))
+                self._players[seat] = over, self._asking(one.act, place)
+                self._tell(start, hello, play=play, seat=seat)
             return self._players[seat][1](play, seat)
 
         return choose
@@ -280,10 +286,11 @@ class PolicyTable:
         except Exception as error:
             raise PolicyError(error, tick=play.tick, seat=seat) from error
 
-    def _asking(self, act: Act) -> _Choose:
+    def _asking(self, act: Act, place: str | None) -> _Choose:
         # A callable object may have an asynchronous `__call__`.
         asked = act if inspect.isroutine(act) else getattr(act, "__call__", act)  # noqa: B004
         waits = inspect.iscoroutinefunction(asked)
+        act = act if place is None else _within(place, asked)
 
         def choose(play: Play, seat: int) -> Any:
             options = play.options(seat)
@@ -334,6 +341,25 @@ class PolicyTable:
             # A notebook already runs an event loop, which cannot be blocked to wait for another one.
             self._portal = self._stack.enter_context(start_blocking_portal())
         return self._portal.call(act, *arguments)
+
+
+def _within(place: str | None, function: Any) -> Any:
+    """The function of a player's file, called with `sys.argv` as if that were the program; itself without a file."""
+    if place is None or function is None:
+        return function
+    if inspect.iscoroutinefunction(function):
+
+        async def awaited(*given: Any) -> Any:
+            with arguments_of(place):
+                return await function(*given)
+
+        return awaited
+
+    def called(*given: Any) -> Any:
+        with arguments_of(place):
+            return function(*given)
+
+    return called
 
 
 _UNCHANGED: Final = frozenset({str, int, float, bool})

@@ -19,7 +19,7 @@ from coworld_core.rules import (
     action_schema,
     rules_config,
 )
-from coworld_core.rules.play import to_json
+from coworld_core.rules.plain_values import to_json
 from coworld_core.rules.rules_schemas import observation_schema
 
 from ._env_extra import env_missing

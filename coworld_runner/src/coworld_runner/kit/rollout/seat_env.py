@@ -20,7 +20,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import EnvironmentFault, EpisodeError, UsageError
-from coworld_core.rules.play import to_json
+from coworld_core.rules.plain_values import to_json
 from coworld_core.rules.seat_wire import MAX_MESSAGE, PROTOCOL
 from coworld_core.text.size_text import shown_size
 
@@ -31,7 +31,7 @@ from ...episode.play_links import PlayLinks
 from ...episode.run_context import find_package
 from ...episode.single import run_episode
 from ...package.plan import EpisodePlan, plan_episode
-from ...package.player_names import HUMAN
+from ...package.player_names import HUMAN, SeatPlayer
 from ...package.resolver import Package
 from ._env_extra import env_missing
 from .pettingzoo_env import ActionSpace, ObservationSpace, Observe
@@ -97,7 +97,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         self,
         package: Package | str | os.PathLike[str],
         seat: int = 0,
-        opponents: Sequence[str] = (),
+        opponents: str | Sequence[SeatPlayer] = (),
         *,
         variant: str | None = None,
         backend: str = "auto",
@@ -119,7 +119,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         """The record of the last finished episode."""
         self._package = package
         self._seat = seat
-        self._opponents = [opponents] if isinstance(opponents, str) else list(opponents)
+        self._opponents: list[SeatPlayer] = [opponents] if isinstance(opponents, str) else list(opponents)
         self._variant = variant
         self._backend = backend
         self._options = options or EpisodeOptions()
@@ -225,7 +225,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
                 code="wrong_seats",
                 hint="Name one for all, or one for each.",
             )
-        players = [*named[: self._seat], HUMAN, *named[self._seat :]] if named else []
+        players: list[SeatPlayer] = [*named[: self._seat], HUMAN, *named[self._seat :]] if named else []
         humans = [] if named else [self._seat]
         try:
             return plan_episode(package, variant=self._variant, players=players, humans=humans, seed=seed)
@@ -473,7 +473,7 @@ class _Episode:
 
     def send(self, said: Any) -> None:
         """Send a message; it is dropped if the game has closed the connection."""
-        self._portal.call(_sent, self._socket, said if isinstance(said, str) else json.dumps(said))
+        self._portal.call(_sent, self._socket, said if isinstance(said, str) else to_json(said))
 
     def finished(self) -> EpisodeRecord:
         """Leave the seat, and wait for the record."""

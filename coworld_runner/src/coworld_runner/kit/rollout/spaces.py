@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from coworld_core.rules.play import to_json
+from coworld_core.rules.plain_values import to_json
 
 from ...package.random_player import resolved
 from ._env_extra import env_missing

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from coworld_core.rules import Play, Rules, RulesConfig, rules_config
-from coworld_core.rules.play import to_json
+from coworld_core.rules.plain_values import to_json
 
 __all__ = ["Practised"]
 

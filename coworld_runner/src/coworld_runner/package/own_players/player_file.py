@@ -16,9 +16,10 @@ from coworld_core.text.phrases import closest
 from .own_player import MOST_BYTES, PYTHON, OwnPlayer, too_large
 from .target_machine import machine_of
 
-__all__ = ["defined_player", "parse_python", "read_file"]
+__all__ = ["SEAT", "defined_player", "parse_python", "read_file"]
 
-_SEAT = (PYTHON, "-m", "coworld_client.seat")
+SEAT = (PYTHON, "-m", "coworld_client.seat")
+"""Command that plays the function or class whose file follows."""
 _ACT = ("observation", "legal", "rng")
 
 
@@ -36,7 +37,7 @@ def read_file(path: Path, status: os.stat_result) -> OwnPlayer:
     common: dict[str, Any] = {"name": path.stem, "file": path.name, "path": path, "files": {path.name: content}}
     if path.suffix == ".py" or (words and Path(words[0]).name.startswith("python")):
         by_seat = _is_seated(path, content)
-        runs = (*_SEAT, f"{{}}/{path.name}") if by_seat else (PYTHON, f"{{}}/{path.name}")
+        runs = (*SEAT, f"{{}}/{path.name}") if by_seat else (PYTHON, f"{{}}/{path.name}")
         return OwnPlayer(**common, command=runs, needs_client=by_seat)
     needs = machine_of(content)
     if not needs and not words:

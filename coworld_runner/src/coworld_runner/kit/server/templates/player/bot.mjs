@@ -1,19 +1,29 @@
 #!/usr/bin/env node
 // A player, which is asked for an action whenever it is its turn. Needs Node 18 or later, and nothing else.
 
-/** Return one of the legal actions, or a promise of one; `legal` is undefined if the game does not list them. */
-function act(observation, legal) {
-  return legal[Math.floor(Math.random() * legal.length)];
+/**
+ * Return one of the legal actions, or a promise of one; `legal` is undefined if the game does not list them. `random()`
+ * is like Math.random(), and gives the same numbers again in an episode with the same seed.
+ */
+function act(observation, legal, random) {
+  return legal[Math.floor(random() * legal.length)];
 }
 
 // The rest speaks coworld.seat/1 over a websocket; you need not change it.
 
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import http from "node:http";
 import https from "node:https";
 
 const CONNECT_MS = 8000;
 const MAX_REFUSED = 20;
+
+/** Return a function that returns numbers from 0 to below 1, which depend on the seed alone; without one: Math.random. */
+function numbers(seed) {
+  let count = 0;
+  const digest = () => createHash("sha256").update(`${seed} ${count++}`).digest();
+  return seed ? () => digest().readUIntBE(0, 6) / 2 ** 48 : Math.random;
+}
 
 /** Connect; resolves to { send(text), messages }, or rejects with an error whose `final` is true if a retry is useless. */
 function connect(url) {
@@ -93,7 +103,9 @@ async function* whole(socket) {
 async function converse({ send, messages }, state) {
   async function answer(asked) {
     try {
-      send(JSON.stringify({ type: "act", tick: asked.tick, action: await act(asked.observation, asked.legal) }));
+      const action = await act(asked.observation, asked.legal, state.random);
+      // Without an action, the time passes.
+      if (action != null) send(JSON.stringify({ type: "act", tick: asked.tick, action }));
     } catch (error) {
       throw Object.assign(error, { final: true });
     }
@@ -124,7 +136,7 @@ if (!address) {
   console.error("COWORLD_PLAYER_WS_URL is not set; a runner sets it to the address of the game.");
   process.exit(2);
 }
-const state = { asked: null, greeted: false, refused: 0 };
+const state = { asked: null, greeted: false, refused: 0, random: numbers(process.env.COWORLD_PLAYER_SEED) };
 for (let since = Date.now(); ; ) {
   try {
     const connection = await connect(new URL(address));
