@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from support.cli_kit import Started, coworld
@@ -82,12 +83,8 @@ async def test_every_command_for_taking_part_works_on_the_demo(tmp_path: Path) -
         finally:
             started.close()
 
-    async with run_server(
-        ["demo", "--data", str(tmp_path / "arena"), "--port", "0", "--json"], log=tmp_path / "log"
-    ) as (
-        _,
-        said,
-    ):
+    demo = ["demo", "--data", str(tmp_path / "arena"), "--port", "0", "--json"]
+    async with run_server(demo, log=tmp_path / "log") as (_, said):
         for line in said["commands"]:
             run(line)
         server = {"COWORLD_SERVER": said["url"]}
@@ -119,7 +116,7 @@ async def test_package_of_another_directory_is_not_trusted(tmp_path: Path) -> No
     server = ["demo", "--data", str(tmp_path / "arena"), "--port", "0", "--json"]
     env = {"SOFTMAX_CONFIG_DIR": str(tmp_path / ".softmax"), "DOCKER_HOST": "tcp://127.0.0.1:9"}
     async with run_server(server, log=tmp_path / "log") as (_, said):
-        env |= {"COWORLD_SERVER": said["url"], "COWORLD_TOKEN": Path(said["token"]).read_text().strip()}
+        env |= {"COWORLD_SERVER": said["url"], "COWORLD_TOKEN": await anyio.Path(said["token"]).read_text()}
         listed = coworld("list", "--json", env=env, cwd=tmp_path)
         assert listed.status == 0, listed.stderr
         [found] = json.loads(listed.stdout)
