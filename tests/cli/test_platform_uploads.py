@@ -190,6 +190,26 @@ def test_submitting_anothers_policy_is_refused(run: Run, told: FakePlatform) -> 
     assert told.calls("POST", "/v2/league-submissions") == []
 
 
+def test_champion_is_nominated_by_membership_or_by_policy(run: Run, told: FakePlatform) -> None:
+    path = f"/v2/league-policy-memberships/{MEMBERSHIP['id']}/champion"
+    told.on("POST", path, {**MEMBERSHIP, "is_champion": True})
+    label = "painter"
+    for words in ([str(MEMBERSHIP["id"])], [label], [label, "--league", str(LEAGUE["id"])]):
+        result = run("champion", *words)
+        assert result.exit_code == 0, result.stderr
+    assert len(told.calls("POST", path)) == 3
+    other = {
+        **MEMBERSHIP,
+        "id": "lpm_00000000-0000-4000-8000-000000000000",
+        "league": {**LEAGUE, "id": "league_00000000-0000-4000-8000-000000000000", "name": "Other"},
+    }
+    told.on("GET", "/v2/league-policy-memberships", [MEMBERSHIP, other])
+    result = run("champion", label)
+    assert (result.exit_code, "--league" in result.stderr) == (exitcodes.USAGE, True)
+    told.on("GET", "/v2/league-policy-memberships", [])
+    assert run("champion", label).exit_code == exitcodes.USAGE
+
+
 def test_retire_with_and_without_a_reason(run: Run, told: FakePlatform) -> None:
     path = f"/v2/league-policy-memberships/{MEMBERSHIP['id']}/retire"
     told.on("POST", path, {**MEMBERSHIP, "status": "retired"})

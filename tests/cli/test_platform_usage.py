@@ -20,7 +20,7 @@ SINGLE = [
     *("login", "logout", "whoami", "set-token", "exchange-code"),
     *("list", "show", "status", "next-version", "download", "images", "upload-coworld", "patch-commissioner"),
     *("leagues", "divisions", "results", "rounds", "memberships", "submissions", "events"),
-    *("upload-policy", "submit", "retire-membership"),
+    *("upload-policy", "submit", "champion", "retire-membership"),
     *("episodes", "episode-stats", "episode-results", "episode-logs", "replays", "replay-open", "episode-bundle"),
 ]
 GROUPS = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from coworld_client.transfers.bundles import extract_bundle, open_bundle
+from coworld_client.transfers.bundles import extract_bundle, extract_files, open_bundle
 from coworld_client.transfers.files import TransferRefused
 from coworld_core.errors import UsageError
 
@@ -113,6 +113,8 @@ async def test_harmful_entries_are_refused(tmp_path: Path, case: str) -> None:
     with pytest.raises(TransferRefused) as caught:
         await extract_bundle(path, tmp_path / "out")
     assert caught.value.code == "bundle_name"
+    with pytest.raises(TransferRefused):
+        await extract_files(path, tmp_path / "out")
     assert names(tmp_path) == ["b.zip"]
 
 

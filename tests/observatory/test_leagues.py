@@ -204,6 +204,34 @@ async def test_a_submission_is_placed(tmp_path: Path, database: str | None) -> N
         assert back["league_policy_membership_id"] not in (later, membership["id"])
 
 
+async def test_former_champion_plays_again_once_its_successor_has_retired(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        await upload_coworld(platform, ann)
+        league_id = await _league(platform)
+
+        async def submit(version: str, how: str = "always") -> dict[str, Any]:
+            body = {"league_id": league_id, "policy_version_id": version, "auto_champion": how}
+            return dict(await platform.post("/v2/league-submissions", ann, body))
+
+        async def crowned() -> list[str]:
+            rows = await platform.get("/v2/league-policy-memberships", league_id=league_id, champions_only="true")
+            return [row["policy_version"]["policy"]["name"] for row in rows]
+
+        old, new = [(await upload_policy(platform, ann, name))["id"] for name in ("old", "new")]
+        await submit(old)
+        later = (await submit(new))["league_policy_membership_id"]
+        assert await crowned() == ["new"]
+        # Asked for by name, it stays where it is
+        assert (await submit(old, "never"))["status"] == "placed"
+        assert await crowned() == ["new"]
+        await platform.post(f"/v2/league-policy-memberships/{later}/retire", ann)
+        assert await crowned() == []
+        again = await submit(old)
+        assert "your champion again" in again["notes"]
+        assert await crowned() == ["old"]
+
+
 async def test_lineage_nominates_new_versions_of_the_champion(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann = await platform.add_user("ann")

@@ -283,6 +283,19 @@ async def test_a_downloaded_package_is_not_trusted_wherever_it_is_named_from(tmp
         assert package.default_results_dir() == directory / "results"
 
 
+@pytest.mark.parametrize("own", [False, True])
+async def test_downloaded_files_can_be_built_and_are_trusted_only_if_they_are_ones_own(
+    tmp_path: Path, own: bool
+) -> None:
+    directory = tmp_path / "coworld" / "cow_123"
+    write(directory / MANIFEST_NAME, manifest(image="duel:1"))
+    (directory / "compose.yaml").write_text("services: {duel: {image: 'duel:1', build: .}}", encoding="utf-8")
+    write(directory / "coworld_images.json", {"images": [], "has_files": True, "own": own})
+    package = await resolve_package(directory)
+    assert (package.fetched, package.needs_build) == (not own, not own)
+    assert package.contexts["duel:1"] == directory
+
+
 # --- ids
 
 

@@ -13,6 +13,7 @@ from support.small_world import MANIFEST
 from coworld_core.errors import UsageError
 from coworld_runner.build.rebuild import build_again
 from coworld_runner.episode.backend_choice import choose_backend
+from coworld_runner.package.images.compose import Contexts
 from coworld_runner.package.resolver import resolve_package
 
 
@@ -58,7 +59,7 @@ async def test_stale_image_is_reported_when_images_are_required(tmp_path: Path) 
 
 async def test_downloaded_package_is_not_rebuilt(tmp_path: Path) -> None:
     built(tmp_path)
-    package = dataclasses.replace(await resolve_package(tmp_path), fetched=True)
+    package = dataclasses.replace(await resolve_package(tmp_path), fetched=True, contexts=Contexts())
     with pytest.raises(UsageError) as refused:
         await build_again(package)
     assert refused.value.code == "nothing_to_build"

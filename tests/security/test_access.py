@@ -154,6 +154,7 @@ TABLE: dict[str, Row] = {
     "GET /v2/leagues/{league_id}/campaign/{part}": Row(KNOWN, params={"part": "history"}),
     "POST /v2/leagues/{league_id}/campaign/{part}": Row(KNOWN, params={"part": "prompt"}),
     "GET /v2/coworlds/{coworld_id}/documentation": Row(PRIVATE),
+    "GET /v2/coworlds/{coworld_id}/package": Row(PRIVATE),
     "POST /v2/divisions/{division_id}/power-analysis": Row(KNOWN),
     "POST /v2/leagues/{league_id}/lobbies": Row(KNOWN, body={"idempotency_key": "k"}),
     "GET /v2/lobbies/{lobby_id}": Row(KNOWN),

@@ -155,6 +155,8 @@ coworld upload-policy my-player:latest --name my-player --run python --run my_pl
 coworld upload-policy my-player:2 --name my-player --secret-env API_KEY
 coworld submit my-player --league LEAGUE
 coworld submit my-player:v3 --league LEAGUE --auto-champion never
+coworld champion my-player --league LEAGUE
+coworld champion LPM_ID
 coworld retire-membership LPM_ID
 coworld retire-membership LPM_ID --reason 'a newer one plays'
 coworld league create paintarena

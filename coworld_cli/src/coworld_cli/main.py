@@ -75,6 +75,7 @@ _COMMANDS: CommandTable = {
         "memberships": ("policies", "List the policies that are in leagues."),
         "submissions": ("policies", "List submissions of policies to leagues."),
         "events": ("leagues", "List what happened in competitions."),
+        "champion": ("policies", "Nominate one of your policies in a league as your champion."),
         "retire-membership": ("policies", "Take a policy out of its league."),
         "league": ("leagues", "Request leagues for a Coworld (for the platform's team)."),
     },

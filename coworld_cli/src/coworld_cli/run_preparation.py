@@ -69,7 +69,14 @@ async def find_package(options: PackageOptions, running: Running) -> Package:
         async with opened_client(Connection(server=options.server), anonymous=True) as api:
             await api.coworlds.download(named, _DOWNLOADS)
     package = await resolve_package(options.manifest, server=options.server)
-    if options.build:
+    builds = options.build
+    if package.needs_build and options.backend in ("auto", "docker"):
+        out.note(
+            "The platform has no images of it, so they are built here from its files. --backend process runs the files "
+            "themselves, as you and without isolation."
+        )
+        builds = True
+    if builds:
         if options.backend == "process":
             raise click.UsageError("--build builds images, and --backend process runs the sources without them.")
         from coworld_runner.build.rebuild import build_again

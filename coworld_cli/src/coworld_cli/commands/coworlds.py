@@ -145,7 +145,8 @@ def download(out: Output, connection: Connection, coworld: str, output_dir: Path
     """Download a Coworld, to play it here.
 
     This writes coworld_manifest.json, coworld_images.json and AGENTS.md into DIR/COWORLD_ID. An id needs no login; a
-    name, which stands for the canonical version, does.
+    name, which stands for the canonical version, does. If the platform plays it from a directory and so has no images,
+    the files of its package are downloaded instead.
     """
 
     async def body(api: CoworldClient, running: Running) -> int:
@@ -168,6 +169,7 @@ def download(out: Output, connection: Connection, coworld: str, output_dir: Path
                 "manifest": str(found.manifest),
                 "cached": found.cached,
                 "pulled": found.pulled,
+                "has_files": found.has_files,
                 "images": [
                     {"public_image_uri": image.public_image_uri, "local_image": image.local_image}
                     for image in found.images
@@ -176,6 +178,7 @@ def download(out: Output, connection: Connection, coworld: str, output_dir: Path
         )
         was = "was downloaded before" if found.cached else "downloaded"
         have = f", {plural(len(found.images), 'image')} pulled" if found.pulled and not found.cached else ""
+        have = ", its files: the platform has no images of it" if found.has_files else have
         name = clean(f"{found.name} {found.version}", one_line=True)
         out.say(f"{name} {was}: {shown_path(found.directory)}{have}")
         out.say(f"Play it:  {command_line('run', shown_path(found.manifest))}")

@@ -146,6 +146,51 @@ async def submit_version(
     return exitcodes.OK
 
 
+@commands.command("champion")
+@click.argument("policy", type=IdType("membership", names=True), metavar="POLICY | LPM_ID")
+@league_filter
+@platform_options
+def champion(out: Output, connection: Connection, policy: str, league: str | None) -> int:
+    """Nominate one of your policies in a league as your champion.
+
+    Champions play the league's rounds. POLICY is NAME, NAME:N, NAME:vN or the id of a version; --league is needed if it
+    is in several leagues. LPM_ID is the id of a membership.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        membership = policy if policy.startswith("lpm_") else await _membership_of(api, policy, league)
+        nominated = api.memberships.nominate(membership)
+        return await show_one(out, nominated, lambda row: rows_table(tables.MEMBERSHIPS, [row]))
+
+    return run_api(out, connection, body, changes=True)
+
+
+async def _membership_of(api: CoworldClient, policy: str, league: str | None) -> str:
+    """The id of the membership of a policy of the user's; of several versions in a league, the one that joined last."""
+    from coworld_core.errors import UsageError
+
+    where = await api.leagues.id_of(league) if league else None
+    rows = [
+        row
+        async for row in api.memberships.list(league=where, policy=policy, mine=True, active_only=True)
+        if row.end_time is None
+    ]
+    if not rows:
+        raise UsageError(
+            f"{policy} is in no league{' of that name' if league else ''} as a policy of yours.",
+            code="not_a_member",
+            hint="`coworld memberships --mine` lists those that are; `coworld submit` enters one.",
+        )
+    leagues = {row.league.id: row.league.name for row in rows}
+    if len(leagues) > 1:
+        raise UsageError(
+            f"{policy} is in several leagues: {', '.join(leagues.values())}.",
+            code="several_leagues",
+            hint="Name one with --league.",
+        )
+    return rows[0].id
+
+
 @commands.command("retire-membership")
 @click.argument("membership", type=IdType("membership"), metavar="LPM_ID")
 @click.option("--reason", metavar="TEXT", help="The reason, for later readers.")

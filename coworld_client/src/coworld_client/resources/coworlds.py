@@ -166,7 +166,8 @@ class Coworlds(Resource):
         """Download a Coworld into `<directory>/<cow_id>/`, unless it was downloaded there before.
 
         Without `pull` the manifest names the public images, which are pulled when it is run. With `pull` they are
-        pulled now, and the manifest names them as `coworld/<cow_id>/<name>-<version>-<n>:downloaded`.
+        pulled now, and the manifest names them as `coworld/<cow_id>/<name>-<version>-<n>:downloaded`. A platform that
+        plays it from a directory has no images of it; then the files of its package are downloaded instead.
 
         Args:
             name_or_id: `cow_…`, or a name for its canonical version.
@@ -190,19 +191,23 @@ class Coworlds(Resource):
         identifier = check_id(found.id if found is not None else name_or_id, "coworld")
         place = await anyio.to_thread.run_sync(packages.place_of, directory, identifier)
         present = None if refresh else await anyio.to_thread.run_sync(packages.find_downloaded, place)
-        if present is not None and (present.pulled or not pull):
+        if present is not None and (present.pulled or present.has_files or not pull):
             return present
-        if found is None:
-            found = await self.get(identifier, timeout=timeout)
+        # Only the answer for a single one says whether it has images
+        found = await self.get(identifier, timeout=timeout)
         if found.id != identifier:
             raise ApiShapeError(
                 f"{self._client.server} answered {found.id} when asked for {identifier}.", code="api_shape"
             )
         document: dict[str, Any] = json.loads(json.dumps(found.manifest))
+        own = False
+        if found.package_url is not None:
+            document, own = await packages.fetch_files(self._client, found, place, timeout)
         loaded = await anyio.to_thread.run_sync(load_manifest, document)
         game = loaded.manifest.game
-        images = packages.images_of(identifier, game.name, game.version, document)
-        if pull:
+        has_files = found.package_url is not None
+        images = () if has_files else packages.images_of(identifier, game.name, game.version, document)
+        if pull and images:
             await packages.pull_images(self._client, images, document, on_pull)
             local = {image.public_image_uri: image.local_image for image in images}
             replace_images(document, lambda image: local.get(image, image))
@@ -211,6 +216,8 @@ class Coworlds(Resource):
             "name": game.name,
             "version": game.version,
             "images": [dataclasses.asdict(image) for image in images],
+            "has_files": has_files,
+            "own": own,
         }
         await anyio.to_thread.run_sync(packages.store, place, document, listed)
         return packages.DownloadedCoworld(
@@ -220,7 +227,8 @@ class Coworlds(Resource):
             directory=place,
             manifest=place / MANIFEST_NAME,
             images=images,
-            pulled=pull,
+            pulled=pull and bool(images),
+            has_files=has_files,
             cached=False,
         )
 

@@ -28,7 +28,7 @@ from coworld_core.text.size_text import shown_size
 from ._parts import storage
 from .files import DEFAULT_LIMIT, TransferRefused
 
-__all__ = ["Bundle", "BundleFile", "extract_bundle", "open_bundle"]
+__all__ = ["Bundle", "BundleFile", "extract_bundle", "extract_files", "open_bundle"]
 
 MANIFEST = "manifest.json"
 
@@ -102,6 +102,22 @@ async def extract_bundle(path: Path, directory: Path, *, limit: int = DEFAULT_LI
     return await anyio.to_thread.run_sync(_extract, path, directory, limit)
 
 
+async def extract_files(path: Path, directory: Path, *, limit: int = DEFAULT_LIMIT) -> None:
+    """Extract all files of a zip under their own names, which cannot lead out of the directory.
+
+    Args:
+        path: The zip.
+        directory: The target directory; must not exist, and is created only if everything was extracted.
+        limit: Maximum unpacked size in bytes.
+
+    Raises:
+        UsageError: There is no such file (`path_missing`), or the directory exists (`path_exists`).
+        TransferRefused: The file is not a valid zip, or is unsafe to unpack.
+        EnvironmentFault: The directory cannot be written.
+    """
+    await anyio.to_thread.run_sync(_extract_files, path, directory, limit)
+
+
 def _open(path: Path, limit: int) -> Bundle:
     with _zip(path) as archive:
         return _checked(path, archive, limit)
@@ -118,7 +134,8 @@ def _zip(path: Path) -> Generator[zipfile.ZipFile]:
         raise _refused(path, f"it is damaged, or not a zip ({error})", "unreadable") from error
 
 
-def _checked(path: Path, archive: zipfile.ZipFile, limit: int) -> Bundle:
+def _entries(path: Path, archive: zipfile.ZipFile, limit: int) -> dict[str, zipfile.ZipInfo]:
+    """The entries of a zip by name, after checking that they can be unpacked safely."""
     entries = archive.infolist()
     if len(entries) > _MAX_ENTRIES:
         raise _refused(path, f"it has more than {_MAX_ENTRIES} entries", "bomb")
@@ -133,8 +150,13 @@ def _checked(path: Path, archive: zipfile.ZipFile, limit: int) -> Bundle:
         raise _refused(path, f"it would unpack to {shown_size(total)}, more than {shown_size(limit)}", "too_large")
     if total > max(_HARMLESS, _RATIO * path.stat().st_size):
         raise _refused(path, f"it would unpack to {shown_size(total)}, {_RATIO} times its size or more", "bomb")
+    return {entry.filename: entry for entry in entries}
+
+
+def _checked(path: Path, archive: zipfile.ZipFile, limit: int) -> Bundle:
+    entries = _entries(path, archive, limit)
     manifest = _manifest(path, archive)
-    files = tuple(_files(path, manifest, {entry.filename: entry for entry in entries}))
+    files = tuple(_files(path, manifest, entries))
     return Bundle(
         path=path,
         episode_id=str(manifest.get("ereq_id") or ""),
@@ -215,25 +237,42 @@ def _name(token: str, key: str) -> str | None:
 
 
 def _extract(path: Path, directory: Path, limit: int) -> Bundle:
+    with _new_directory(directory) as place, _zip(path) as archive, storage(directory):
+        bundle = _checked(path, archive, limit)
+        wanted = {file.entry: file.name for file in bundle.files} | {MANIFEST: MANIFEST}
+        _copy_entries(path, archive, wanted, place)
+    return bundle
+
+
+def _extract_files(path: Path, directory: Path, limit: int) -> None:
+    with _new_directory(directory) as place, _zip(path) as archive, storage(directory):
+        entries = _entries(path, archive, limit)
+        _copy_entries(path, archive, {name: name for name, entry in entries.items() if not entry.is_dir()}, place)
+
+
+@contextlib.contextmanager
+def _new_directory(directory: Path) -> Generator[Path]:
+    """A directory beside the target that becomes the target if all goes well."""
     if directory.exists():
         raise UsageError(f"{directory} already exists.", code="path_exists", hint="Name another directory.")
     with storage(directory):
         directory.parent.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix=f".{directory.name[:100]}.part-", dir=directory.parent))
     try:
-        with _zip(path) as archive, storage(directory):
-            bundle = _checked(path, archive, limit)
-            for file in (*bundle.files, None):
-                entry, name = (file.entry, file.name) if file is not None else (MANIFEST, MANIFEST)
-                target = place / name
-                target.parent.mkdir(exist_ok=True)
-                with archive.open(entry) as source, target.open("xb") as sink:
-                    _copy(path, source, sink, archive.getinfo(entry).file_size)
+        yield place
+        with storage(directory):
             place.chmod(0o755)
             place.rename(directory)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    return bundle
+
+
+def _copy_entries(path: Path, archive: zipfile.ZipFile, wanted: Mapping[str, str], place: Path) -> None:
+    for entry, name in wanted.items():
+        target = place / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(entry) as source, target.open("xb") as sink:
+            _copy(path, source, sink, archive.getinfo(entry).file_size)
 
 
 def _copy(path: Path, source: IO[bytes], sink: IO[bytes], promised: int) -> None:

@@ -14,7 +14,7 @@ from coworld_core.hints import Hint
 from ..errors import ApiError
 from ..sign_in.credentials import Token
 
-__all__ = ["Identity", "Origin", "check_elsewhere", "mint_key", "origin_of"]
+__all__ = ["Identity", "Origin", "check_elsewhere", "is_inside", "mint_key", "origin_of"]
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
@@ -80,7 +80,7 @@ def check_elsewhere(url: httpx2.URL, *, own: Origin, from_scheme: str) -> None:
         why = "it has a user or a password in it"
     elif not host:
         why = "it names no host"
-    elif _is_inside(host) and not _is_inside(own[1]):
+    elif is_inside(host) and not is_inside(own[1]):
         why = f"{host} is an address of this machine or its local link"
     if why is not None:
         raise ApiError(
@@ -98,7 +98,8 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _is_inside(host: str) -> bool:
+def is_inside(host: str) -> bool:
+    """Whether a host is this machine or its local link."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     address = _address(host)

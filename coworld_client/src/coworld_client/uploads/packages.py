@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import anyio
 
-from coworld_core.errors import ImageError, unwrapped
+from coworld_core.errors import ImageError, ManifestError, unwrapped
 from coworld_core.files.atomic import write_whole
 from coworld_core.images import ImageRef
-from coworld_core.manifest.manifest_file import MANIFEST_NAME
+from coworld_core.manifest.manifest_file import MANIFEST_NAME, TEMPLATE_NAME, dump_manifest, load_manifest
 
+from ..errors import ApiShapeError
 from ..transfers._parts import inside, storage
-from ._edits import image_values
+from ..transfers.bundles import extract_files
+from ..transfers.files import download
+from ..transport._auth import is_inside
+from ..transport._connection import path
+from ._edits import image_values, replace_images
 
 if TYPE_CHECKING:
+    from coworld_core.api import Coworld
+
     from ..client import CoworldClient
     from .docker_engine import DockerEngine
 
@@ -28,6 +38,7 @@ __all__ = [
     "IMAGES_NAME",
     "DownloadedCoworld",
     "PackageImage",
+    "fetch_files",
     "find_downloaded",
     "images_of",
     "place_of",
@@ -39,6 +50,9 @@ IMAGES_NAME = "coworld_images.json"
 """File beside the manifest that maps public images to local ones."""
 
 GUIDE_NAME = "AGENTS.md"
+
+_MOST_FILES = 128 << 20
+"""Most bytes of a package's files."""
 
 _AT_A_TIME = 2
 """Images that are pulled at a time."""
@@ -70,6 +84,8 @@ class DownloadedCoworld:
     images: tuple[PackageImage, ...]
     pulled: bool
     """Whether the images were pulled and the manifest names the local ones."""
+    has_files: bool
+    """Whether the directory holds the package's files, because the platform has no images of it."""
     cached: bool
     """Whether an earlier download was used, without asking the platform."""
 
@@ -111,6 +127,7 @@ def find_downloaded(place: Path) -> DownloadedCoworld | None:
         manifest=place / MANIFEST_NAME,
         images=images,
         pulled=bool(local) and local <= named,
+        has_files=listed.get("has_files") is True,
         cached=True,
     )
 
@@ -132,6 +149,59 @@ def images_of(identifier: str, name: str, version: str, document: dict[str, Any]
         PackageImage(public_image_uri=image, local_image=f"coworld/{identifier.lower()}/{words}-{number}:downloaded")
         for number, image in enumerate(references)
     )
+
+
+async def fetch_files(
+    client: CoworldClient, coworld: Coworld, place: Path, timeout: float | None
+) -> tuple[dict[str, Any], bool]:
+    """Download the files of a package without images into its directory.
+
+    Files of an earlier download are replaced; its results are kept.
+
+    Returns:
+        Its manifest, and whether its files are the user's own: those of a directory of this machine.
+    """
+    identifier = coworld.id
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{identifier}-", dir=place.parent) as directory:
+        packed, fresh = Path(directory, "package.zip"), Path(directory, "package")
+        source = path("/v2/coworlds/{}/package", identifier)
+        await download(client.connection, source, packed, limit=_MOST_FILES, what="package", timeout=timeout)
+        await extract_files(packed, fresh, limit=_MOST_FILES)
+        document = _object(fresh / MANIFEST_NAME)
+        if document is None:
+            raise ApiShapeError(f"The package of {identifier} has no {MANIFEST_NAME}.", code="api_shape")
+        own = await anyio.to_thread.run_sync(_is_own, client.server, coworld.package_directory, fresh)
+        await anyio.to_thread.run_sync(lambda: shutil.copytree(fresh, place, dirs_exist_ok=True))
+    return document, own
+
+
+def _is_own(server: str, directory: str | None, fresh: Path) -> bool:
+    """Whether a platform of this machine sent exactly the files of a directory of the user's.
+
+    Whoever sends other files, or names a directory of somebody else, is not trusted as that directory is.
+    """
+    if directory is None or not is_inside(urlsplit(server).hostname or ""):
+        return False
+    origin = Path(directory)
+    try:
+        mine = origin.is_absolute() and origin.stat().st_uid == os.getuid() and not (origin / IMAGES_NAME).exists()
+        files = [path for path in fresh.rglob("*") if path.is_file() and path != fresh / MANIFEST_NAME]
+        # The manifest names the programs, so it must be the directory's, too
+        mine = mine and _but_images(fresh / MANIFEST_NAME) == _but_images(origin / TEMPLATE_NAME)
+        return mine and all(path.read_bytes() == (origin / path.relative_to(fresh)).read_bytes() for path in files)
+    except (OSError, AttributeError, ManifestError):
+        # Systems without user ids have no way to tell
+        return False
+
+
+def _but_images(path: Path) -> str:
+    """A manifest or a template as text, without what differs between the two: its images and its version."""
+    document = _object(path) or {}
+    replace_images(document, lambda _: "image:latest")
+    if isinstance(game := document.get("game"), dict):
+        game["version"] = "1"
+    return dump_manifest(load_manifest(document, template=True).manifest)
 
 
 async def pull_images(

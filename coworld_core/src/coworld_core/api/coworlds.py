@@ -45,6 +45,8 @@ class Coworld(Wire):
     documentation_url: str | None = newer("URL of its documentation.")
     certification_status_url: str | None = newer("URL of its certification status.")
     certification_transcript_url: str | None = newer("URL of its certification transcript.")
+    package_url: str | None = newer("URL of its files as a zip, if it has no images to pull.")
+    package_directory: str | None = newer("Where these files are, told to callers on the same machine.")
 
 
 class CoworldSummary(Wire):

@@ -29,7 +29,7 @@ async def build_again(package: Package, *, platform: str | None = None, publish:
         UsageError: It was fetched from elsewhere, so there are no sources to build it from.
         CoworldError: See `build_coworld`.
     """
-    if package.fetched or package.path is None or package.directory is None:
+    if (package.fetched and not package.contexts) or package.path is None or package.directory is None:
         raise UsageError(
             f"{package.source} comes from elsewhere, and its sources are not on this machine, so it cannot be built.",
             code="nothing_to_build",
@@ -41,6 +41,7 @@ async def build_again(package: Package, *, platform: str | None = None, publish:
         # A build writes the manifest to dist/ if the template itself has the manifest's name
         below = package.directory.name == "dist"
         project = package.directory.parent if below else package.directory
-        built = await build_coworld(project, output=package.path, platform=platform, publish=publish)
+        version = package.manifest.game.version if package.fetched else None
+        built = await build_coworld(project, version=version, output=package.path, platform=platform, publish=publish)
     again = await resolve_package(built.manifest_path)
     return again.with_environment(package.environment)

@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from coworld_core.errors import ManifestError, RemoteError, UsageError
 from coworld_core.hints import Hint
+from coworld_core.images import ImageRef
 from coworld_core.issues import Issue
 from coworld_core.manifest.manifest_file import (
     MANIFEST_NAME,
@@ -63,7 +64,7 @@ class Package(LoadedManifest):
     coworld_id: str | None = None
     """Its id on the platform, if the argument was an id."""
     contexts: Mapping[str, Path] = field(default_factory=Contexts)
-    """The directory each image is built from, by image or placeholder; empty for a fetched package."""
+    """The directory each image is built from, by image or placeholder; empty for a fetched package with images."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables for its game and its players, in addition to those of the manifest."""
 
@@ -92,6 +93,12 @@ class Package(LoadedManifest):
     def directory(self) -> Path | None:
         """The directory of the manifest's file; None if it was fetched and not stored."""
         return self.path.parent if self.path is not None else None
+
+    @property
+    def needs_build(self) -> bool:
+        """Whether it was fetched as files, and its images were not built yet."""
+        image = self.manifest.game.runnable.image
+        return self.fetched and image in self.contexts and ImageRef.parse(image).kind != "content"
 
     @property
     def is_template(self) -> bool:
@@ -264,9 +271,10 @@ def _local(source: Location, load: _Load) -> Package:
 def _read(path: Path, load: _Load, identifier: str | None = None) -> Package:
     loaded = load(path)
     path = loaded.path or path
-    fetched = identifier is not None or _was_downloaded(path.parent)
+    downloaded = _download(path.parent)
+    fetched = (identifier is not None or _was_downloaded(path.parent)) and downloaded.get("own") is not True
     contexts, report = Contexts(), loaded.report
-    if not fetched:
+    if not fetched or downloaded.get("has_files") is True:
         try:
             contexts = contexts_for(path, loaded.manifest.images())
         except (ManifestError, UsageError) as error:
@@ -285,6 +293,15 @@ def _was_downloaded(directory: Path) -> bool:
     return directory.name.startswith("cow_") and (
         directory.parent.name == "coworld" or (directory / _IMAGES_NAME).is_file()
     )
+
+
+def _download(directory: Path) -> dict[str, object]:
+    """What the download noted: `has_files` if it was of files in place of images, `own` if these are the user's own."""
+    try:
+        listed: object = json.loads((directory / _IMAGES_NAME).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return cast("dict[str, object]", listed) if isinstance(listed, dict) else {}
 
 
 def _compose_trouble(error: ManifestError | UsageError) -> tuple[Issue, ...]:

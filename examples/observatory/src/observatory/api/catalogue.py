@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, cast
 
 import anyio.to_thread
 import sqlalchemy as sa
-from fastapi import Query
+from fastapi import Query, Response
 from packaging.version import Version
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.datastructures import Address
 
 from coworld_core import api
 from coworld_core.errors import ImageError, ManifestError
@@ -26,12 +30,13 @@ from ..identity.limits import require_stored
 from ..name_keys import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
-from ..store.models import Coworld, CoworldName, Game, Image, League, LeagueSeed
+from ..store.models import Coworld, CoworldName, Game, Image, League, LeagueSeed, RegistryManifest
 from ..work.smoke import check_state, order_check
 from .images import find_image, image_at, public_uri
 from .leagues import slug
+from .package_zip import zip_package
 from .pagination import PageQuery, paginate
-from .routing import Anyone, ApiRouter, Call, Json, SignedIn, refusals
+from .routing import Anyone, ApiRouter, Call, Json, SignedIn, binary, refusals
 
 __all__ = ["add_coworld", "coworld_json", "find_coworld", "router"]
 
@@ -67,7 +72,28 @@ async def list_summaries(call: Anyone, query: Annotated[CoworldQuery, Query()]) 
 async def get_coworld(call: Anyone, coworld_id: str) -> Json:
     """One Coworld, with its images as references for pulling."""
     coworld = await find_coworld(call.db, call.caller, coworld_id)
-    return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
+    images = await _images_of(call.db, [coworld])
+    package = await _package_of(call, coworld, images)
+    address = f"{call.base_url}/observatory/v2/coworlds/{coworld.id}/package" if package is not None else None
+    # Of use only to programs of the same machine, and nobody else's business
+    here = package is not None and _is_loopback(call.request.client)
+    place = str(package.directory.absolute()) if package is not None and here else None
+    return Json({**coworld_json(coworld, images, call), "package_url": address, "package_directory": place})
+
+
+@router.get("/v2/coworlds/{coworld_id}/package", response_class=binary("application/zip"), responses=refusals(404, 409))
+async def get_package(call: Anyone, coworld_id: str) -> Response:
+    """The files of a Coworld without images: one that is played from a directory of the platform's operator."""
+    coworld = await find_coworld(call.db, call.caller, coworld_id)
+    images = await _images_of(call.db, [coworld])
+    package = await _package_of(call, coworld, images)
+    if package is None:
+        raise conflict(f"{coworld.name} {coworld.version} is played from its images. Pull those.", code="has_images")
+    manifest = cast("JsonObject", json.loads(json.dumps(coworld.manifest)))
+    for entry in _image_entries(manifest):
+        entry["image"] = package.names.get(entry["image"], entry["image"])
+    content = await anyio.to_thread.run_sync(zip_package, package.directory, manifest)
+    return Response(content, media_type="application/zip")
 
 
 @router.post("/v2/coworlds/upload", response_model=api.Coworld, responses=refusals(409))
@@ -359,6 +385,37 @@ async def _images_of(session: AsyncSession, coworlds: Sequence[Coworld]) -> dict
     if not wanted:
         return {}
     return {image.id: image for image in await session.scalars(sa.select(Image).where(Image.id.in_(wanted)))}
+
+
+@dataclass(frozen=True)
+class _OwnPackage:
+    directory: Path
+    names: dict[str, str]
+    """The images by their ids, as the package's compose file calls them."""
+
+
+async def _package_of(call: Call, coworld: Coworld, images: dict[str, Image]) -> _OwnPackage | None:
+    """The operator's package from which a Coworld is played, if none of its images was ever pushed."""
+    executor = call.services.runtime.executor
+    if executor is None or executor.admission.registry is not None or not images:
+        return None
+    origins = {image.id: executor.admission.packages.origin(image.name) for image in images.values()}
+    repositories = [image.repository for image in images.values()]
+    pushed = await call.db.scalar(
+        sa.select(RegistryManifest.digest).where(RegistryManifest.repository.in_(repositories)).limit(1)
+    )
+    game = origins.get(coworld.manifest["game"]["runnable"]["image"])
+    if game is None or pushed is not None:
+        return None
+    return _OwnPackage(game[0], {id: origin[1] for id, origin in origins.items() if origin is not None})
+
+
+def _is_loopback(address: Address | None) -> bool:
+    """Whether a caller is on this machine."""
+    try:
+        return address is not None and ip_address(address.host).is_loopback
+    except ValueError:
+        return False
 
 
 def _image_entries(manifest: JsonObject) -> list[JsonObject]:

@@ -9,7 +9,16 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection,
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["BUNDLE_TOKENS", "BundlePlan", "Kept", "ZipEntry", "plan_bundle", "stream_zip", "unknown_tokens"]
+__all__ = [
+    "BUNDLE_TOKENS",
+    "BundlePlan",
+    "Kept",
+    "ZipEntry",
+    "plan_bundle",
+    "stream_zip",
+    "unknown_tokens",
+    "zip_entry",
+]
 
 BundleToken = Literal["results", "replay", "error_info", "game_logs", "player_logs", "player_artifact"]
 
@@ -149,9 +158,9 @@ async def stream_zip(manifest: dict[str, Any], entries: Sequence[ZipEntry]) -> A
     outlet = _Outlet()
     with zipfile.ZipFile(outlet, "w", allowZip64=True) as archive:
         text = (json.dumps(manifest, indent=2) + "\n").encode()
-        archive.writestr(_info("manifest.json", compress=True), text)
+        archive.writestr(zip_entry("manifest.json", compress=True), text)
         for entry in entries:
-            with archive.open(_info(entry.name, compress=entry.compress), "w", force_zip64=True) as file:
+            with archive.open(zip_entry(entry.name, compress=entry.compress), "w", force_zip64=True) as file:
                 async for chunk in entry.chunks():
                     file.write(chunk)
                     if ready := outlet.take():
@@ -161,8 +170,8 @@ async def stream_zip(manifest: dict[str, Any], entries: Sequence[ZipEntry]) -> A
     yield outlet.take()
 
 
-def _info(name: str, *, compress: bool) -> zipfile.ZipInfo:
-    # A fixed time, so that the same episode gives the same bytes.
+def zip_entry(name: str, *, compress: bool) -> zipfile.ZipInfo:
+    """The entry of a file, with a fixed time, so that the same content gives the same bytes."""
     info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     info.compress_type = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     info.external_attr = 0o644 << 16

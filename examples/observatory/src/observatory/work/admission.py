@@ -53,12 +53,17 @@ class OwnPackages(Mapping[str, Path]):
     def __init__(self, packages: tuple[Path, ...] = ()) -> None:
         self._contexts: dict[str, Path] = {}
         self._programs: dict[str, list[Admitted]] = {}
+        self._origins: dict[str, tuple[Path, str]] = {}
         for package in packages:
             self._add(package)
 
     def programs(self, image: str) -> list[Admitted]:
         """The game, the players and the commissioners that the packages declare for an image."""
         return self._programs.get(_last_part(image), [])
+
+    def origin(self, image: str) -> tuple[Path, str] | None:
+        """The directory of the package that builds an image, and the image's name there; None if none does."""
+        return self._origins.get(_last_part(image))
 
     def _add(self, package: Path) -> None:
         manifest = load_manifest(package, template=True).manifest
@@ -68,6 +73,7 @@ class OwnPackages(Mapping[str, Path]):
             if service.build is None:
                 continue
             names[service.placeholder] = name = _last_part(service.image)
+            self._origins[name] = package, service.image
             if self._contexts.setdefault(name, service.build.context) != service.build.context:
                 raise UsageError(
                     f"{package} builds an image called {name!r}, and so does another of the given packages.",
