@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import random
@@ -32,15 +33,6 @@ def load() -> Any:
 
 
 Nim = load()
-
-
-def one_or_two(observation: Any, legal: Any, rng: random.Random) -> Any:
-    return rng.choice(legal[:2])
-
-
-class Careful:
-    def act(self, observation: Any, legal: Any, rng: random.Random) -> Any:
-        return legal[0]
 
 
 ACTIONS = st.one_of(
@@ -108,8 +100,14 @@ async def test_a_seed_repeats_the_game_and_both_roads_play_the_same(tmp_path: Pa
 
 
 @pytest.mark.slow
-async def test_functions_and_classes_play_an_episode(tmp_path: Path) -> None:
-    players = [one_or_two, Careful]
+async def test_functions_and_classes_play_an_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bots_of_nim.py").write_text(
+        "def one_or_two(observation, legal, rng):\n    return rng.choice(legal[:2])\n"
+        "class Careful:\n    def act(self, observation, legal, rng):\n        return legal[0]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    bots = importlib.import_module("bots_of_nim")
+    players = [bots.one_or_two, bots.Careful]
     record = await run_episode(EXAMPLE, players=players, seed=7, backend="process", workspace=tmp_path / "out")
     assert (record.ok, record.scores) == (True, rollout(Nim, players, seed=7).scores), record.faults
     assert [slot.name for slot in record.slots] == ["one_or_two", "Careful"]

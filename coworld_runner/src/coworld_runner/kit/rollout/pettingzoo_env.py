@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import random
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -209,7 +210,7 @@ class _Arena:
 
     def reset(self, seed: int | None) -> None:
         if seed is not None:
-            self._seeds.seed(seed)
+            self._seeds.seed(seed := operator.index(seed))
         self.play = Play(
             self.rules,
             config=self.config,
