@@ -82,7 +82,7 @@ class Auction(Rules):
     def to_act(self) -> list[int]:
         return [0, 1] if self.round < self.config.sticks else []
 
-    def legal(self, seat: int) -> list[Action]:
+    def legal(self, seat: int) -> list[Action] | None:
         return [self.Action(bid=bid) for bid in range(31)]
 
     def observe(self, seat: int) -> Any:

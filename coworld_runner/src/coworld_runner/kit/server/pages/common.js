@@ -87,7 +87,7 @@ function showText(place, text) {
 
 let shown = "";
 const dark = matchMedia("(prefers-color-scheme: dark)");
-dark.addEventListener("change", () => showBoard(shown));
+dark.addEventListener("change", () => { if (shown) showBoard(shown); });
 
 // A picture is a document of its own, in which `currentColor` would be black; it gets the page's colour.
 function inked(drawing) {
