@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -297,3 +299,36 @@ async def test_the_commands_of_an_image_run_here(tmp_path: Path, monkeypatch: py
     helper, told = (tmp_path / "log").read_text().splitlines()
     assert helper == "helper.py"
     assert told.endswith(f"/unit-image/app/assets {tmp_path}")
+
+
+ES_MODULES = """FROM node:22
+WORKDIR /app
+COPY package.json server/*.js ./
+COPY server/rules ./rules
+CMD ["node", "server.js"]
+"""
+MAIN = """import { pathToFileURL } from "node:url";
+import { greeting } from "./rules/words.js";
+if (import.meta.url === pathToFileURL(process.argv[1]).href) console.log(greeting);
+"""
+
+
+@pytest.mark.parametrize("other_disk", [False, True])
+@pytest.mark.node
+async def test_a_module_of_node_finds_itself_and_what_lies_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_disk: bool
+) -> None:
+    root = tmp_path / "package"
+    (root / "server/rules").mkdir(parents=True)
+    (root / "Dockerfile").write_text(ES_MODULES)
+    (root / "package.json").write_text('{"type": "module"}')
+    (root / "server/server.js").write_text(MAIN)
+    (root / "server/rules/words.js").write_text('export const greeting = "it runs";\n')
+    if other_disk:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EXDEV, "another disk")
+
+        monkeypatch.setattr(os, "link", refuse)
+    assert (await run(root, tmp_path / "log")).ok
+    assert (tmp_path / "log").read_text() == "it runs\n"

@@ -219,7 +219,7 @@ class ProcessBackend(BaseBackend):
             # Beside the unit's own directory: removed with the run, but not counted against the unit
             if unmade := layout.unmade(argv):
                 raise _not_made(spec, *unmade)
-            laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"))
+            laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"), program=argv[0])
             spec, context = _laid_out(spec, laid), laid.workdir or context
         return ProcessUnit(spec, backend=self, context=context, publish=publish, tasks=tasks)
 
