@@ -399,6 +399,14 @@ PLAYERS = [
         reason="oom",
     ),
     seat(
+        f"loses-a-child {1024 * MIB}",
+        blames=player("player_error"),
+        config={"play_seconds": LONG},
+        options={"player_limits": Limits(memory_bytes=128 * MIB)},
+        reason="oom",
+        docker=True,
+    ),
+    seat(
         ["/does/not/exist"],
         blames=player("player_never_started"),
         says="/does/not/exist",

@@ -11,6 +11,7 @@ from support.images import docker_client, drop_image
 from support.misfit_kit import MARK, PACKAGE, with_seats
 
 from coworld_core.manifest.models import Runnable
+from coworld_runner.evaluation import EvaluationRules, compare
 from coworld_runner.package.own_players.named_player import read_own_player
 from coworld_runner.package.own_players.own_player import PLAYER_LABEL, OwnPlayer
 from coworld_runner.package.plan import EpisodePlan, Seat
@@ -76,3 +77,37 @@ async def test_a_directory_with_a_dockerfile(arena: Arena, tmp_path: Path) -> No
     finally:
         if arena.name == "docker":
             drop_image(made.image)
+
+
+def defining_only(directory: Path) -> Path:
+    """A directory whose program defines a player, and then ends with 0."""
+    directory.mkdir()
+    (directory / "main.py").write_text("def act(observation, legal, rng):\n    return legal[-1]\n")
+    (directory / "Dockerfile").write_text('FROM python:3.11\nCOPY . .\nCMD ["python", "main.py"]\n')
+    return directory
+
+
+async def test_a_program_that_only_defines_a_player_says_how_it_would_run(arena: Arena, tmp_path: Path) -> None:
+    made = read_own_player(str(defining_only(tmp_path / "made")))
+    found = await arena.play(plan_of(arena, made, made))
+    assert {(fault.slot, fault.error_type) for fault in found.record.faults} == {
+        (0, "player_left_early"),
+        (1, "player_left_early"),
+    }
+    for fault in found.record.faults:
+        assert "had never connected" in fault.message
+        assert "main.py defines act, but is run as a program" in (fault.hint or "")
+    assert [slot.connected for slot in found.record.slots] == [False, False]
+
+
+async def test_a_player_that_never_connected_is_not_measured(tmp_path: Path) -> None:
+    made = defining_only(tmp_path / "made")
+    report = await compare(
+        "examples/nim",
+        str(made),
+        "counter",
+        rules=EvaluationRules(max_blocks=3),
+        backend="process",
+        workspace=tmp_path / "run",
+    )
+    assert (report.stopped, report.blocks, report.void) == ("never_started", 0, 3)

@@ -97,7 +97,7 @@ async def test_limits_reach_the_engine(arena: Arena) -> None:
         described = await engine_call("GET", f"/containers/{unit.id}/json")
         host = described["HostConfig"]
         assert (host["Memory"], host["MemorySwap"]) == (128 << 20, 128 << 20)
-        assert (host["NanoCpus"], host["PidsLimit"]) == (500_000_000, 51)
+        assert (host["NanoCpus"], host["PidsLimit"]) == (500_000_000, 52)
         assert host["LogConfig"]["Type"] == "none"
         assert host["Init"] is True
         labels = described["Config"]["Labels"]
@@ -199,6 +199,44 @@ async def test_externally_killed_container_is_not_reported_as_stopped(arena: Are
         exit = await unit.wait()
         assert (exit.reason, exit.signal) == ("signal", 9)
         assert await unit.stop() == exit
+
+
+LOSES_A_CHILD = """
+import os, signal, sys
+child = os.fork()
+if child == 0:
+    block = bytearray(256 << 20)
+    block[::4096] = b"x" * len(range(0, len(block), 4096))
+assert os.waitpid(child, 0)[1] == signal.SIGKILL
+"""
+
+
+@pytest.mark.parametrize("then", ["signal.pause()", "sys.exit(0)", "sys.exit(3)"])
+async def test_a_child_killed_for_memory_ends_the_unit_with_that_reason(arena: Arena, then: str) -> None:
+    spec = python(arena.spec("subject", limits=Limits(memory_bytes=64 << 20)), LOSES_A_CHILD + then)
+    async with arena.open() as backend:
+        exit = await arena.run(backend, spec)
+    assert exit.reason == "oom"
+
+
+async def test_a_fork_bomb_at_its_limit_is_ended_and_as_many_as_allowed_are_not(arena: Arena) -> None:
+    bomb = """
+import os, signal
+while True:
+    try:
+        if os.fork() == 0:
+            signal.pause()
+    except OSError:
+        print("no more", flush=True)
+        signal.pause()
+"""
+    bomb = python(arena.spec("bomb", limits=Limits(pids=20)), bomb)
+    # One is the program itself
+    full = arena.spec("full", "print:up", "processes:19", limits=Limits(pids=20))
+    async with arena.open() as backend, backend.units([bomb, full], publish=arena.publish) as units:
+        exit = await units[0].wait()
+        assert (exit.reason, exit.detail) == ("pids", "20 processes and threads allowed")
+        assert units[1].exit is None
 
 
 async def test_out_of_memory_missed_by_the_engine_is_reported(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +12,9 @@ import anyio
 import pytest
 
 from coworld_core.episode.outcome import Exit
-from coworld_core.errors import StartError
+from coworld_core.errors import NotReadyError, StartError
 from coworld_core.ids import new_run_id
-from coworld_runner.backend import UnitSpec
+from coworld_runner.backend import HttpProbe, Port, UnitSpec
 from coworld_runner.backends.process import ProcessBackend
 from coworld_runner.backends.process._image_layout import Laid, layout_of
 from coworld_runner.errors import OWN_DOING
@@ -297,3 +299,79 @@ async def test_the_commands_of_an_image_run_here(tmp_path: Path, monkeypatch: py
     helper, told = (tmp_path / "log").read_text().splitlines()
     assert helper == "helper.py"
     assert told.endswith(f"/unit-image/app/assets {tmp_path}")
+
+
+ES_MODULES = """FROM node:22
+WORKDIR /app
+COPY package.json server/*.js ./
+COPY server/rules ./rules
+CMD ["node", "server.js"]
+"""
+MAIN = """import { pathToFileURL } from "node:url";
+import { greeting } from "./rules/words.js";
+if (import.meta.url === pathToFileURL(process.argv[1]).href) console.log(greeting);
+"""
+
+
+@pytest.mark.parametrize("other_disk", [False, True])
+@pytest.mark.node
+async def test_a_module_of_node_finds_itself_and_what_lies_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_disk: bool
+) -> None:
+    root = tmp_path / "package"
+    (root / "server/rules").mkdir(parents=True)
+    (root / "Dockerfile").write_text(ES_MODULES)
+    (root / "package.json").write_text('{"type": "module"}')
+    (root / "server/server.js").write_text(MAIN)
+    (root / "server/rules/words.js").write_text('export const greeting = "it runs";\n')
+    if other_disk:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EXDEV, "another disk")
+
+        monkeypatch.setattr(os, "link", refuse)
+    assert (await run(root, tmp_path / "log")).ok
+    assert (tmp_path / "log").read_text() == "it runs\n"
+
+
+INSTALLS = """FROM python:3.12
+WORKDIR /app
+RUN pip install --no-cache-dir -r requirements.txt && python -m pip install -i https://example.com \\
+    "uvicorn[standard]==0.30" fastapi
+COPY server.py .
+CMD ["python", "server.py"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "program", "hint"),
+    [
+        (INSTALLS, "import a_library_of_theirs", "installs -r requirements.txt uvicorn[standard]==0.30 fastapi: do so"),
+        (ROOT, "import a_library_of_theirs", "has no a_library_of_theirs: install it there"),
+        (INSTALLS, "raise SystemExit(3)", "log"),
+        (INSTALLS, "print('done')", "Status 0 says"),
+    ],
+)
+async def test_what_a_program_lacks_is_named_before_it_is_ready(
+    tmp_path: Path, dockerfile: str, program: str, hint: str
+) -> None:
+    root = package(tmp_path, dockerfile)
+    (root / "server.py").write_text(program)
+    with make_scratch(new_run_id()) as scratch:
+        spec = UnitSpec(
+            run_id=scratch.run_id,
+            name="game",
+            component="game",
+            image="image",
+            directory=scratch.directory("game"),
+            stdout=tmp_path / "log",
+            ports=(Port(name="http"),),
+        )
+        async with (
+            ProcessBackend(contexts={"image": root}) as backend,
+            backend.units([spec], publish=lambda _: None) as [unit],
+        ):
+            with pytest.raises(NotReadyError) as caught:
+                await unit.wait_ready(HttpProbe(timeout=60))
+    assert hint in (caught.value.hint or "")
+    assert "context[" not in (caught.value.hint or "")

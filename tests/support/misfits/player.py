@@ -41,6 +41,7 @@ BEHAVIOURS = {
     "forks-away": "forks ARG processes that sleep, each in a session of its own, then plays on",
     "fills-disk": "writes ARG bytes beside its artifact, then plays on",
     "runs-out-of-memory": "allocates ARG bytes, then plays on",
+    "loses-a-child": "has a child allocate ARG bytes, and plays on whatever becomes of it",
     "steals": "looks for the tokens of others and says what it found, then plays on",
     "phones": "says whom it reaches on port ARG, while it listens there itself, then plays on",
     "tells": "prints its environment, then plays on",
@@ -402,6 +403,12 @@ def main(behaviour: str = "well", *arguments: str) -> int:
                 os.chdir("deeper")
             # Leave, because the path of that working directory is too long for a call.
             os.chdir(here)
+        case "loses-a-child":
+            child = os.fork()
+            if child == 0:
+                hoard(number)
+                for_ever()
+            os.waitpid(child, 0)
         case "runs-out-of-memory":
             hoard(number)
         case "steals":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import struct
@@ -80,7 +81,13 @@ class Connections:
         if network == self._own:
             self._note_closed()
             return self._unknown or self._closed is None
-        return network not in self._counters or _has_sent(self._counters[network])
+        # A connection's end is a packet, too
+        return self._packets(network) > 1
+
+    def _packets(self, network: str) -> float:
+        """Return how many packets with data were sent on the connections of a network; infinity if unknown."""
+        file = self._counters.get(network)
+        return math.inf if file is None else _packets(file)
 
     def close(self) -> None:
         """Stop; from now on every process may have had a connection."""
@@ -120,7 +127,7 @@ class Connections:
             self._due = time.monotonic() + _BLIND_SECONDS
         network = _network(pid)
         if network not in read:
-            read[network] = _connections(pid, network)
+            read[network] = _connections(pid, network) if self._packets(network) else []
         connected = [
             found.local_port
             for found in read[network]
@@ -165,15 +172,13 @@ def _connections(pid: int, network: str) -> list[_Socket]:
     return [found for version in ("", "6") for found in _read(f"/proc/{pid}/net", version)]
 
 
-def _has_sent(counters: TextIO) -> bool:
-    """Whether anything was ever sent on a connection in a network; True if the kernel does not tell."""
+def _packets(counters: TextIO) -> float:
     try:
         counters.seek(0)
-        lines = [line.split() for line in counters if line.startswith("TcpExt:")]
-    except (OSError, ValueError):
-        return True
-    names, values = (*lines, [], [])[:2]
-    return dict(zip(names, values, strict=False)).get("TCPOrigDataSent") != "0"
+        names, values = [line.split() for line in counters if line.startswith("TcpExt:")]
+        return float(dict(zip(names, values, strict=True))["TCPOrigDataSent"])
+    except (OSError, ValueError, KeyError):
+        return math.inf
 
 
 def _read(net: str, version: str) -> list[_Socket]:

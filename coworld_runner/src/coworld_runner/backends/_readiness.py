@@ -29,6 +29,7 @@ async def wait_until_ready(
     since: float,
     stranger: Callable[[], str] | None = None,
     missed: Callable[[], str] | None = None,
+    lacking: Callable[[str], str] | None = None,
     elsewhere: Callable[[Callable[[str], None]], Awaitable[None]] | None = None,
 ) -> float:
     """Probe a unit until it answers 200, ends, or runs out of time.
@@ -39,6 +40,7 @@ async def wait_until_ready(
         since: When the unit was started, on the event loop's clock.
         stranger: Describes the program that answered if it was not the unit, else empty. Called once per answer.
         missed: Describes where the unit listens if it cannot be reached there, else empty.
+        lacking: Says what to install, from the end of its log, if that is why it ended, else empty.
         elsewhere: Probes instead of this function, from nearer to the unit: returns once the unit is ready, and
             reports each observation until then.
 
@@ -111,7 +113,10 @@ async def wait_until_ready(
         last = f"{last}; {words}"
     tail = await unit.log_tail()
     # It may have ended while its log was read, and that explains more than the time that ran out
-    raise _not_ready(unit, probe, exit=exit or unit.exit, last=last, tail=tail)
+    error = _not_ready(unit, probe, exit=exit or unit.exit, last=last, tail=tail)
+    if unit.exit is not None and lacking is not None and (hint := lacking(tail)):
+        error.hint = hint
+    raise error
 
 
 def _not_ready(unit: Unit, probe: HttpProbe, *, exit: Exit | None, last: str, tail: str) -> NotReadyError:
@@ -125,7 +130,10 @@ def _not_ready(unit: Unit, probe: HttpProbe, *, exit: Exit | None, last: str, ta
     }
     if exit is not None:
         message = f"{unit.name} {exit} before it answered GET {probe.path} on port {probe.port!r}."
-        hint = "Its log says why; the last lines are in context['log_tail']." if tail else "It wrote no log."
+        if exit.ok:
+            hint = "Status 0 says that its work was done: nothing in its file kept it running until the game was over."
+        else:
+            hint = "The end of its log says why." if tail else "It wrote no log."
     else:
         message = (
             f"{unit.name} did not answer GET {probe.path} with 200 within {probe.timeout:g} s; "

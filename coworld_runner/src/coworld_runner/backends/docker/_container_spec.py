@@ -11,7 +11,11 @@ from coworld_core.episode.outcome import Exit, ExitReason
 from ...backend import INPUTS_MOUNT, UnitSpec
 from ..engine import capabilities_of
 
-__all__ = ["command", "container_body", "exit_of", "programs"]
+__all__ = ["PIDS_BESIDES", "command", "container_body", "exit_of", "programs"]
+
+PIDS_BESIDES = 2
+"""How many processes a container may have beside those that its unit may: the init process is ours, and one more than
+allowed shows that the limit was exceeded."""
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The engine's default if neither the image nor the environment sets PATH."""
@@ -67,7 +71,7 @@ def container_body(
     if limits.cpus is not None:
         host["NanoCpus"] = int(limits.cpus * 1e9)
     if limits.pids is not None:
-        host["PidsLimit"] = limits.pids + 1  # The init process is ours
+        host["PidsLimit"] = limits.pids + PIDS_BESIDES
     if limits.disk_bytes is not None:
         # A little more than is allowed, so that a single file over the limit shows as such
         largest = limits.disk_bytes + 4096
@@ -145,7 +149,7 @@ def exit_of(state: Mapping[str, Any], *, ours: ExitReason | None = None, detail:
     reason: ExitReason = "exited" if number is None else "signal"
     if ours is not None:
         reason = ours
-    elif state.get("OOMKilled") and code:
+    elif state.get("OOMKilled"):
         reason = "oom"
     return Exit(
         reason=reason,

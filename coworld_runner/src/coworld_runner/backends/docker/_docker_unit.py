@@ -30,12 +30,23 @@ from ._container_networks import UnitNetworks, uncancelled
 from ._container_spec import command, container_body, exit_of, programs
 from ._docker_labels import labels_of, object_name, remove_container
 from ._engine import Engine, path_segment
-from ._inspection import DiskLooks, explained, image_of, require_program, start_error, state_of
+from ._inspection import (
+    DiskLooks,
+    exceeded_pids,
+    explained,
+    image_of,
+    ran_out_of_memory,
+    require_program,
+    start_error,
+    state_of,
+)
 from ._run_networks import SharedNetwork
 
 __all__ = ["ContainerContext", "DockerUnit", "Run"]
 
 _PORT_TRIES = 5
+_SETTLED_SECONDS = 1.0
+"""How long after its start a unit is first watched for its limits of memory and processes."""
 
 
 @dataclass
@@ -264,6 +275,8 @@ class DockerUnit(BaseUnit):
             async with nursery() as beside:
                 if self.spec.limits.of_disk:
                     beside.start_soon(self._watch_disk)
+                beside.start_soon(self._watch_memory)
+                beside.start_soon(self._watch_pids)
                 await follow_logs(self.spec, self.logs, self._engine, self._path, attempt.attached)
                 await self.started.wait()
                 ended = await self._conclude()
@@ -282,6 +295,22 @@ class DockerUnit(BaseUnit):
         await self.started.wait()
         while True:
             await self._signals.send("KILL", "disk", await looks.until_over())
+
+    async def _watch_memory(self) -> None:
+        """Kill it when the kernel kills one of its processes for its memory, which others may survive."""
+        await self.started.wait()
+        # What happened until then is reported too, and many units end sooner
+        await anyio.sleep(_SETTLED_SECONDS)
+        if await ran_out_of_memory(self._engine, self._id, self.spec, within=None):
+            why = f"one of its processes, with {self.spec.limits.memory_bytes} bytes allowed for all"
+            await self._signals.send("KILL", "oom", why)
+
+    async def _watch_pids(self) -> None:
+        """Kill it when it exceeds its limit of processes, where the kernel only refuses it more."""
+        await self.started.wait()
+        await anyio.sleep(_SETTLED_SECONDS)
+        if await exceeded_pids(self._engine, self._path, self.spec):
+            await self._signals.send("KILL", "pids", f"{self.spec.limits.pids} processes and threads allowed")
 
     async def _conclude(self) -> Exit:
         """Wait for its end and find out why it ended."""

@@ -17,9 +17,19 @@ from coworld_core.errors import StartError
 
 from ...backend import UnitSpec
 from ..collector.disk_usage import FreeRoom, disk_usage, too_much
+from ._container_spec import PIDS_BESIDES
 from ._engine import Engine, is_full, path_segment
 
-__all__ = ["DiskLooks", "explained", "image_of", "require_program", "start_error", "state_of"]
+__all__ = [
+    "DiskLooks",
+    "exceeded_pids",
+    "explained",
+    "image_of",
+    "ran_out_of_memory",
+    "require_program",
+    "start_error",
+    "state_of",
+]
 
 _DISK_SECONDS = 1.0
 """Seconds between two counts of a unit's disk usage."""
@@ -172,7 +182,9 @@ class DiskLooks:
 
 async def explained(engine: Engine, id: str, path: str, spec: UnitSpec, ended: Exit) -> Exit:
     """Add the reason, if it was memory or disk, to the end of a container that ended by itself."""
-    if ended.reason == "signal" and ended.signal == signal.SIGKILL and await _ran_out_of_memory(engine, id, spec):
+    killed = ended.reason == "signal" and ended.signal == signal.SIGKILL
+    # A program that has lost a process of its own may also end in any other way
+    if not ended.ok and await ran_out_of_memory(engine, id, spec, within=_OOM_SECONDS if killed else 0.0):
         return ended.model_copy(update={"reason": "oom"})
     if spec.limits.of_disk and ended.reason in ("exited", "signal") and not ended.ok:
         # A program that can no longer write often ends by itself before the next count
@@ -182,14 +194,21 @@ async def explained(engine: Engine, id: str, path: str, spec: UnitSpec, ended: E
     return ended
 
 
-async def _ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec) -> bool:
-    """Whether the kernel killed a unit for its memory; reported separately, and sometimes after the unit's end."""
+async def ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec, *, within: float | None) -> bool:
+    """Whether the kernel killed a process of a unit for its memory; reported separately, and sometimes after its end.
+
+    Args:
+        engine: The engine.
+        id: The container's id.
+        spec: The unit.
+        within: Seconds to wait for such a report; None: as long as the engine goes on.
+    """
     if spec.limits.memory_bytes is None:
         return False
     asked = {
         # Past events that the engine still knows, and new ones
         "since": 1,
-        "until": f"{time.time() + _OOM_SECONDS:.9f}",
+        "until": f"{time.time() + within:.9f}" if within is not None else None,
         "filters": {"type": ["container"], "container": [id], "event": ["oom"]},
     }
     try:
@@ -198,4 +217,19 @@ async def _ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec) -> bool:
                 return True
     except (EngineRefused, EngineGone):
         pass  # The end is known anyway
+    return False
+
+
+async def exceeded_pids(engine: Engine, path: str, spec: UnitSpec) -> bool:
+    """Whether a unit has more processes and threads than it may have; waits as long as the engine goes on."""
+    if spec.limits.pids is None:
+        return False
+    try:
+        async with engine.stream("GET", f"{path}/stats") as answer:
+            async for said in answer.objects():
+                counted: Mapping[str, Any] = said.get("pids_stats") or {}
+                if int(counted.get("current") or 0) >= spec.limits.pids + PIDS_BESIDES:
+                    return True
+    except (EngineRefused, EngineGone):
+        pass  # Its end is seen in another way
     return False

@@ -1,13 +1,18 @@
-"""Lays out an image's files on this machine as its Dockerfile would, with links instead of copies.
+"""Lays out an image's files on this machine as its Dockerfile would.
 
 Local processes need this because their commands name paths in an image: `python /app/player.py` must run the
 package's own file. The results of build steps (`RUN`) are missing; units that need them need the image.
+
+For Python the files are links, so that what it compiles is kept. Other programs see through links: Node looks for
+modules beside the file that a link leads to, and a module that compares its own place with its program's finds another.
+So they get real files: hard links, or copies on another disk.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +24,9 @@ __all__ = ["Laid", "Layout", "layout_of"]
 
 _NOT_HERE = frozenset({"PATH", "HOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"})
 """Variables that refer to the image's own files and would break a program outside it."""
+_KEPT_AS_LINKS = frozenset({"node_modules", ".git", ".venv", "venv"})
+"""Directories that hold many files and nothing that depends on where they are."""
+_LARGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -64,16 +72,21 @@ class Layout:
         """The command that a container runs by default."""
         return self.read.command
 
-    def put(self, root: Path) -> Laid:
-        """Create a directory and lay the files out as links below it.
+    def put(self, root: Path, *, program: str = "python") -> Laid:
+        """Create a directory and lay the files out below it.
+
+        Args:
+            root: The directory.
+            program: The first word of the command that will run.
 
         Raises:
             OSError: The directory cannot be written to.
         """
         root.mkdir(parents=True, exist_ok=True)
+        linked = posixpath.basename(program).startswith("python")
         for sources, target in self.read.copies:
             for source, place in self._placed(sources, target):
-                _link(source, root, [part for part in place.split("/") if part])
+                _lay(source, root, [part for part in place.split("/") if part], linked=linked)
         workdir = root / self.read.workdir.lstrip("/")
         filled = workdir != root and workdir.is_dir() and any(workdir.iterdir())
         laid = Laid(root, workdir if filled else None, {})
@@ -150,25 +163,49 @@ def layout_of(build: Build) -> tuple[Layout | None, str]:
     return Layout(build.context, read), ""
 
 
-def _link(source: Path, root: Path, parts: Sequence[str]) -> None:
-    """Link a file or directory at a path; if a directory is there already, link the source's entries into it."""
+def _lay(source: Path, root: Path, parts: Sequence[str], *, linked: bool) -> None:
+    """Lay a file or directory out at a path; if a directory is there already, lay the source's entries out in it."""
     place = root
     for part in parts[:-1]:
         place /= part
         _open(place)
     place = place / parts[-1] if parts else place
     if source.is_dir():
-        if not parts or place.exists():
+        whole = linked or source.is_symlink() or source.name in _KEPT_AS_LINKS
+        if not parts or place.exists() or not whole:
             _open(place)
             for entry in source.iterdir():
-                _link(entry, place, [entry.name])
+                _lay(entry, place, [entry.name], linked=linked)
         else:
             place.symlink_to(source.absolute(), target_is_directory=True)
         return
     if place.is_symlink() or place.is_file():
         place.unlink()
-    if not place.exists():
+    if not place.exists() and (linked or _is_machine_code(source) or not _copied(source.resolve(), place)):
         place.symlink_to(source.absolute())
+
+
+def _is_machine_code(source: Path) -> bool:
+    """Whether a file looks for nothing beside itself, so that errors may name the file that it comes from."""
+    try:
+        with source.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def _copied(source: Path, place: Path) -> bool:
+    """Make a file the same as another; a large one only if that takes no room."""
+    try:
+        os.link(source, place)
+    except OSError:
+        try:
+            if source.stat().st_size > _LARGE_BYTES:
+                return False
+            shutil.copy2(source, place)
+        except OSError:
+            return False
+    return True
 
 
 def _open(place: Path) -> None:

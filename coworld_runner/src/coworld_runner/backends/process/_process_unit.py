@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -38,6 +39,8 @@ __all__ = ["ProcessUnit"]
 _DRAIN_SECONDS = 2.0
 """How long logs are still read once the tree is gone; only a process outside the tree can keep one open."""
 
+_NO_MODULE = re.compile(r"No module named '?([A-Za-z_]\w*)")
+
 _SHIM_SECONDS = 1.0
 """How long a shim may take to kill its tree before the runner kills it."""
 _AWAKE_SECONDS = 1.0
@@ -53,10 +56,21 @@ _BOOT = "import os, sys; sys.path += sys.argv[1:3]; import _shim; _shim.main(sys
 class ProcessUnit(BaseUnit):
     kill_seconds: ClassVar[float] = KILL_SECONDS
 
-    def __init__(self, spec: UnitSpec, *, backend: Backend, context: Path, publish: Publish, tasks: TaskGroup) -> None:
+    def __init__(
+        self,
+        spec: UnitSpec,
+        *,
+        backend: Backend,
+        context: Path,
+        installs: Sequence[str] = (),
+        publish: Publish,
+        tasks: TaskGroup,
+    ) -> None:
         super().__init__(spec, backend=backend, publish=publish)
         self._ports = HostPorts(spec, self.processes)
         self._context = context
+        self._installs = installs
+        """What its image has that is not in its files: arguments of `pip install`."""
         self._tasks = tasks
         self._environment: dict[str, str] = {}
         self._private: Path | None = None
@@ -119,6 +133,18 @@ class ProcessUnit(BaseUnit):
 
     def stranger(self, port: str) -> str:
         return self._ports.stranger(port)
+
+    def lacking(self, tail: str) -> str:
+        missing = _NO_MODULE.findall(tail)
+        if not missing:
+            return ""
+        here = "Local processes run with the Python that runs coworld"
+        if not self._installs:
+            return f"{here}, which has no {missing[-1]}: install it there, or use the docker backend."
+        return (
+            f"{here}, which has no {missing[-1]}. The Dockerfile installs {' '.join(self._installs)}: do so there, or "
+            "use the docker backend."
+        )
 
     def processes(self) -> Iterable[int]:
         return _below(self._shim.pid) if self._shim is not None else ()

@@ -219,9 +219,10 @@ class ProcessBackend(BaseBackend):
             # Beside the unit's own directory: removed with the run, but not counted against the unit
             if unmade := layout.unmade(argv):
                 raise _not_made(spec, *unmade)
-            laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"))
+            laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"), program=argv[0])
             spec, context = _laid_out(spec, laid), laid.workdir or context
-        return ProcessUnit(spec, backend=self, context=context, publish=publish, tasks=tasks)
+        installs = layout.read.installs if layout is not None else ()
+        return ProcessUnit(spec, backend=self, context=context, installs=installs, publish=publish, tasks=tasks)
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
         """Find this user's processes that belong to a run."""

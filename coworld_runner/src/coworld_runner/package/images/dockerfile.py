@@ -28,6 +28,10 @@ _BUILDKIT_FLAGS = {
 }
 """Flags that only BuildKit supports; the engine's classic builder rejects them."""
 
+_PIP_FILES = frozenset({"-r", "--requirement"})
+_PIP_VALUES = frozenset({"-c", "--constraint", "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t"})
+"""Options of `pip install` with a value that is no package."""
+
 _INSTRUCTIONS = (
     *("FROM", "ARG", "RUN", "COPY", "ADD", "CMD", "ENTRYPOINT", "ENV", "WORKDIR", "USER", "EXPOSE", "LABEL"),
     *("VOLUME", "SHELL", "STOPSIGNAL", "HEALTHCHECK", "ONBUILD", "MAINTAINER"),
@@ -52,6 +56,8 @@ class Dockerfile:
     """Environment variables of that stage: ENV, variables expanded."""
     copies: tuple[tuple[tuple[str, ...], str], ...] = ()
     """Files copied into that stage from the build context, even through other stages: sources and absolute target."""
+    installs: tuple[str, ...] = ()
+    """Packages of Python that its build steps install, as arguments of `pip install`."""
     mistake: tuple[int, str] | None = None
     """The first error that any engine would report: its line, counting from 1, and a description."""
 
@@ -75,6 +81,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
     buildkit = ""
     mistake: tuple[int, str] | None = None
     started: dict[str, tuple[str, ...]] = {}
+    installs: dict[str, None] = {}
     files, every = _Files(), list[_Files]()
     for number, instruction, rest, heredoc in _instructions(text):
         mistake = mistake or _mistake(number, instruction, rest, stages)
@@ -118,6 +125,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
         elif instruction == "ARG":
             files.argument(rest, args)
         elif instruction == "RUN":
+            installs |= dict.fromkeys(_installed(rest))
             for source in re.findall(r"(?:^|,)from=([^,\s]+)", flags.get("mount", "")):
                 _add(_filled(source, known), stages, images)
     if not stages and mistake is None:
@@ -131,8 +139,29 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
         workdir=files.workdir,
         env=files.env,
         copies=tuple(files.copies),
+        installs=tuple(installs),
         mistake=mistake,
     )
+
+
+def _installed(step: str) -> list[str]:
+    """Return what the `pip install` commands of a build step install."""
+    found: list[str] = []
+    for command in re.split(r"&&|;|\|\||\n", step):
+        before, name, after = command.partition(" install ")
+        try:
+            words = shlex.split(after) if name and re.search(r"\bpip3?$", before) else []
+        except ValueError:
+            continue
+        while words:
+            word = words.pop(0)
+            if word in _PIP_FILES and words:
+                found.append(f"-r {words.pop(0)}")
+            elif word in _PIP_VALUES and words:
+                words.pop(0)
+            elif not word.startswith("-"):
+                found.append(word)
+    return found
 
 
 @dataclass
