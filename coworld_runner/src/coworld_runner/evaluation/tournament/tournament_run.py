@@ -10,6 +10,7 @@ from pathlib import Path
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.tournament.commissions import Commission
 from coworld_core.tournament.pairings import Commissioned
 from coworld_core.tournament.standings import TournamentReport
 
@@ -21,8 +22,9 @@ from ...episode.single import EpisodeOptions
 from ...package.resolver import Package
 from ...runs.event_bus import Listener
 from ..commissioner.commissioner_host import CommissionerOptions
+from ..commissioner.commissioner_lookup import find_commissioner
 from ..evaluation_run import play_blocks, reported, tell_start
-from .commissioned_rounds import commissioned_tournament
+from .commissioned_rounds import CommissionedTournament
 from .tournament_entry import game_of, rules_of
 from .tournament_folder import TournamentFolder, entrants_of
 from .tournament_settings import read_settings
@@ -103,13 +105,14 @@ async def play_tournament(
                     async with AsyncExitStack() as stack:
                         chair = None
                         if isinstance(tournament.pairing, Commissioned):
-                            chair = commissioned_tournament(
+                            chair = CommissionedTournament(
                                 folder,
-                                settings,
-                                entrants,
+                                Commission(tournament, dict(entrants.base.game_config)),
+                                find_commissioner(found, settings.pairing.commissioner),
                                 backend=stage.backend,
                                 publish=many.run.bus.publish,
                                 options=commissioner_options,
+                                hooks=settings.pairing.hooks,
                             )
                             stack.push_async_callback(chair.aclose)
 
