@@ -8,7 +8,6 @@ import pytest
 from support.simulated import episode_row, tournament_rules
 
 from coworld_core.commissioner.messages import CommissionerMessage, read_commissioner_message
-from coworld_core.commissioner.values import VariantInfo
 from coworld_core.episode.record import SlotRow
 from coworld_core.errors import CommissionerError
 from coworld_core.evaluation.designs import episode_key
@@ -32,8 +31,7 @@ class Kept:
         self.told: list[str] = []
         self.gone = False
         self.happen(*(events or [EntrantAdded(name=name, player=SlotRow(name=name)) for name in NAMES]))
-        variant = VariantInfo(id="default", name="default", game_config={}, num_agents=2)
-        commission = Commission(self.tournament, variant)
+        commission = Commission(self.tournament, {})
         self.conversation = Conversation(self, commission, "its name", publish=lambda _: None)
         self._respondent, self._said = Respondent(), list[CommissionerMessage]()
 

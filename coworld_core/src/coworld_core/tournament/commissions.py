@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from ..commissioner.messages import (
     EpisodeFailed,
@@ -86,7 +86,7 @@ class Commission:
 
     Args:
         tournament: The tournament.
-        variant: The variant to play, as described to the commissioner.
+        game_config: The config of the variant to play.
         league: Its state; by default that of the tournament.
         own_ids: The ids that its objects have elsewhere.
     """
@@ -94,16 +94,18 @@ class Commission:
     def __init__(
         self,
         tournament: Tournament,
-        variant: VariantInfo,
+        game_config: dict[str, Any],
         *,
         league: CommissionedLeague | None = None,
         own_ids: OwnIds | None = None,
     ) -> None:
         self._tournament = tournament
         self.league = league or tournament.league
-        self._variant = variant
         self._own_ids: OwnIds = own_ids or (lambda _kind, _name: None)
         rules = tournament.rules
+        self._variant = VariantInfo(
+            id=rules.variant, name=rules.variant, game_config=game_config, num_agents=rules.slot_count
+        )
         self._space = self._own_ids("league", "") or uuid.uuid5(
             uuid.NAMESPACE_URL, f"coworld:{rules.coworld}:{rules.manifest_sha256}:{rules.variant}:{rules.seed}"
         )
@@ -140,6 +142,13 @@ class Commission:
     def recent(self, rounds: Mapping[int, _Value]) -> dict[int, _Value]:
         """The last rounds, as many as a commissioner is told about."""
         return dict([*rounds.items()][-_RECENT:])
+
+    def places(self) -> Iterator[tuple[int, str, RoundPlace]]:
+        """The places given in the last rounds, each with the round's number and the division's id."""
+        for number, decided in self.recent(self.league.decided).items():
+            for result in decided.results:
+                for place in result.rankings:
+                    yield number, result.division, place
 
     def rounds_known(self) -> tuple[RoundInfo, ...]:
         """The last rounds that were due."""
@@ -281,15 +290,13 @@ class Commission:
         results = [
             RecentResult(
                 round_id=self.id_of("round", number),
-                division_id=uuid.UUID(result.division),
+                division_id=uuid.UUID(division),
                 round_number=number,
                 policy_version_id=self.player(place.name),
                 rank=place.rank,
                 score=place.score,
             )
-            for number, decided in self.recent(league.decided).items()
-            for result in decided.results
-            for place in result.rankings
+            for number, division, place in self.places()
         ]
         return RoundStart(
             round_id=str(self.id_of("round", due.round)),
@@ -392,7 +399,9 @@ class Commission:
 
     def after(self, event: RoundDecided) -> Commission:
         """The tournament as it would be after an event."""
-        return Commission(self._tournament, self._variant, league=self.league.after(event), own_ids=self._own_ids)
+        return Commission(
+            self._tournament, self._variant.game_config, league=self.league.after(event), own_ids=self._own_ids
+        )
 
     # --- lookup by id
 

@@ -325,18 +325,19 @@ def _about_episode(now: _Round, told: EpisodeResult | EpisodeFailed) -> EpisodeC
 
 
 def _about_round(commission: Commission, due: DueRound, decided: RoundDecided) -> RoundCompletedRequest:
+    def result(number: int, place: RoundPlace) -> RoundResultInfo:
+        id, player = commission.id_of("round", number), commission.player(place.name)
+        return RoundResultInfo(round_id=id, policy_version_id=player, rank=place.rank, score=place.score)
+
     return RoundCompletedRequest(
         league=commission.info,
         division=commission.division(due.division),
         all_divisions=commission.divisions(),
         round_config=due.config,
-        round_results=_results(commission, due.round, decided),
+        round_results=tuple(result(due.round, place) for one in decided.results for place in one.rankings),
         division_memberships=tuple(one for one in commission.memberships() if str(one.division_id) == due.division),
         recent_results=tuple(
-            result
-            for number, before in commission.recent(commission.league.decided).items()
-            if commission.league.rounds[number].division == due.division
-            for result in _results(commission, number, before)
+            result(number, place) for number, division, place in commission.places() if division == due.division
         ),
     )
 
@@ -357,10 +358,8 @@ def _about_places(after: Commission, division: str) -> RankDivisionRequest:
                 player_id=place.name,
                 player_name=place.name,
             )
-            for number, one in after.recent(after.league.decided).items()
-            for result in one.results
-            if result.division == division
-            for place in result.rankings
+            for number, where, place in after.places()
+            if where == division
         ),
     )
 
@@ -373,17 +372,6 @@ def _about_division(after: Commission, division: str) -> DescribeDivisionRequest
             one for one in after.memberships() if one.status == COMPETING and str(one.division_id) == division
         ),
         recent_rounds=tuple(one for one in after.rounds_known() if str(one.division_id) == division),
-    )
-
-
-def _results(commission: Commission, number: int, decided: RoundDecided) -> tuple[RoundResultInfo, ...]:
-    id = commission.id_of("round", number)
-    return tuple(
-        RoundResultInfo(
-            round_id=id, policy_version_id=commission.player(place.name), rank=place.rank, score=place.score
-        )
-        for result in decided.results
-        for place in result.rankings
     )
 
 

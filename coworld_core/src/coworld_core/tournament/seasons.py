@@ -14,7 +14,14 @@ from ..episode.record import EpisodeRow, SlotRow
 from ..evaluation.designs import episode_key
 from .pairing_rule import PairingRule
 from .standings import Tournament, TournamentState
-from .tournament_log import EntrantAdded, EntrantWithdrawn, EpisodeEnded, RoundScheduled, TournamentRules
+from .tournament_log import (
+    EntrantAdded,
+    EntrantWithdrawn,
+    EpisodeEnded,
+    RoundScheduled,
+    ScheduledBlock,
+    TournamentRules,
+)
 
 __all__ = [
     "MovedSubject",
@@ -67,8 +74,9 @@ class PlayedEpisode:
 class PlayedRound:
     """A finished round of the season."""
 
-    scheduled: RoundScheduled
     entrants: Sequence[str]
+    blocks: tuple[ScheduledBlock, ...]
+    byes: tuple[str, ...]
     episodes: Sequence[PlayedEpisode] = ()
     """Its episodes; they were queued block by block, lineup by lineup, and `index` counts them from 0."""
 
@@ -97,9 +105,9 @@ def continue_season(
     tournament = Tournament.resumed(rules, pairing, state) if state is not None else Tournament(rules, pairing)
     for one in rounds:
         enter(tournament, one.entrants)
-        tournament.apply(one.scheduled.model_copy(update={"round": tournament.last_round + 1}))
+        tournament.apply(RoundScheduled(round=tournament.last_round + 1, blocks=one.blocks, byes=one.byes))
         episodes, index = {episode.index: episode for episode in one.episodes}, itertools.count()
-        blocks = [block.block for block in one.scheduled.blocks]
+        blocks = [block.block for block in one.blocks]
         take_in(tournament, ((id, [episodes.get(next(index)) for _ in tournament.lineups(id)]) for id in blocks))
     stored = tournament.state()
     enter(tournament, entrants)

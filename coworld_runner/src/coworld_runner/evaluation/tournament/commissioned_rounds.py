@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 
 from coworld_core.commissioner.hook_names import HookName
 from coworld_core.commissioner.messages import CommissionerMessage
-from coworld_core.commissioner.values import VariantInfo
 from coworld_core.errors import CommissionerError
 from coworld_core.tournament.commissions import Commission
 from coworld_core.tournament.conversation import Ask, Conversation, Turn
@@ -19,12 +18,9 @@ from coworld_core.tournament.standings import TournamentStore
 
 from ...backend import Backend, Publish
 from ..commissioner.commissioner_host import Commissioner, CommissionerOptions, CommissionerSocket, open_commissioner
-from ..commissioner.commissioner_lookup import FoundCommissioner, find_commissioner
-from ..entrants import Entrants
-from .tournament_folder import TournamentFolder
-from .tournament_settings import TournamentSettings
+from ..commissioner.commissioner_lookup import FoundCommissioner
 
-__all__ = ["CommissionedTournament", "commissioned_tournament"]
+__all__ = ["CommissionedTournament"]
 
 
 class CommissionedTournament:
@@ -136,32 +132,3 @@ class CommissionedTournament:
                 )
             )
         return await self._connection.enter_async_context(self._commissioner.converse())
-
-
-def commissioned_tournament(
-    folder: TournamentFolder,
-    settings: TournamentSettings,
-    entrants: Entrants,
-    *,
-    backend: Backend,
-    publish: Publish,
-    options: CommissionerOptions | None = None,
-) -> CommissionedTournament:
-    """A tournament in a folder, with the commissioner that its settings name.
-
-    Raises:
-        UsageError: There is no such commissioner.
-    """
-    base = entrants.base
-    variant = VariantInfo(
-        id=base.variant, name=base.variant, game_config=dict(base.game_config), num_agents=entrants.seats
-    )
-    return CommissionedTournament(
-        folder,
-        Commission(folder.tournament, variant),
-        find_commissioner(entrants.package, settings.pairing.commissioner),
-        backend=backend,
-        publish=publish,
-        options=options,
-        hooks=settings.pairing.hooks,
-    )

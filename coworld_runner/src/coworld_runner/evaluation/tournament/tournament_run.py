@@ -11,6 +11,7 @@ from typing import Unpack
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.tournament.commissions import Commission
 from coworld_core.tournament.pairings import Commissioned
 from coworld_core.tournament.standings import TournamentReport
 
@@ -18,8 +19,9 @@ from ...episode.many import open_keyed_run
 from ...episode.run_options import BatchArguments, RunOptions
 from ...package.resolver import Package
 from ..commissioner.commissioner_host import CommissionerOptions
+from ..commissioner.commissioner_lookup import find_commissioner
 from ..evaluation_run import evaluation_start, play_blocks, reported
-from .commissioned_rounds import commissioned_tournament
+from .commissioned_rounds import CommissionedTournament
 from .tournament_entry import game_of, rules_of
 from .tournament_folder import TournamentFolder, entrants_of
 from .tournament_settings import read_settings
@@ -79,13 +81,14 @@ async def play_tournament(
                 async with AsyncExitStack() as stack:
                     chair = None
                     if isinstance(tournament.pairing, Commissioned):
-                        chair = commissioned_tournament(
+                        chair = CommissionedTournament(
                             folder,
-                            settings,
-                            entrants,
+                            Commission(tournament, dict(entrants.base.game_config)),
+                            find_commissioner(found, settings.pairing.commissioner),
                             backend=keyed.backend,
                             publish=keyed.run.bus.publish,
                             options=commissioner_options,
+                            hooks=settings.pairing.hooks,
                         )
                         stack.push_async_callback(chair.aclose)
 

@@ -440,7 +440,7 @@ class Round(Base):
     season: Mapped[int] = mapped_column(default=1)
     """Number of the league's season."""
     report: Mapped[JsonObject | None] = mapped_column(deferred=True)
-    """The division's standings after the round (`work.table.Table`); only the last one includes pairs."""
+    """The division's standings then (`work.season_standings.SeasonStandings`); only the last one has pairs."""
     state: Mapped[JsonObject | None] = mapped_column(deferred=True)
     """What the table of the next round continues from; only in the last finished round."""
     started_at: Mapped[dt.datetime | None]

@@ -51,7 +51,7 @@ async def write_events(database: Database, season: CommissionedSeason, token: st
         token: The token of the lease on the league.
 
     Raises:
-        Overtaken: Another server holds the lease, or the season has changed.
+        LeaseLost: Another server holds the lease, or the season has changed.
         ManifestError: Episodes do not fit the game's schema.
     """
     if not season.pending:
@@ -168,7 +168,14 @@ class _Writing:
             "season": season.number,
             "asked": due.config,
         }
-        row = await add_round(session, self.league, division_key(due.division), config, id=season.round_id(number))
+        row = await add_round(
+            session,
+            division_key(due.division),
+            config,
+            key=COMMISSIONED,
+            season=season.number,
+            id=season.round_id(number),
+        )
         season.began[number] = row.created_at
         return row
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.commissioner.values import VariantInfo
 from coworld_core.tournament.commissions import Commission as CommissionView
 from coworld_core.tournament.pairings import commissioner
 from coworld_core.tournament.seasons import PlayedEpisode, enter, take_in, withdraw_others
@@ -94,9 +93,7 @@ class CommissionedSeason:
 
     def view(self) -> CommissionView:
         """The season as its commissioner sees it, with the platform's ids."""
-        setup = self.setup
-        variant = VariantInfo(id=setup.variant, name=setup.variant, game_config=setup.config, num_agents=setup.seats)
-        return CommissionView(self.tournament, variant, own_ids=self._own_id)
+        return CommissionView(self.tournament, self.setup.config, own_ids=self._own_id)
 
     @property
     def played(self) -> DueRound | None:

@@ -212,7 +212,7 @@ class _League:
         """Play until the league is no longer this server's.
 
         Raises:
-            Overtaken: Another server plays the league, or it is played in another way now.
+            LeaseLost: Another server plays the league, or it is played in another way now.
             CommissionerError: The commissioner failed, and the open round with it.
         """
         while True:

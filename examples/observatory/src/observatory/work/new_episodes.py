@@ -14,7 +14,7 @@ from coworld_core.errors import ManifestError
 
 from ..store.columns import JsonObject, new_id, now
 from ..store.database import next_revision
-from ..store.models import EpisodeRequest, GameConfig, League, Participant, Round
+from ..store.models import EpisodeRequest, GameConfig, Participant, Round
 from .game_setup import GameSetup
 from .lineups import Candidate, episode_configs, plan_config
 
@@ -93,15 +93,16 @@ async def add_episodes(
 
 
 async def add_round(
-    session: AsyncSession, league: League, division_id: str, config: JsonObject, *, id: str | None = None
+    session: AsyncSession, division_id: str, config: JsonObject, *, key: str, season: int, id: str | None = None
 ) -> Round:
     """Add a round that runs from now on, with the next number of its division.
 
     Args:
         session: A writing session.
-        league: The league.
         division_id: The round's division.
         config: `Round.round_config`.
+        key: `Round.commissioner_key`.
+        season: Number of the league's season.
         id: Its id; a new one by default.
     """
     last = await session.scalar(sa.select(sa.func.max(Round.round_number)).where(Round.division_id == division_id))
@@ -109,12 +110,12 @@ async def add_round(
     row = Round(
         id=id or new_id("round"),
         round_number=(last or 0) + 1,
-        commissioner_key=league.commissioner_key,
+        commissioner_key=key,
         execution_backend="any",
         round_config=config,
         status="running",
         division_id=division_id,
-        season=league.season,
+        season=season,
         started_at=moment,
         created_at=moment,
     )

@@ -1,6 +1,6 @@
 """Rounds that a league plays by itself, one after another, while a server runs.
 
-A pairing decides who meets, as in a tournament in a folder (`work.table`).
+A pairing decides who meets, as in a tournament in a folder (`work.season_standings`).
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ async def _begin(session: AsyncSession, division: Division, due: _Due, table: Se
         for block, lineup in table.lineups
     ]
     config = {**table.config, "season": league.season, "episodes": len(episodes)}
-    row = await add_round(session, league, division.id, config)
+    row = await add_round(session, division.id, config, key=CONTINUOUS, season=league.season)
     await add_round_episodes(session, row, league.id, due.setup, episodes)
     return row.id
 

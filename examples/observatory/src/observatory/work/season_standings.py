@@ -13,7 +13,7 @@ from coworld_core.evaluation.report_base import IntervalRecord
 from coworld_core.tournament.pairing_rule import PairingRule
 from coworld_core.tournament.seasons import PlayedEpisode, PlayedRound, continue_season
 from coworld_core.tournament.standings import Tournament, TournamentState
-from coworld_core.tournament.tournament_log import RoundPlace, RoundScheduled, TournamentRules
+from coworld_core.tournament.tournament_log import RoundPlace, ScheduledBlock, TournamentRules
 
 from ..store.columns import JsonObject
 from .game_setup import GameSetup
@@ -70,7 +70,7 @@ def stored_state(stored: JsonObject | None, rules: TournamentRules) -> Tournamen
     """The stored state of a table, if a table with these rules can continue from it.
 
     Args:
-        stored: `Table.state`.
+        stored: `Round.state`.
         rules: The season's current rules.
     """
     if stored is None:
@@ -95,9 +95,11 @@ def played_round(config: JsonObject, episodes: Sequence[PlayedEpisode], rules: T
     """
     if not config.get("blocks") or config.get("seats", rules.slot_count) != rules.slot_count:
         return None
-    scheduled = {"kind": "round_scheduled", "round": 1, "blocks": config["blocks"], "byes": config["byes"]}
     return PlayedRound(
-        scheduled=RoundScheduled.model_validate(scheduled), entrants=config["entrants"], episodes=episodes
+        entrants=config["entrants"],
+        blocks=tuple(ScheduledBlock.model_validate(block) for block in config["blocks"]),
+        byes=tuple(config["byes"]),
+        episodes=episodes,
     )
 
 
@@ -131,7 +133,7 @@ def compute_standings(
 
 
 def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] | None = None) -> JsonObject:
-    """A tournament's standings, as `Table.report`.
+    """A tournament's standings, as `Round.report`.
 
     Args:
         tournament: The tournament.
