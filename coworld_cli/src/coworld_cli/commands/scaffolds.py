@@ -11,7 +11,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import browser_option
 from ..options.values import DIRECTORY, FILE
-from ..output import Output, output_options
+from ..output import Output, output_options, published_option
 from ..render.text import command_line, shown_path, table
 
 if TYPE_CHECKING:
@@ -137,16 +137,17 @@ def game(out: Output, name: str, directory: Path | None) -> int:
 
 
 @init.command("player")
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, metavar="FILE | DIR")
+@published_option("--example", says="there is one starter, which plays any game of the kit.")
 @output_options
 def player(out: Output, file: Path) -> int:
     """Start a player: FILE gets one function, which plays any game of the kit.
 
-    FILE ends in .py for Python or .mjs for JavaScript.
+    FILE ends in .py for Python or .mjs for JavaScript. In a directory, it is bot.py.
     """
     from coworld_runner.kit.server.scaffolds import new_player
 
-    tell_written(out, new_player(file), then=None)
+    tell_written(out, new_player(file if file.suffix else file / "bot.py"), then=None)
     return exitcodes.OK
 
 
