@@ -193,6 +193,7 @@ def test_submitting_anothers_policy_is_refused(run: Run, told: FakePlatform) -> 
 def test_champion_is_nominated_by_membership_or_by_policy(run: Run, told: FakePlatform) -> None:
     path = f"/v2/league-policy-memberships/{MEMBERSHIP['id']}/champion"
     told.on("POST", path, {**MEMBERSHIP, "is_champion": True})
+    told.on("GET", "/v2/league-policy-memberships", [MEMBERSHIP])
     label = "painter"
     for words in ([str(MEMBERSHIP["id"])], [label], [label, "--league", str(LEAGUE["id"])]):
         result = run("champion", *words)

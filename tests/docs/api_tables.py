@@ -29,6 +29,7 @@ STATUSES = {
     401: "no token, or an invalid or expired one",
     403: "the token does not permit the request, or the rules do not",
     404: "there is no such resource, or the caller may not see it",
+    405: "this platform does not offer the operation",
     408: "the request body did not arrive in time",
     409: "the request conflicts with the resource's current state: it already exists, is already over, is not over yet",
     410: "already used, or expired",
@@ -39,7 +40,6 @@ STATUSES = {
     425: "not available yet",
     429: "too many requests, or a quota is exhausted; `Retry-After` says how long to wait",
     500: "internal server error; the server's log has the details under the request's id",
-    501: "this platform does not offer the operation",
     502: "a program that was started on demand failed to start",
     503: "still starting; `Retry-After` says how long to wait",
 }

@@ -120,11 +120,15 @@ async def test_annotations_are_parsed_or_refused(
             assert code is None or answer.json()["type"] == code
 
 
-async def test_operations_not_offered_are_501(tmp_path: Path) -> None:
+async def test_operations_not_offered_say_what_to_do_instead(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         async with platform.client(ann) as client, platform.client() as stranger:
             for method, path in (
+                ("POST", "/v2/reporters/register"),
+                ("POST", "/stats/policies/files/upload"),
+                ("POST", "/v2/coworlds/x/feed-posts"),
+                ("GET", "/v2/leagues/league_x/locks"),
                 ("GET", "/usage/me/credits"),
                 ("POST", "/v2/divisions/div_x/power-analysis"),
                 ("POST", "/v2/counterfactual-evals"),
@@ -134,6 +138,7 @@ async def test_operations_not_offered_are_501(tmp_path: Path) -> None:
                 ("POST", "/v2/leagues/league_x/campaign/prompt"),
             ):
                 answer = await client.request(method, path, json={} if method == "POST" else None)
-                assert (answer.status_code, answer.json()["type"]) == (501, "not_offered"), path
+                assert (answer.status_code, answer.json()["type"]) == (405, "not_offered"), path
+                assert answer.headers["allow"] == ""
                 assert len(answer.json()["detail"]) > 40
                 assert (await stranger.request(method, path)).status_code == 401

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import zipfile
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from support.observatory import Inside, inside
 from support.uploads import manifest_for, upload_image
 
 from observatory.api.leagues import create_league
+from observatory.api.not_offered import NOT_OFFERED
 from observatory.app import document
 from observatory.store.models import Artifact, EpisodeRequest, Round
 
@@ -147,15 +149,10 @@ TABLE: dict[str, Row] = {
     "PUT /v2/coworlds/play/session/{session_id}/config": Row(
         KNOWN, params={"session_id": "cps_none"}, body={"kind": "spectators", "allow_spectators": False}
     ),
-    "GET /usage/me/credits": Row(KNOWN),
     "GET /flags/me": Row(KNOWN),
     "GET /v2/coworlds/{name}/feed-posts/check": Row(KNOWN, params={"name": "none"}),
-    "GET /v2/leagues/{league_id}/campaign": Row(KNOWN),
-    "GET /v2/leagues/{league_id}/campaign/{part}": Row(KNOWN, params={"part": "history"}),
-    "POST /v2/leagues/{league_id}/campaign/{part}": Row(KNOWN, params={"part": "prompt"}),
     "GET /v2/coworlds/{coworld_id}/documentation": Row(PRIVATE),
     "GET /v2/coworlds/{coworld_id}/package": Row(PRIVATE),
-    "POST /v2/divisions/{division_id}/power-analysis": Row(KNOWN),
     "POST /v2/leagues/{league_id}/lobbies": Row(KNOWN, body={"idempotency_key": "k"}),
     "GET /v2/lobbies/{lobby_id}": Row(KNOWN),
     "PUT /v2/lobbies/{lobby_id}/seats/{position}": Row(
@@ -167,8 +164,13 @@ TABLE: dict[str, Row] = {
     "POST /v2/lobbies/{lobby_id}/start": Row(KNOWN_403, body={"idempotency_key": "k", "expected_revision": 1}),
     "POST /v2/lobbies/{lobby_id}/cancel": Row(KNOWN_403),
     "POST /v2/lobbies/{lobby_id}/end": Row(KNOWN_403),
-    "POST /v2/counterfactual-evals": Row(KNOWN),
-    "GET /v2/counterfactual-evals/{evaluation_id}": Row(KNOWN, params={"evaluation_id": "x"}),
+    "GET /v2/reporters": Row(ANYONE),
+    "GET /v2/reporters/{reporter_id}": Row(("404",) * 5, params={"reporter_id": "rptr_x"}),
+    "GET /v2/feed-instructions": Row(KNOWN),
+    **{
+        f"{method} {path}": Row(KNOWN, params=dict.fromkeys(re.findall(r"{(\w+)}", path), "x"))
+        for method, path, *_ in NOT_OFFERED
+    },
 }
 
 

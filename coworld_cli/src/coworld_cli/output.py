@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,7 +15,9 @@ from .terminal import echo, is_live
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["Output", "output_options", "to_json", "to_line"]
+__all__ = ["Output", "output_options", "published_option", "to_json", "to_line"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def to_json(value: object) -> str:
@@ -102,6 +104,26 @@ class Output:
         sys.stdout.flush()
 
 
+_UNUSED = "coworld_cli.unused"
+"""Key of `Context.meta` for what is to be said of options without an effect."""
+
+
+def published_option(*names: str, says: str, **attrs: Any) -> Callable[[_F], _F]:
+    """Accept an option of the published package that has no effect here; if it is given, one line says what holds.
+
+    Args:
+        names: The option's names.
+        says: The line, without the option's name.
+        attrs: Further attributes of the option; `is_flag` for one without a value.
+    """
+
+    def note(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        if value not in (None, False, ()):
+            ctx.meta.setdefault(_UNUSED, []).append(f"{names[0].partition('/')[0]}: {says}")
+
+    return click.option(*names, hidden=True, expose_value=False, callback=note, **attrs)
+
+
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--json` and `--quiet`, and pass it an `Output` as `out`."""
 
@@ -109,6 +131,9 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--quiet", "-q", is_flag=True, help="Write no narration to standard error.")
     @functools.wraps(function)
     def wrapped(*args: Any, json: bool, quiet: bool, **kwargs: Any) -> Any:
-        return function(*args, out=Output(json=json, quiet=quiet), **kwargs)
+        out = Output(json=json, quiet=quiet)
+        for line in click.get_current_context().meta.get(_UNUSED, ()):
+            out.note(line)
+        return function(*args, out=out, **kwargs)
 
     return wrapped

@@ -51,6 +51,7 @@ __all__ = [
 
 
 _DOWNLOADS = Path("coworld")
+_LLM_VARIABLES = ("COWORLD_LLM_ENDPOINT", "OPENROUTER_API_KEY")
 
 
 def _manifest(coworld: str) -> anyio.Path:
@@ -203,7 +204,10 @@ async def player_secrets(options: PlayOptions, out: Output) -> Mapping[str, str]
     """The secrets of the players."""
     from coworld_runner.episode.bedrock import bedrock_environment
 
-    secrets = read_secrets(options.secret_env, options.secret_env_file, out)
+    names = [name for name in _LLM_VARIABLES if name in os.environ] if options.use_llm else []
+    if options.use_llm and not names:
+        raise click.UsageError(f"--use-llm passes on {' or '.join(_LLM_VARIABLES)}, and your environment has neither.")
+    secrets = read_secrets((*options.secret_env, *names), options.secret_env_file, out)
     if not options.use_bedrock:
         return secrets.values
     credentials = await bedrock_environment(

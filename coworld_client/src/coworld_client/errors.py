@@ -17,7 +17,7 @@
         │   ├── Gone                   410
         │   ├── Unprocessable          422
         │   ├── TooManyRequests        429
-        │   ├── NotOffered             501
+        │   ├── NotOffered             405, 501
         │   └── ServerError            5xx
         └── NotLoggedIn            there is no token for the server
 
@@ -216,7 +216,7 @@ class TooManyRequests(ApiStatusError):
 
 
 class NotOffered(ApiStatusError):
-    """501: this platform does not offer the feature."""
+    """405 or 501: this platform does not offer the feature."""
 
     default_code = "not_offered"
     default_hint = "Other platforms may have it; retrying here does not help."
@@ -238,6 +238,7 @@ _BY_STATUS: dict[int, type[ApiStatusError]] = {
     410: Gone,
     422: Unprocessable,
     429: TooManyRequests,
+    405: NotOffered,
     501: NotOffered,
 }
 

@@ -42,7 +42,7 @@ def list_(out: Output, connection: Connection, listing: Listing) -> int:
     """List Coworlds."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.coworlds.list(limit=listing.limit, offset=listing.offset)
+        pager = api.coworlds.list(limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
         return await show_list(out, pager, tables.COWORLDS, listing, noun="Coworld")
 
     return run_api(out, connection, body)
@@ -132,6 +132,7 @@ def next_version(out: Output, connection: Connection, name: str) -> int:
 @click.argument("coworld", type=IdType("coworld", names=True), metavar="COWORLD_ID | NAME")
 @click.option(
     "--output-dir",
+    "--directory",
     "-o",
     type=DIRECTORY,
     default=Path("coworld"),
@@ -197,7 +198,7 @@ def images(out: Output, connection: Connection, listing: Listing, image: str | N
     async def body(api: CoworldClient, _: Running) -> int:
         if image is not None:
             return await show_one(out, api.images.get(image), tables.image_details)
-        pager = api.images.list(limit=listing.limit, offset=listing.offset)
+        pager = api.images.list(limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
         return await show_list(out, pager, tables.IMAGES, listing, noun="image")
 
     return run_api(out, connection, body)

@@ -10,7 +10,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..output import Output, output_options
+from ..output import Output, output_options, published_option
 from ..terminal import colour
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def _complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str)
 @commands.command("docs")
 @click.argument("page", required=False, metavar="[PAGE]", shell_complete=_complete)
 @click.option("--search", metavar="WORD", help="List the lines that contain this, in PAGE or in all pages.")
+@published_option("--local", says="pages are always those of this installation.", is_flag=True)
+@published_option("--skill", says="`coworld docs` lists what there is to read.", is_flag=True)
 @output_options
 def docs(out: Output, page: str | None, search: str | None) -> int:
     """Read the documentation, without a network.

@@ -67,7 +67,7 @@ def episodes(out: Output, connection: Connection, listing: Listing, episode: str
     async def body(api: CoworldClient, _: Running) -> int:
         if episode is not None:
             return await show_one(out, api.episodes.get(episode), tables.episode_details)
-        pager = api.episodes.list(**filters, limit=listing.limit, offset=listing.offset)
+        pager = api.episodes.list(**filters, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
         return await show_list(out, pager, tables.EPISODES, listing, noun="episode")
 
     return run_api(out, connection, body)

@@ -15,7 +15,7 @@ from ..event_loop import Running, run_api
 from ..options.common import concurrency_option, seconds_option
 from ..options.platform import Connection, Listing, include_option, listing_options, mine_filter, platform_options
 from ..options.values import DIRECTORY, FILE, GIVEN_FILE, IdType
-from ..output import Output
+from ..output import Output, published_option
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one
 from ..render.text import clean, command_line, shown_path
@@ -43,9 +43,13 @@ def xp_request() -> None:
 
 @xp_request.command("create")
 @click.argument("body", type=GIVEN_FILE, metavar="BODY")
+@click.option("--title", metavar="TEXT", help="Title of the request, on platforms that have them.")
+@click.option("--description", metavar="TEXT", help="Description of the request, likewise.")
 @click.option("--wait/--no-wait", default=False, help="Wait until all episodes have ended.")
 @platform_options
-def create(out: Output, connection: Connection, body: Path, wait: bool) -> int:
+def create(
+    out: Output, connection: Connection, body: Path, title: str | None, description: str | None, wait: bool
+) -> int:
     """Request episodes. BODY is a JSON file, or - for standard input.
 
     \b
@@ -57,7 +61,8 @@ def create(out: Output, connection: Connection, body: Path, wait: bool) -> int:
     """  # noqa: D301 (click reads the backspace)
     from ..files import json_object, read_bytes
 
-    given = json_object(read_bytes(body), what="The body")
+    named = {key: text for key, text in (("title", title), ("description", description)) if text is not None}
+    given = {**json_object(read_bytes(body), what="The body"), **named}
 
     async def work(api: CoworldClient, running: Running) -> int:
         made = await api.experience.create(given)
@@ -103,7 +108,11 @@ def get(out: Output, connection: Connection, request: str) -> int:
 
 @xp_request.command("episodes")
 @click.argument("request", type=_XREQ, metavar="XREQ_ID")
-@listing_options(None, noun="episodes")
+@listing_options(None, cursor=False, noun="episodes")
+@published_option("--cursor", says="all episodes are listed, so there is nothing to continue.")
+@published_option("--view", says="every episode is shown with its results.")
+@published_option("--status", says="all statuses are listed; --jsonl is for filters.", multiple=True)
+@published_option("--no-jsonl", says="that is the default.", is_flag=True)
 @platform_options
 def episodes(out: Output, connection: Connection, listing: Listing, request: str) -> int:
     """List the episodes of an experience request."""
@@ -140,6 +149,13 @@ def cancel(out: Output, connection: Connection, request: str) -> int:
 @click.option("--checkpoint", type=FILE, metavar="FILE", help="Save progress in this file, and continue from it.")
 @click.option("--reset", is_flag=True, help="Ignore the checkpoint and start over.")
 @seconds_option("--timeout", _WATCH_SECONDS, "Maximum time to watch.")
+@published_option(
+    "--until", says="it ends when all episodes have ended; xp-request download then fetches the evidence."
+)
+@published_option("--include", says="xp-request download fetches the evidence.", multiple=True)
+@published_option("--view", says="every change is shown with its results.")
+@published_option("--no-jsonl", says="that is the default.", is_flag=True)
+@published_option("--no-reset", says="that is the default.", is_flag=True)
 @click.option("--jsonl", is_flag=True, help="Write every change as a line of JSON, as it happens.")
 @platform_options
 def watch(
@@ -242,9 +258,15 @@ def _line(change: Change) -> object:
 @click.argument("requests", nargs=-1, required=True, type=_XREQ, metavar="XREQ_ID...")
 @include_option
 @click.option(
-    "--download-dir", "-d", type=DIRECTORY, metavar="DIR", help="Directory to write to.  [default: ./XREQ_ID]"
+    "--download-dir",
+    "--directory",
+    "-d",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Directory to write to.  [default: ./XREQ_ID]",
 )
 @concurrency_option("files")
+@published_option("--agent", says="files of all seats are fetched.", multiple=True)
 @platform_options
 def download(
     out: Output,

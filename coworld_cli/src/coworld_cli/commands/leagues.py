@@ -21,7 +21,7 @@ from ..options.platform import (
     round_filter,
 )
 from ..options.values import IdType, key_values
-from ..output import Output
+from ..output import Output, published_option
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one, show_rows
 
@@ -43,7 +43,7 @@ async def of_league(api: CoworldClient, filters: Mapping[str, Any]) -> dict[str,
 
 @commands.command("leagues")
 @click.argument("league", required=False, type=IdType("league", names=True), metavar="[LEAGUE]")
-@listing_options(None, noun="leagues")
+@listing_options(None, cursor=False, noun="leagues")
 @platform_options
 def leagues(out: Output, connection: Connection, listing: Listing, league: str | None) -> int:
     """List leagues, or show one.
@@ -62,7 +62,7 @@ def leagues(out: Output, connection: Connection, listing: Listing, league: str |
 @commands.command("divisions")
 @click.argument("division", required=False, type=IdType("division"), metavar="[DIVISION_ID]")
 @league_filter
-@listing_options(None, noun="divisions")
+@listing_options(None, cursor=False, noun="divisions")
 @platform_options
 def divisions(out: Output, connection: Connection, listing: Listing, division: str | None, **filters: Any) -> int:
     """List divisions, or show one."""
@@ -162,7 +162,7 @@ def events(out: Output, connection: Connection, listing: Listing, **filters: Any
     """List what happened in competitions."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.events.list(**await of_league(api, filters), limit=listing.limit)
+        pager = api.events.list(**await of_league(api, filters), limit=listing.limit, cursor=listing.cursor)
         return await show_list(out, pager, tables.EVENTS, listing, noun="event")
 
     return run_api(out, connection, body)
@@ -175,6 +175,7 @@ def league() -> None:
 
 @league.command("create")
 @click.argument("name")
+@published_option("--default-variant", says="whoever runs the platform chooses the variant of a league.")
 @click.option(
     "--template",
     "-t",

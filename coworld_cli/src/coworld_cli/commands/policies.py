@@ -21,7 +21,7 @@ from ..options.platform import (
     player_filter,
     policy_filter,
 )
-from ..options.values import IdType, PolicyType
+from ..options.values import IdType, PolicyType, key_values
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one
@@ -52,7 +52,7 @@ def memberships(out: Output, connection: Connection, listing: Listing, **filters
     """List the policies that are in leagues."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.memberships.list(**await of_league(api, filters), limit=listing.limit)
+        pager = api.memberships.list(**await of_league(api, filters), limit=listing.limit, cursor=listing.cursor)
         return await show_list(out, pager, tables.MEMBERSHIPS, listing, noun="membership")
 
     return run_api(out, connection, body)
@@ -69,7 +69,7 @@ def submissions(out: Output, connection: Connection, listing: Listing, **filters
     """List submissions of policies to leagues."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.submissions.list(**await of_league(api, filters), limit=listing.limit)
+        pager = api.submissions.list(**await of_league(api, filters), limit=listing.limit, cursor=listing.cursor)
         return await show_list(out, pager, tables.SUBMISSIONS, listing, noun="submission")
 
     return run_api(out, connection, body)
@@ -92,6 +92,8 @@ def submissions(out: Output, connection: Connection, listing: Listing, **filters
     show_default=True,
     help="Whether it becomes your champion in the league.",
 )
+@click.option("--player", type=IdType("player"), metavar="PLY", help="Submit as this one of your players.")
+@click.option("--preference", multiple=True, metavar="KEY=VALUE", help="A preference for the league; repeatable.")
 @browser_option
 @platform_options
 def submit(
@@ -100,21 +102,34 @@ def submit(
     policy: str,
     league: str,
     auto_champion: AutoChampion,
+    player: str | None,
+    preference: tuple[str, ...],
     open_browser: bool | None,
 ) -> int:
     """Submit a policy to a league.
 
     POLICY is NAME (its newest version), NAME:N, NAME:vN or the id of a version. It must be yours.
     """
+    pairs = key_values("--preference", preference)
 
     async def body(api: CoworldClient, _: Running) -> int:
         from coworld_core.api import PolicyRef
+
+        from ..files import json_values
 
         where = await api.leagues.id_of(league)
         ref = PolicyRef.parse(policy)
         version = ref.id or (await api.policies.lookup(ref)).id
         return await submit_version(
-            api, out, version, where, policy=policy, auto_champion=auto_champion, open_browser=open_browser
+            api,
+            out,
+            version,
+            where,
+            policy=policy,
+            auto_champion=auto_champion,
+            player=player,
+            preferences=json_values(pairs) or None,
+            open_browser=open_browser,
         )
 
     return run_api(out, connection, body, changes=True)
@@ -128,6 +143,8 @@ async def submit_version(
     *,
     policy: str,
     auto_champion: AutoChampion = "always",
+    player: str | None = None,
+    preferences: Mapping[str, Any] | None = None,
     open_browser: bool | None = False,
     also: Mapping[str, Any] | None = None,
 ) -> int:
@@ -136,7 +153,9 @@ async def submit_version(
 
     from ..browser import open_page, wants_browser
 
-    made = await api.submissions.create(league, PolicyRef(id=version), auto_champion=auto_champion)
+    made = await api.submissions.create(
+        league, PolicyRef(id=version), auto_champion=auto_champion, player=player, preferences=preferences
+    )
     page = api.web_url(f"/observatory/v2#tab=uploads&detail=policy-version:{version}")
     submitted = {**dump(made), "policy_version_id": version, "page": page}
     out.answer({**also, "submission": submitted} if also is not None else submitted)

@@ -244,7 +244,9 @@ def replays(
         raise click.UsageError("--jsonl is for lists; a download writes index.json, and --json prints it.")
 
     async def body(api: CoworldClient, running: Running) -> int:
-        pager = api.episodes.list(**filters, with_replay=True, limit=listing.limit, offset=listing.offset)
+        pager = api.episodes.list(
+            **filters, with_replay=True, limit=listing.limit, offset=listing.offset, cursor=listing.cursor
+        )
         if download_dir is None:
             return await _list(pager, listing, out)
         return await _download(api, pager, download_dir, running, concurrency=concurrency)

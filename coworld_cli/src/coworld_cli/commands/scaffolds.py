@@ -11,7 +11,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import browser_option
 from ..options.values import DIRECTORY, FILE
-from ..output import Output, output_options
+from ..output import Output, output_options, published_option
 from ..render.text import command_line, shown_path, table
 
 if TYPE_CHECKING:
@@ -132,18 +132,20 @@ def game(out: Output, name: str, directory: Path | None) -> int:
 
 
 @init.command("player")
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, metavar="FILE | DIR")
 @click.option("--for", "game", metavar="GAME", help="The game that it is for; the file then describes its messages.")
+@published_option("--example", says="there is one starter, which plays any game of the kit.")
 @output_options
 def player(out: Output, file: Path, game: str | None) -> int:
     """Start a player: FILE gets one function, which plays any game of the kit.
 
-    FILE ends in .py for Python or .mjs for JavaScript. For a game with a protocol of its own, it has the place where
-    you answer the game's messages.
+    FILE ends in .py for Python or .mjs for JavaScript; in a directory, it is bot.py. For a game with a protocol of its
+    own, it has the place where you answer the game's messages.
     """
     from ..event_loop import run_async
 
-    return run_async(out, lambda running: _player(file, game, running))
+    path = file if file.suffix else file / "bot.py"
+    return run_async(out, lambda running: _player(path, game, running))
 
 
 async def _player(file: Path, game: str | None, running: Running) -> int:

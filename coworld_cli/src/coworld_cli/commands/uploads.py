@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,7 +18,7 @@ from ..options.declarations import takes
 from ..options.platform import Connection, platform_options
 from ..options.play_options import PackageOptions, WhereOptions
 from ..options.values import IdType, PathType, check_run, key_values
-from ..output import Output
+from ..output import Output, published_option
 from ..render import tables
 from ..render.rows import dump
 from ..render.text import clean, command_line, shown_path
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["commands"]
 
 commands = NounGroup()
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @commands.command("upload-coworld")
@@ -63,6 +65,10 @@ commands = NounGroup()
     help="Wait for its first episodes on the platform.  [default: wait]",
 )
 @seconds_option("--hosted-smoke-timeout-seconds", time_limits.HOSTED_SMOKE, "Maximum time to wait.")
+@click.option("--visibility", type=click.Choice(["public", "private"]), help="Who sees it.  [default: the platform's]")
+@published_option("--wait-certification", says="the platform's first episodes are its certification.", is_flag=True)
+@published_option("--no-wait-certification", says="--no-wait-hosted-smoke waits for nothing.", is_flag=True)
+@published_option("--certification-timeout-seconds", says="--hosted-smoke-timeout-seconds is the limit.", type=float)
 @takes("where", WhereOptions)
 @platform_options
 def upload_coworld(
@@ -78,6 +84,7 @@ def upload_coworld(
     skip_certification: str | None,
     wait_hosted_smoke: bool,
     hosted_smoke_timeout_seconds: float,
+    visibility: str | None,
 ) -> int:
     """Certify and upload a Coworld, or a change to one.
 
@@ -98,6 +105,8 @@ def upload_coworld(
         raise click.UsageError("--from-coworld needs at least one of --version, --patch and --image.")
     if skip_certification is not None and not skip_certification.strip():
         raise click.UsageError("--skip-certification needs a reason.")
+    if visibility is not None and from_coworld is not None:
+        raise click.UsageError("--visibility is for a MANIFEST; a change keeps the visibility of its Coworld.")
     edits = key_values("--image", images)
 
     from ..files import read_object
@@ -112,7 +121,9 @@ def upload_coworld(
             done = await _update(api, from_coworld, changes, out, reason=skip_certification)
         else:
             options = PackageOptions.at(where, manifest=manifest or "", server=connection.server)
-            done = await _upload(api, options, timeout_seconds, running, reason=skip_certification)
+            done = await _upload(
+                api, options, timeout_seconds, running, reason=skip_certification, visibility=visibility
+            )
             if done is None:
                 return exitcodes.ANSWER_IS_NO
         coworld = done.coworld
@@ -132,7 +143,13 @@ def upload_coworld(
 
 
 async def _upload(
-    api: CoworldClient, options: PackageOptions, timeout: float, running: Running, *, reason: str | None
+    api: CoworldClient,
+    options: PackageOptions,
+    timeout: float,
+    running: Running,
+    *,
+    reason: str | None,
+    visibility: str | None,
 ) -> UploadedCoworld | None:
     """Certify and upload a local manifest, or skip certification for a reason; None if certification fails."""
     from coworld_client.uploads import Certified, Uncertified
@@ -156,7 +173,9 @@ async def _upload(
             return None
         certification = Certified.from_record(record)
     with shown_images(out) as told:
-        return await api.coworlds.upload(package.path, certification=certification, on_progress=told)
+        return await api.coworlds.upload(
+            package.path, certification=certification, visibility=visibility, on_progress=told
+        )
 
 
 async def _certified(
@@ -219,8 +238,27 @@ def patch_commissioner(
     return run_api(out, connection, body, changes=True)
 
 
+def _published_policy_options(function: _F) -> _F:
+    """Options of the published command for which this one asks the platform for nothing."""
+    limits = "players get the limits that the platform gives everybody."
+    alone = "the platform starts a player when its game is there, and waits for no port of it."
+    reach = "what a player reaches is the platform's to decide."
+    model = "--llm-model names a model of the platform's; give keys of your own with --secret-env."
+    for names, says in (
+        (("--cpu", "--cpu-limit", "--memory", "--gpu", "--instance-type"), limits),
+        (("--startup-port", "--startup-path", "--startup-timeout"), alone),
+        (("--https-host",), reach),
+        (("--llm-endpoint", "--llm-api-key-env"), model),
+        (("--title", "--description"), "it is not kept; --tag KEY=VALUE is."),
+    ):
+        for name in names:
+            function = published_option(name, says=says, multiple=True)(function)
+    return function
+
+
 @commands.command("upload-policy")
-@click.argument("player", metavar="FILE | IMAGE")
+@click.argument("player", required=False, metavar="FILE | IMAGE")
+@click.option("--file", "given_file", hidden=True, metavar="FILE", help="The same as FILE.")
 @click.option("--name", "-n", metavar="NAME", help="Name of the policy.  [default: that of the file]")
 @click.option(
     "--league",
@@ -251,11 +289,14 @@ def patch_commissioner(
 @click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A tag of this version; repeatable.")
 @click.option("--use-bedrock", is_flag=True, help="Let the policy use Bedrock on the platform.")
 @click.option("--bedrock-model", metavar="MODEL", help="Which model; needs --use-bedrock.")
+@click.option("--use-llm", is_flag=True, help="Let the policy use the platform's language model.")
+@click.option("--llm-model", metavar="MODEL", help="Which model; needs --use-llm.")
+@_published_policy_options
 @platform_options
 def upload_policy(
     out: Output,
     connection: Connection,
-    player: str,
+    player: str | None,
     name: str | None,
     league: str | None,
     run: tuple[str, ...],
@@ -264,6 +305,9 @@ def upload_policy(
     tags: tuple[str, ...],
     use_bedrock: bool,
     bedrock_model: str | None,
+    use_llm: bool,
+    llm_model: str | None,
+    given_file: str | None,
 ) -> int:
     """Upload a player as a version of a policy.
 
@@ -273,6 +317,12 @@ def upload_policy(
     """
     if bedrock_model and not use_bedrock:
         raise click.UsageError("--bedrock-model needs --use-bedrock.")
+    if llm_model and not use_llm:
+        raise click.UsageError("--llm-model needs --use-llm.")
+    if (player is None) == (given_file is None):
+        raise click.UsageError("Name one player: FILE or IMAGE.", click.get_current_context())
+    # A bare word names an image, unless it is said to be a file
+    target = player if player is not None else str(Path(given_file or "").absolute())
     check_run(run)
     labels = key_values("--tag", tags)
 
@@ -283,7 +333,7 @@ def upload_policy(
     from ..files import secret_files
     from ..run_preparation import read_secrets
 
-    own = read_own_player(player) if is_player_path(player) else None
+    own = read_own_player(target) if is_player_path(target) else None
     if own is not None and run:
         raise click.UsageError("--run is for images; how a file runs follows from the file.")
     name = name or (own.name if own is not None else None)
@@ -292,7 +342,9 @@ def upload_policy(
     files = to_wire(own) if own is not None else None
     secrets = read_secrets(secret_env, secret_files(secret_env_file), out)
     bedrock = {"USE_BEDROCK": "true", **({"BEDROCK_MODEL": bedrock_model} if bedrock_model else {})}
-    environment = {**(bedrock if use_bedrock else {}), **secrets.values} or None
+    llm = {"COWORLD_LLM_ENABLED": "true", **({"COWORLD_LLM_MODEL": llm_model} if llm_model else {})}
+    extras = {**(bedrock if use_bedrock else {}), **(llm if use_llm else {})}
+    environment = {**extras, **secrets.values} or None
 
     async def body(api: CoworldClient, running: Running) -> int:
         # Look up the league before uploading anything
@@ -303,7 +355,7 @@ def upload_policy(
             running.to_go_on = "Layers already sent are not sent again."
             with shown_images(out) as told:
                 made = await api.policies.upload(
-                    player, name=name, run=run, secret_env=environment, tags=labels or None, on_progress=told
+                    target, name=name, run=run, secret_env=environment, tags=labels or None, on_progress=told
                 )
         out.say(f"Upload complete: {clean(made.label, one_line=True)}")
         out.say(f"Version id: {clean(made.id, one_line=True)}")

@@ -111,7 +111,7 @@ class Listing(Options):
 
 
 def listing_options(
-    limit: int | None, *, offset: bool = False, cursor: bool = False, noun: str = "rows"
+    limit: int | None, *, offset: bool = False, cursor: bool = True, noun: str = "rows"
 ) -> Callable[[_F], _F]:
     """Add `--limit`, `--all` and `--jsonl` to a command that lists, and pass it a `Listing` as `listing`.
 

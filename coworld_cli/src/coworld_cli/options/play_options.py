@@ -371,6 +371,13 @@ class PlayOptions(PackageOptions):
         is_flag=True,
         help="Pass AWS credentials for Bedrock to players.",
     )
+    use_llm: bool = option(
+        "--use-llm",
+        section="Secrets for players",
+        default=False,
+        is_flag=True,
+        help="Pass COWORLD_LLM_ENDPOINT and OPENROUTER_API_KEY of your environment to players.",
+    )
     aws_profile: str | None = option(
         "--aws-profile", section="Secrets for players", metavar="NAME", help="AWS profile; needs --use-bedrock."
     )

@@ -55,8 +55,8 @@ async def whoami(call: Annotated[Call, gate("anyone", tolerant=True)]) -> Json:
 
 @router.get("/flags/me")
 async def my_flags(call: SignedIn) -> Json:
-    """Feature flags of the caller: none on this platform."""
-    return Json({"flags": {}})
+    """Feature flags of the caller: those that newer clients read are off on this platform."""
+    return Json({"flags": {"feed-v1": False}})
 
 
 @router.get("/players", response_model=list[api.OwnedPlayer])

@@ -80,6 +80,7 @@ _REASONS: Mapping[int, str] = {
     401: "The request has no token, or its token is invalid or expired.",
     403: "The token does not permit this request.",
     404: "The resource does not exist, or the caller may not see it.",
+    405: "This platform does not offer this operation.",
     408: "The request body did not arrive in time.",
     409: "The request conflicts with the resource's current state.",
     410: "The resource no longer exists.",
@@ -88,7 +89,6 @@ _REASONS: Mapping[int, str] = {
     416: "The requested range cannot be satisfied.",
     422: "The request failed validation.",
     429: "Too many requests, or a quota is exhausted. Retry after the time in `Retry-After`, if there is one.",
-    501: "This platform does not offer this operation.",
     503: "The service is temporarily unavailable. Try again later.",
 }
 
