@@ -16,10 +16,10 @@ from coworld_core.errors import CoworldError, EnvironmentFault, ImageError, Mani
 from coworld_core.ids import new_run_id
 
 from ..backend import Backend
-from ..episode.run_context import find_package, open_run_context
+from ..episode.run_context import open_run_context
 from ..episode.run_start import OpenRun, open_run
 from ..errors import leaves, unwrapped
-from ..package.resolver import Package, default_results_dir
+from ..package.resolver import Package, default_results_dir, resolve_package
 from ..runs.event_bus import EventBus, Listener
 from ..runs.workspace import default_workspace, point_latest
 from .certification_page import render_page
@@ -78,7 +78,7 @@ async def certify(
         EnvironmentFault: The machine or the engine failed; the record says how far it got.
     """
     try:
-        package = await find_package(what)
+        package = await resolve_package(what)
     except ManifestError as error:
         run_id = run_id or new_run_id()
         fresh = default_workspace(default_results_dir(error.report.source) / _BELOW, run_id)

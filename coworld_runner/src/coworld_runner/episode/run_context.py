@@ -17,7 +17,7 @@ from ..package.resolver import Package, default_results_dir, resolve_package
 from ..runs.workspace import default_workspace
 from .backend_choice import open_backend
 
-__all__ = ["RunContext", "find_package", "find_plan", "open_run_context"]
+__all__ = ["RunContext", "find_plan", "open_run_context"]
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,6 @@ class RunContext:
     latest: bool
     """Whether to point `latest` beside the workspace at it."""
     run_id: str
-
-
-async def find_package(what: Package | str | os.PathLike[str]) -> Package:
-    """Return a package, resolving it if necessary."""
-    return what if isinstance(what, Package) else await resolve_package(what)
 
 
 async def find_plan(
@@ -50,7 +45,7 @@ async def find_plan(
         UsageError: A plan was given together with an option that it already contains.
     """
     if not isinstance(what, EpisodePlan):
-        package = await find_package(what)
+        package = await resolve_package(what)
         return plan_episode(package, variant=variant, players=players, seed=seed), package
     if variant is not None or players or seed is not None:
         raise UsageError(

@@ -12,8 +12,7 @@ from coworld_core.evaluation.mixture import Mixture, MixturePlan, MixtureReport
 from coworld_core.evaluation.ranking import player_labels
 from coworld_core.hints import Hint
 
-from ..episode.run_context import find_package
-from ..package.resolver import Package
+from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, blocks_for
 from .evaluation_run import RunArguments, play_evaluation
@@ -56,7 +55,9 @@ async def mix(
             "There must be at least 1 player.", code="bad_count", hint=Hint("name_player", "Name one in players.")
         )
     labels = player_labels(len(players))
-    entrants = Entrants(await find_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules())
+    entrants = Entrants(
+        await resolve_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules()
+    )
     counts = shares(list(players), list(players.values()), entrants.seats)
     rows = entrants.rows()
     common = {**entrants.common(), "max_blocks": blocks_for(episodes, len(mixture_lineups(labels, counts, 1)))}
