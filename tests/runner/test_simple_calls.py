@@ -147,7 +147,7 @@ async def test_plans_alone_leave_their_evidence_in_the_current_directory(
 
 async def test_a_package_in_a_notebook(small: World) -> None:
     hostile = "<script>alert(1)</script>\x1b[2J"
-    package = replace(small.package, source=hostile)
+    package = replace(small.package, report=small.package.report.model_copy(update={"source": hostile}))
     assert str(package) == r"counting 1.2.3 from <script>alert(1)</script>\x1b[2J"
     page = package._repr_html_()  # pyright: ignore[reportPrivateUsage]
     assert "<script" not in page

@@ -15,11 +15,11 @@ from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.errors import CoworldError, EnvironmentFault, ImageError, ManifestError
 
 from ..backend import Backend
-from ..episode.run_context import entered_backend, find_package
+from ..episode.run_context import entered_backend
 from ..episode.run_options import RunArguments, RunOptions
 from ..episode.run_start import OpenRun, open_run
 from ..errors import leaves, unwrapped
-from ..package.resolver import Package
+from ..package.resolver import Package, resolve_package
 from ..runs.event_bus import EventBus, Listener
 from .certification_page import render_page
 from .certification_record import RECORD_NAME, Certification, StepId, StepRecord
@@ -68,7 +68,7 @@ async def certify(
     """
     given = RunOptions.of(RunArguments, run)
     try:
-        package = await find_package(what)
+        package = await resolve_package(what)
     except ManifestError as error:
         return await certify_refused(error, **run)
     async with entered_backend(given.backend, package) as backend:

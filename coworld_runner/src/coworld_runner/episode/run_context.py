@@ -14,12 +14,7 @@ from ..package.player_names import SeatPlayer
 from ..package.resolver import Package, resolve_package
 from .backend_choice import open_backend
 
-__all__ = ["entered_backend", "find_package", "find_plan"]
-
-
-async def find_package(what: Package | str | os.PathLike[str]) -> Package:
-    """Return a package, resolving it if necessary."""
-    return what if isinstance(what, Package) else await resolve_package(what)
+__all__ = ["entered_backend", "find_plan"]
 
 
 async def find_plan(
@@ -35,7 +30,7 @@ async def find_plan(
         UsageError: A plan was given together with an option that it already contains.
     """
     if not isinstance(what, EpisodePlan):
-        package = await find_package(what)
+        package = await resolve_package(what)
         return plan_episode(package, variant=variant, players=players, seed=seed), package
     if variant is not None or players or seed is not None:
         raise UsageError(

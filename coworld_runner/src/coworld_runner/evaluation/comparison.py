@@ -7,9 +7,8 @@ from typing import Unpack
 
 from coworld_core.evaluation.comparison import NEW, OLD, Comparison, ComparisonPlan, ComparisonReport
 
-from ..episode.run_context import find_package
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package
+from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation
@@ -50,7 +49,7 @@ async def compare(
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
-    entrants = Entrants(await find_package(what), {NEW: new, OLD: old}, rules or EvaluationRules())
+    entrants = Entrants(await resolve_package(what), {NEW: new, OLD: old}, rules or EvaluationRules())
     rows = entrants.rows()
     plan = ComparisonPlan.model_validate({**entrants.common(), "new": rows[NEW], "old": rows[OLD], "margin": margin})
     return await play_evaluation(Comparison(plan), entrants, **run)

@@ -23,10 +23,9 @@ from coworld_core.evaluation.designs import Lineup
 from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
 from coworld_core.text.phrases import listed
 
-from ..episode.run_context import find_package
 from ..episode.run_options import BatchArguments
 from ..package.plan import EpisodePlan
-from ..package.resolver import Package
+from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, read_evaluation
@@ -70,7 +69,7 @@ async def diagnose(
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     rules = rules or EvaluationRules()
-    package = await find_package(what)
+    package = await resolve_package(what)
     said = {BOT: player, BASELINE: baseline, STRONG: strong}
     players = {label: word for label, word in said.items() if word is not None}
     ids = _battery_ids(rules.variant, [one.id for one in package.manifest.variants])

@@ -12,9 +12,8 @@ from coworld_core.evaluation.mixture import Mixture, MixturePlan, MixtureReport
 from coworld_core.evaluation.ranking import player_labels
 from coworld_core.hints import Hint
 
-from ..episode.run_context import find_package
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package
+from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, blocks_for
 from .evaluation_run import play_evaluation
@@ -57,7 +56,9 @@ async def mix(
             "There must be at least 1 player.", code="bad_count", hint=Hint("name_player", "Name one in players.")
         )
     labels = player_labels(len(players))
-    entrants = Entrants(await find_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules())
+    entrants = Entrants(
+        await resolve_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules()
+    )
     counts = shares(list(players), list(players.values()), entrants.seats)
     rows = entrants.rows()
     common = {**entrants.common(), "max_blocks": blocks_for(episodes, len(mixture_lineups(labels, counts, 1)))}

@@ -10,9 +10,8 @@ from coworld_core.errors import UsageError
 from coworld_core.evaluation.pickup import CANDIDATE, Pickup, PickupPlan, PickupReport, pool_labels
 from coworld_core.hints import Hint
 
-from ..episode.run_context import find_package
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package
+from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, blocks_for
 from .evaluation_run import play_evaluation
@@ -74,7 +73,7 @@ async def pickup(
         )
     labels = pool_labels(len(pool))
     players = {CANDIDATE: candidate, **dict(zip(labels, pool, strict=True))}
-    entrants = Entrants(await find_package(what), players, rules or EvaluationRules())
+    entrants = Entrants(await resolve_package(what), players, rules or EvaluationRules())
     if credit and len(players) > min(entrants.seats, _MOST):
         raise UsageError(
             f"Credit is dealt among players that sit together, {_MOST} at most: there are {len(players)} of them and "

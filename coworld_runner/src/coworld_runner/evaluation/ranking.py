@@ -10,9 +10,8 @@ from coworld_core.errors import UsageError
 from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport, player_labels
 from coworld_core.evaluation.ratings import RatingName
 
-from ..episode.run_context import find_package
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package
+from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, rating_for
 from .evaluation_run import play_evaluation
@@ -54,7 +53,9 @@ async def rank(
     if len(players) < 2:
         raise UsageError("There must be at least 2 players to rank.", code="bad_count")
     labels = player_labels(len(players))
-    entrants = Entrants(await find_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules())
+    entrants = Entrants(
+        await resolve_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules()
+    )
     rows = entrants.rows()
     own = {"entrants": tuple(rows[label] for label in labels), "rating": rating or rating_for(entrants.seats)}
     plan = RankingPlan.model_validate({**entrants.common(), **own})

@@ -7,9 +7,8 @@ from typing import Unpack
 
 from coworld_core.evaluation.scrimmage import PLAYER, Scrimmage, ScrimmagePlan, ScrimmageReport
 
-from ..episode.run_context import find_package
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package
+from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, blocks_for
 from .evaluation_run import play_evaluation
@@ -45,7 +44,7 @@ async def scrimmage(
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
-    entrants = Entrants(await find_package(what), {PLAYER: player}, rules or EvaluationRules())
+    entrants = Entrants(await resolve_package(what), {PLAYER: player}, rules or EvaluationRules())
     common = {**entrants.common(), "max_blocks": blocks_for(episodes, 1)}
     plan = ScrimmagePlan.model_validate({**common, "player": entrants.rows()[PLAYER]})
     return await play_evaluation(Scrimmage(plan), entrants, **run)

@@ -189,7 +189,7 @@ def default_results_dir(argument: str) -> Path:
 
 
 async def resolve_package(
-    argument: str | os.PathLike[str],
+    argument: Package | str | os.PathLike[str],
     *,
     mode: Mode = "read",
     prefer: Preference = "newer",
@@ -205,7 +205,7 @@ async def resolve_package(
     Args:
         argument: The path of a manifest or of a directory that contains one (`~` is expanded), `file://…`,
             `http(s)://…` (a manifest, or an object of the API with one under `manifest`), `/v2/coworlds/<id>`, or
-            a bare `cow_…` id.
+            a bare `cow_…` id. A package is returned as it is.
         mode: How strictly the manifest is checked.
         prefer: Which file to use if a directory contains both a manifest and a template.
         template: Whether a template is accepted.
@@ -221,6 +221,8 @@ async def resolve_package(
         ManifestError: The manifest has errors; the report lists all of them.
         RemoteError: The host cannot be reached, refused, or sent something else; the message names it.
     """
+    if isinstance(argument, Package):
+        return argument
     load = partial(load_manifest, mode=mode, published=published)
     text = None if isinstance(argument, os.PathLike) else argument.strip()
     if text is not None:

@@ -88,7 +88,7 @@ async def replay_page(
         UsageError: There is no such package, replay or backend, or the viewer's directory holds no viewer.
     """
     options = options or ReplayOptions()
-    found = package if isinstance(package, Package) else await resolve_package(package)
+    found = await resolve_package(package)
     viewer = find_bundle(found)
     if viewer is not None and viewer.is_dir():
         async with resolve_replay(replay) as file:

@@ -18,7 +18,7 @@ from coworld_core.errors import StartError
 from ...backend import UnitSpec
 from ..collector.disk_usage import FreeRoom, disk_usage, too_much
 from ._container_spec import PIDS_BESIDES
-from ._engine import Engine, is_full, path_segment
+from ._engine import Engine, is_full, json_objects, path_segment
 
 __all__ = [
     "DiskLooks",
@@ -226,7 +226,7 @@ async def exceeded_pids(engine: Engine, path: str, spec: UnitSpec) -> bool:
         return False
     try:
         async with engine.stream("GET", f"{path}/stats") as answer:
-            async for said in answer.objects():
+            async for said in json_objects(answer):
                 counted: Mapping[str, Any] = said.get("pids_stats") or {}
                 if int(counted.get("current") or 0) >= spec.limits.pids + PIDS_BESIDES:
                     return True

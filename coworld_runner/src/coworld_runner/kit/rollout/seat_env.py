@@ -28,11 +28,10 @@ from ...backend import Backend
 from ...episode.backend_choice import open_backend
 from ...episode.episode_options import EpisodeOptions
 from ...episode.play_links import PlayLinks
-from ...episode.run_context import find_package
 from ...episode.single import run_episode
 from ...package.plan import EpisodePlan, plan_episode
 from ...package.player_names import HUMAN, SeatPlayer
-from ...package.resolver import Package
+from ...package.resolver import Package, resolve_package
 from ._env_extra import env_missing
 from .pettingzoo_env import ActionSpace, ObservationSpace, Observe
 
@@ -408,7 +407,7 @@ class _Home:
             root = workspace or stack.enter_context(tempfile.TemporaryDirectory(prefix="coworld-seat-"))
             self._root = Path(root)
             self._portal = stack.enter_context(start_blocking_portal(name="SeatEnv"))
-            self.package = self._portal.call(find_package, package)
+            self.package = self._portal.call(resolve_package, package)
             opened = self._portal.wrap_async_context_manager(open_backend(backend, self.package))
             self._backend: Backend = stack.enter_context(opened)[0]
             self._stack = stack.pop_all()
