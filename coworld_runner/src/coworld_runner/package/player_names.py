@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
@@ -90,7 +90,7 @@ def read_players(words: Sequence[SeatPlayer], package: Package) -> tuple[PlayerR
             players.append(word)
             continue
         if isinstance(word, os.PathLike):
-            word = str(Path(word).absolute())
+            word = str(Path(cast("os.PathLike[str]", word)).absolute())
         elif not isinstance(word, str):
             players.append(_read_function(word, package.manifest))
             continue
