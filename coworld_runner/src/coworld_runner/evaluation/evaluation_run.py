@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, Unpack
@@ -25,6 +25,7 @@ from coworld_core.evaluation.report_contents import ShownReport
 from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
+from ..episode.episode_rows import Rows
 from ..episode.many import KeyedRun, open_keyed_run
 from ..episode.run_options import BatchArguments, RunOptions
 from ..package.plan import EpisodePlan
@@ -33,13 +34,12 @@ from .entrants import Entrants
 
 __all__ = [
     "PlayedEvaluation",
-    "evaluation_start",
     "measure_row",
+    "open_evaluation_run",
     "play_blocks",
     "play_evaluation",
     "read_evaluation",
     "refuse_changed",
-    "reported",
 ]
 
 _MAY_DIFFER = ("max_blocks", "before", "rating", "lowest", "highest")
@@ -70,18 +70,11 @@ async def play_evaluation(
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed.
     """
-    options, plan = RunOptions.of(BatchArguments, run), evaluation.plan
+    options = RunOptions.of(BatchArguments, run)
     if options.workspace is not None and not options.overwrite:
-        options = replace(options, resume=_is_begun(Path(options.workspace), plan))
-    async with open_keyed_run(options, entrants.package, evaluation_start(plan, entrants)) as keyed:
-        directory = keyed.run.layout.workspace
-        # First, since it shows that the directory is a run's
-        atomic_write(directory / PLAN_NAME, _as_file(plan))
-        for row in read_rows(directory):
-            evaluation.add(measure_row(row, plan, directory))
-        keyed.run.bus.publish(evaluation.progress())
-        with reported(keyed, evaluation, directory):
-            await play_blocks(keyed, evaluation, entrants)
+        options = replace(options, resume=_is_begun(Path(options.workspace), evaluation.plan))
+    async with open_evaluation_run(evaluation, entrants, options) as keyed:
+        await play_blocks(keyed, evaluation, entrants)
     return evaluation.report()
 
 
@@ -185,17 +178,55 @@ async def play_blocks(
         await between()
 
 
-@contextmanager
-def reported(keyed: KeyedRun, evaluation: Evaluation[_Plan, _Report], directory: Path) -> Generator[None]:
-    """Write the report into a directory and publish how the run ended, also on failure."""
-    try:
-        yield
-    finally:
-        report, run = evaluation.report(), keyed.run
-        status: EpisodeStatus = "completed" if evaluation.stopped else "interrupted"
-        keyed.finish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=run.seconds()))
-        run.reserve.write(directory / REPORT_NAME, _as_file(report))
-        atomic_write(directory / "report.md", report_markdown(report).encode())
+@asynccontextmanager
+async def open_evaluation_run(
+    evaluation: Evaluation[_Plan, _Report],
+    entrants: Entrants,
+    options: RunOptions,
+    *,
+    rows: Rows | None = None,
+    directory: Path | None = None,
+) -> AsyncGenerator[KeyedRun]:
+    """Open the run of an evaluation, which leaves its report however it ends.
+
+    Args:
+        evaluation: The evaluation.
+        entrants: The players.
+        options: Where and how to play.
+        rows: The rows, if they are kept elsewhere, together with the plan; the evaluation has them already.
+        directory: The directory of the report, if it is not the workspace.
+
+    Raises:
+        UsageError: The metric is not in the results.
+        WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    plan, seated = evaluation.plan, entrants.rows().values()
+    start = RunStarted(
+        what="batch",
+        coworld=plan.coworld,
+        version=plan.version,
+        variant=plan.variant,
+        players=tuple(row.name for row in seated),
+        player_ids=tuple(row.player_id for row in seated),
+    )
+    async with open_keyed_run(options, entrants.package, start, rows=rows) as keyed:
+        run = keyed.run
+        directory = directory or run.layout.workspace
+        if rows is None:
+            # First, since it shows that the directory is a run's
+            atomic_write(directory / PLAN_NAME, _as_file(plan))
+            for row in read_rows(directory):
+                evaluation.add(measure_row(row, plan, directory))
+        run.bus.publish(evaluation.progress())
+        try:
+            yield keyed
+        finally:
+            report = evaluation.report()
+            status: EpisodeStatus = "completed" if evaluation.stopped else "interrupted"
+            keyed.finish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=run.seconds()))
+            run.reserve.write(directory / REPORT_NAME, _as_file(report))
+            atomic_write(directory / "report.md", report_markdown(report).encode())
 
 
 def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
@@ -267,19 +298,6 @@ def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> Episo
             hint=f"There is {listed(known)}." if known else "They have no such list at all.",
         )
     return row.model_copy(update={"scores": numbers})
-
-
-def evaluation_start(plan: EvaluationPlan, entrants: Entrants) -> RunStarted:
-    """Return the first event of a run that plays an evaluation, for `open_keyed_run`."""
-    seated = entrants.rows().values()
-    return RunStarted(
-        what="batch",
-        coworld=plan.coworld,
-        version=plan.version,
-        variant=plan.variant,
-        players=tuple(row.name for row in seated),
-        player_ids=tuple(row.player_id for row in seated),
-    )
 
 
 def _as_file(value: EvaluationPlan | ShownReport) -> bytes:

@@ -15,12 +15,11 @@ from coworld_core.tournament.commissions import Commission
 from coworld_core.tournament.pairings import Commissioned
 from coworld_core.tournament.standings import TournamentReport
 
-from ...episode.many import open_keyed_run
 from ...episode.run_options import BatchArguments, RunOptions
 from ...package.resolver import Package
 from ..commissioner.commissioner_host import CommissionerOptions
 from ..commissioner.commissioner_lookup import find_commissioner
-from ..evaluation_run import evaluation_start, play_blocks, reported
+from ..evaluation_run import open_evaluation_run, play_blocks
 from .commissioned_rounds import CommissionedTournament
 from .tournament_entry import game_of, rules_of
 from .tournament_folder import TournamentFolder, entrants_of
@@ -74,35 +73,30 @@ async def play_tournament(
             )
         folder.rows.begin()
         options = replace(options, workspace=folder.evidence())
-        start = evaluation_start(tournament.plan, entrants)
-        async with open_keyed_run(options, found, start, rows=folder.rows) as keyed:
-            keyed.run.bus.publish(tournament.progress())
-            with reported(keyed, tournament, place):
-                async with AsyncExitStack() as stack:
-                    chair = None
-                    if isinstance(tournament.pairing, Commissioned):
-                        chair = CommissionedTournament(
-                            folder,
-                            Commission(tournament, dict(entrants.base.game_config)),
-                            find_commissioner(found, settings.pairing.commissioner),
-                            backend=keyed.backend,
-                            publish=keyed.run.bus.publish,
-                            options=commissioner_options,
-                            hooks=settings.pairing.hooks,
-                        )
-                        stack.push_async_callback(chair.aclose)
+        async with (
+            open_evaluation_run(tournament, entrants, options, rows=folder.rows, directory=place) as keyed,
+            AsyncExitStack() as stack,
+        ):
+            chair = None
+            if isinstance(tournament.pairing, Commissioned):
+                chair = CommissionedTournament(
+                    folder,
+                    Commission(tournament, dict(entrants.base.game_config)),
+                    find_commissioner(found, settings.pairing.commissioner),
+                    backend=keyed.backend,
+                    publish=keyed.run.bus.publish,
+                    options=commissioner_options,
+                    hooks=settings.pairing.hooks,
+                )
+                stack.push_async_callback(chair.aclose)
 
-                    async def between() -> None:
-                        if chair is not None:
-                            await chair.go_on()
-                        else:
-                            folder.happen(*tournament.next_events())
+            async def between() -> None:
+                if chair is not None:
+                    await chair.go_on()
+                else:
+                    folder.happen(*tournament.next_events())
 
-                    await play_blocks(
-                        keyed,
-                        tournament,
-                        entrants,
-                        between=between,
-                        held=lambda: chair is not None and chair.deserted,
-                    )
+            await play_blocks(
+                keyed, tournament, entrants, between=between, held=lambda: chair is not None and chair.deserted
+            )
         return folder.report()
