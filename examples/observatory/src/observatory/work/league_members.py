@@ -71,12 +71,13 @@ async def place_submission(session: AsyncSession, submission: Submission, versio
     )
     if already is not None:
         submission.status, submission.membership_id = "placed", already.id
-        submission.notes = f"{_label(version)} is already a member."
+        notes = f"{_label(version)} is already a member."
         if already.status == QUALIFYING:
             submission.status = "processing"
         elif not already.is_champion and await _becomes_champion(session, submission, version):
             await make_champion(session, already)
-            submission.notes += " It is your champion again."
+            notes += " It is your champion again."
+        submission.notes = notes
         return
     division = await _division_of(session, submission)
     refusal = "The league has no division for newcomers." if division is None else await _full(session, submission)
