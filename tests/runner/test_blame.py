@@ -53,6 +53,7 @@ EXAMPLES: list[tuple[str, Observation, Circumstances]] = [
     ("the host removes or loses a player", of_player("ended", exit=LOST), Circumstances()),
     ("a player ends other than with 0", of_player("ended", exit=BAD, ended=3.9), Circumstances(stopped_at=4.0)),
     ("a player has not connected that is blamed", of_player("never_connected"), BLAMED),
+    ("a player ends with 0 without", of_player("never_connected", exit=OK), Circumstances()),
     ("a player has not connected when its time", of_player("never_connected"), Circumstances()),
     ("a player has left early that is blamed", of_player("left_early"), BLAMED),
     ("a player ends with 0 long before", of_player("left_early"), Circumstances()),

@@ -178,7 +178,7 @@ async def test_only_known_slots_are_named_each_once_in_a_while() -> None:
     state = {"tick": 1, "waited": 6, "scores": [0] * 10_000, "waiting_for": [1, 2, *[0, 1] * 10_000]}
     async with sending(*[frame(json.dumps(state).encode())] * 3, pause=0.3) as address:
         game = SimpleNamespace(endpoint=lambda: SimpleNamespace(here=address))
-        watch = Watch(cast("Any", setup), cast("Any", ledger), cast("Any", game))
+        watch = Watch(cast("Any", setup), cast("Any", ledger), cast("Any", game), (), tuple)
         async with anyio.create_task_group() as group:
             group.start_soon(watch.progress)
             while sum(isinstance(event, GameProgressed) for event in told) < 3:  # noqa: ASYNC110

@@ -94,6 +94,7 @@ def test_simultaneous_waiting_counts_once(stretches: list[Stretch], ran: float, 
 _WORKS = """
 import os, socket, sys
 with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as held:
+    held.sendall(b"GET /player")
     print("there", flush=True)
     os.sched_setaffinity(0, {int(sys.argv[2])})
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -168,6 +169,7 @@ while time.monotonic() < until:
 # from here on it has the processor as soon as anybody
 os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as held:
+    held.sendall(b"GET /player")
     print("there", flush=True)
     signal.pause()
 """

@@ -98,6 +98,7 @@ BEHAVIOURS = {
     "throws-players-out": "closes the connection of every player with code 1011 at once",
     "closes-on-players": "closes it with code 1000",
     "resets-players": "resets it",
+    "deaf-to-players": "is healthy, and breaks off all handshakes",
     "late-for-players": "is healthy, and breaks off the first `size` handshakes",
     "hangs-players": "leaves the handshake of whoever has the right token unanswered",
     "endless-health": "answers /healthz with 200 and a page that never ends, from the second time on",
@@ -336,7 +337,7 @@ class Game:
     def answer(self, connection: Connection) -> bool:
         """Answer plain HTTP, and refuse players with a wrong token; returns False to accept a websocket."""
         path = connection.path.partition("?")[0]
-        if self.is_("late-for-players") and path == "/player" and self.size > 0:
+        if path == "/player" and (self.is_("deaf-to-players") or (self.is_("late-for-players") and self.size > 0)):
             self.size -= 1
             return True
         knows = path == "/player" and self._slot(connection.path) is not None

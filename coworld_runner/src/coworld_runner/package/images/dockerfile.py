@@ -28,9 +28,9 @@ _BUILDKIT_FLAGS = {
 }
 """Flags that only BuildKit supports; the engine's classic builder rejects them."""
 
-_PIP_FILES = frozenset({"-r", "--requirement"})
-_PIP_VALUES = frozenset({"-c", "--constraint", "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t"})
-"""Options of `pip install` with a value that is no package."""
+_PIP_FILE = re.compile(r"-(r|-requirement)")
+_PIP_VALUE = re.compile(r"-(c|-constraint|i|-index-url|-extra-index-url|f|-find-links|t|-target)")
+"""Options of `pip install` whose value is no package."""
 
 _INSTRUCTIONS = (
     *("FROM", "ARG", "RUN", "COPY", "ADD", "CMD", "ENTRYPOINT", "ENV", "WORKDIR", "USER", "EXPOSE", "LABEL"),
@@ -155,9 +155,9 @@ def _installed(step: str) -> list[str]:
             continue
         while words:
             word = words.pop(0)
-            if word in _PIP_FILES and words:
-                found.append(f"-r {words.pop(0)}")
-            elif word in _PIP_VALUES and words:
+            if _PIP_FILE.fullmatch(word) and words:
+                found.append(f"{word} {words.pop(0)}")
+            elif _PIP_VALUE.fullmatch(word) and words:
                 words.pop(0)
             elif not word.startswith("-"):
                 found.append(word)
