@@ -12,6 +12,7 @@ from support.observatory import Inside, inside
 from observatory.identity import auth
 from observatory.identity.accounts import new_token
 from observatory.operations.moderation import disable_user
+from observatory.store.audit import audit_lines
 from observatory.store.columns import now
 from observatory.store.models import Token, User
 
@@ -165,3 +166,17 @@ async def test_sign_in_code_is_sent_to_loopback_only(tmp_path: Path, callback: s
 
 def _everything(directory: Path) -> bytes:
     return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
+
+
+async def test_sign_out_is_logged_as_the_visitors(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        origin = {"Origin": platform.services.settings.url, "Sec-Fetch-Site": "same-origin"}
+        signed = await platform.http.post("/sign-in", data={"token": ann}, headers=origin)
+        assert signed.status_code == 303
+        # The cookie is a secure one if the address is, whatever carries it here
+        cookie = {"Cookie": signed.headers["set-cookie"].partition(";")[0]}
+        assert (await platform.http.post("/sign-out", headers={**origin, **cookie})).status_code == 303
+        async with platform.services.database.reading() as session:
+            [closed] = [line for line in await audit_lines(session) if line["action"] == "session.closed"]
+        assert (closed["actor"], closed["by"]) == ("user", "ann")

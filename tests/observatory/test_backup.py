@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,35 @@ async def test_invalid_backup_is_refused(tmp_path: Path) -> None:
     note = json.loads((tmp_path / "backup/backup.json").read_text())
     (tmp_path / "backup/backup.json").write_text(json.dumps({**note, "revision": "9999"}))
     assert await refused(tmp_path / "backup") == "newer_backup"
+    (tmp_path / "backup/backup.json").write_text(json.dumps({"format": 1, "revision": note["revision"]}))
+    assert await refused(tmp_path / "backup") == "no_backup"
+
+
+@pytest.mark.parametrize("damage", ["not a database", "a table is gone", "a name leads elsewhere", "no revision"])
+async def test_damaged_backup_is_refused_before_anything_is_replaced(tmp_path: Path, damage: str) -> None:
+    async with inside(tmp_path) as there:
+        await there.add_user("ann")
+        settings = there.services.settings
+        await back_up(there.services, tmp_path / "backup")
+    file = tmp_path / "backup" / Path(Settings(data=tmp_path).database_url.partition(":///")[2]).name
+    if damage == "not a database":
+        file.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+    else:
+        with contextlib.closing(sqlite3.connect(file)) as database:
+            statement = {
+                "a table is gone": "DROP TABLE users",
+                "a name leads elsewhere": "INSERT INTO registry_blobs (repository, digest, size, created_at) "
+                "VALUES ('a', '../../etc/passwd', 1, '2026-01-01 00:00:00')",
+                "no revision": "UPDATE alembic_version SET version_num = 'zzzz'",
+            }[damage]
+            database.execute(statement)
+            database.commit()
+    with pytest.raises(CoworldError) as error:
+        await restore(tmp_path / "backup", settings, replace=True)
+    assert error.value.kind != "internal"
+    assert error.value.code == "backup_damaged"
+    async with inside(tmp_path) as there, there.services.database.reading() as session:
+        assert "ann" in (await session.scalars(sa.select(User.name))).all()
 
 
 async def test_backup_replaces_only_a_backup(tmp_path: Path) -> None:

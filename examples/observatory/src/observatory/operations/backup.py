@@ -19,6 +19,7 @@ from typing import cast
 import anyio
 import anyio.to_thread
 import sqlalchemy as sa
+from alembic.util import CommandError
 
 from coworld_core.errors import UsageError
 from coworld_core.text.phrases import listed
@@ -27,6 +28,7 @@ from ..data_directory import locked_directory, prepare_directory
 from ..services import Services, open_services
 from ..settings import Settings, database_url
 from ..store.audit import audit
+from ..store.blobs import is_digest
 from ..store.columns import JsonObject, now
 from ..store.database import Database, newest_revision, open_database
 from ..store.models import Artifact, Base, RegistryBlob, RegistryManifest, WorkerRow
@@ -109,8 +111,8 @@ async def restore(source: Path, settings: Settings, *, replace: bool = False) ->
         The content of the backup, as from `back_up`.
 
     Raises:
-        UsageError: The directory is not a backup (code `no_backup`) or of a newer version (`newer_backup`), or the
-            target is not empty (`not_empty`).
+        UsageError: The directory is not a backup (code `no_backup`), damaged (`backup_damaged`) or of a newer version
+            (`newer_backup`), or the target is not empty (`not_empty`). Nothing was replaced then.
         EnvironmentFault: The key is missing or wrong, a server is running there, or a store cannot be reached.
     """
     note = await anyio.to_thread.run_sync(_read_note, source)
@@ -118,6 +120,9 @@ async def restore(source: Path, settings: Settings, *, replace: bool = False) ->
     hint = "Name another place, or say --replace: what is there is lost then."
     if not replace:
         _require_empty(settings.data, hint)
+    async with _opened_copy(source):
+        # A damaged backup is found before anything is replaced
+        pass
     prepare_directory(settings.data)
     with locked_directory(settings.data):
         async with open_database(settings.database_url) as database:
@@ -226,20 +231,52 @@ def _copy_secrets(source: Path, target: Path) -> int:
 
 @asynccontextmanager
 async def _opened_copy(source: Path) -> AsyncGenerator[Database]:
-    """An upgraded copy of a backup's database; the backup itself is not changed."""
+    """An upgraded copy of a backup's database; the backup itself is not changed.
+
+    Raises:
+        UsageError: It is not what was backed up (code `backup_damaged`).
+    """
     with tempfile.TemporaryDirectory(prefix="observatory-restore-") as directory:
         place = Settings(data=Path(directory))
         name = Path(place.database_url.partition(":///")[2]).name
-        await anyio.to_thread.run_sync(shutil.copy2, source / name, Path(directory) / name)
         async with open_database(database_url(None, Path(directory))) as copy:
-            await copy.upgrade()
+            try:
+                await anyio.to_thread.run_sync(shutil.copy2, source / name, Path(directory) / name)
+                await copy.upgrade()
+                await _check(copy)
+            except (sa.exc.SQLAlchemyError, CommandError, OSError, ValueError, LookupError, TypeError) as error:
+                raise UsageError(
+                    f"The database in {source} is damaged, or was changed after the backup: "
+                    f"{str(error).partition(chr(10))[0][:200]}",
+                    code="backup_damaged",
+                    hint="Restore another backup.",
+                ) from error
             yield copy
+
+
+async def _check(copy: Database) -> None:
+    """Read every row of a backup once.
+
+    Raises:
+        ValueError: A row names a file that no Observatory would have written.
+    """
+    async with copy.engine.connect() as reading:
+        for table in Base.metadata.sorted_tables:
+            async for _ in (await reading.stream(sa.select(table))).partitions(_ROWS):
+                pass
+    digests, keys = await _files(copy)
+    for name in (*(digest for digest in digests if not is_digest(digest)), *(key for key in keys if not _is_key(key))):
+        raise ValueError(f"{name[:80]!r} is the name of no file of a backup")
+
+
+def _is_key(key: str) -> bool:
+    return bool(key) and not key.startswith("/") and "\\" not in key and not {"", ".", ".."} & set(key.split("/"))
 
 
 def _read_note(source: Path) -> JsonObject:
     try:
         note = cast("JsonObject", json.loads((source / _NOTE).read_text(encoding="utf-8")))
-        made, revision = note["format"], str(note["revision"])
+        made, revision, _ = note["format"], str(note["revision"]), str(note["made_at"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         hint = "Name a directory that `observatory backup` has made."
         raise UsageError(f"{source} is not a backup: {error}.", code="no_backup", hint=hint) from error

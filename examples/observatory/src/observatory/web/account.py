@@ -82,9 +82,11 @@ async def sign_out(request: Request) -> Response:
             request, ANONYMOUS, 403, "Refused", "This form was submitted from another site, so it was rejected."
         )
     if token_id is not None:
-        async with services.database.writing() as session:
-            await session.execute(sa.update(Token).where(Token.id == token_id).values(revoked_at=now()))
-            audit(session, "session.closed", user_id=visit.caller.user_id, subject=token_id)
+        origin = request.client.host if request.client else ""
+        with acting(Actor(kind=visit.caller.kind, user_id=visit.caller.user_id, origin=origin)):
+            async with services.database.writing() as session:
+                await session.execute(sa.update(Token).where(Token.id == token_id).values(revoked_at=now()))
+                audit(session, "session.closed", user_id=visit.caller.user_id, subject=token_id)
     answer = RedirectResponse("/", status_code=303)
     answer.delete_cookie(SESSION_COOKIE)
     return answer
