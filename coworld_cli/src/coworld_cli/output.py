@@ -121,7 +121,7 @@ def published_option(*names: str, says: str, **attrs: Any) -> Callable[[_F], _F]
         if value not in (None, False, ()):
             ctx.meta.setdefault(_UNUSED, []).append(f"{names[0].partition('/')[0]}: {says}")
 
-    return click.option(*names, hidden=True, expose_value=False, callback=note, **attrs)
+    return click.option(*names, help=says, hidden=True, expose_value=False, callback=note, **attrs)
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -43,8 +43,6 @@ NOT_OFFERED: tuple[tuple[str, str, str, str], ...] = (
     ("POST", "/v2/leagues/{league_id}/setup", "Approve the settings of a league", _SETTINGS),
     ("GET", "/v2/leagues/{league_id}/locks", "What is locked in a league", _SETTINGS),
     ("POST", "/v2/leagues/{league_id}/locks", "Lock or unlock parts of a league", _SETTINGS),
-    ("PATCH", "/v2/coworld-league-seeds/{seed_id}", "Change the request for a league", _SETTINGS),
-    ("PUT", "/v2/coworld-league-seeds/{seed_id}/game-of-week", "Choose the game of the week", _SETTINGS),
     ("POST", "/v2/coworld-league-seeds/rebind", "Give leagues another Coworld", _SETTINGS),
     ("POST", "/v2/coworlds/{name}/feed-posts", "Post to the feed", _FEED),
     ("PUT", "/v2/feed-instructions/{hat}", "Set a prompt for the feed", _FEED),
