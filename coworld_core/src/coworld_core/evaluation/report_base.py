@@ -524,5 +524,6 @@ def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSlo
     for label, count in sorted(totals.forfeits.items()):
         first = totals.first_forfeits.get(label)
         why = f" The first: {ForfeitRecord(**first._asdict())}" if first is not None else ""
-        say("forfeits", f"{names[label]} forfeited {plural(count, 'episode')}, and lost what it forfeited.{why}")
+        lost = ", and lost what it forfeited" if totals.fates["counted"] else ""
+        say("forfeits", f"{names[label]} forfeited {plural(count, 'episode')}{lost}.{why}")
     return remarks

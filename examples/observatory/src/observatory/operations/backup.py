@@ -20,6 +20,7 @@ import anyio
 import anyio.to_thread
 import sqlalchemy as sa
 from alembic.util import CommandError
+from sqlalchemy.exc import SQLAlchemyError
 
 from coworld_core.errors import UsageError
 from coworld_core.text.phrases import listed
@@ -244,7 +245,7 @@ async def _opened_copy(source: Path) -> AsyncGenerator[Database]:
                 await anyio.to_thread.run_sync(shutil.copy2, source / name, Path(directory) / name)
                 await copy.upgrade()
                 await _check(copy)
-            except (sa.exc.SQLAlchemyError, CommandError, OSError, ValueError, LookupError, TypeError) as error:
+            except (SQLAlchemyError, CommandError, OSError, ValueError, LookupError, TypeError) as error:
                 raise UsageError(
                     f"The database in {source} is damaged, or was changed after the backup: "
                     f"{str(error).partition(chr(10))[0][:200]}",
