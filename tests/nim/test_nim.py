@@ -114,6 +114,46 @@ async def test_functions_and_classes_play_an_episode(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.slow
+def folder(path: Path) -> Path:
+    """A bot as contests have it: a file, a helper, and weights."""
+    path.mkdir()
+    (path / "main.py").write_text(
+        "import json, pathlib\nfrom helper import pick\n"
+        'FIRST = json.loads((pathlib.Path(__file__).parent / "weights.json").read_text())\n'
+        "def act(observation, legal, rng):\n    return pick(legal, FIRST)\n"
+    )
+    (path / "helper.py").write_text("def pick(legal, at):\n    return legal[at]\n")
+    (path / "weights.json").write_text("0")
+    return path
+
+
+@pytest.mark.slow
+async def test_folder_plays_an_episode_and_a_rollout(tmp_path: Path) -> None:
+    bot = str(folder(tmp_path / "mybot"))
+    record = await run_episode(
+        EXAMPLE, players=[bot, f"{bot}/main.py"], backend="process", workspace=tmp_path / "out", seed=1
+    )
+    assert not record.ok
+    # The file alone has its helper, and not its weights
+    assert record.fault is not None
+    assert (record.fault.slot, "weights.json" in record.fault.log_tail) == (1, True)
+    record = await run_episode(EXAMPLE, players=[bot], backend="process", workspace=tmp_path / "again", seed=1)
+    assert record.ok
+    assert record.slots[0].name == "mybot"
+    assert record.scores == rollout(Nim, [bot, bot], seed=1).scores
+
+
+@pytest.mark.slow
+async def test_missing_module_of_a_player_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bot.py").write_text("import nosuchlib\ndef act(observation, legal, rng):\n    return legal[0]\n")
+    record = await run_episode(
+        EXAMPLE, players=[str(tmp_path / "bot.py"), "counter"], backend="process", workspace=tmp_path / "out"
+    )
+    assert record.fault is not None
+    assert (record.fault.slot, record.fault.error_type) == (0, "player_error")
+    assert "which has no nosuchlib: install it there" in (record.fault.hint or "")
+
+
 def test_nim_is_certified(tmp_path: Path) -> None:
     report = tmp_path / "report"
     done = coworld("certify", str(EXAMPLE), "--backend", "process", "-o", str(report))

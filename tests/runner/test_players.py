@@ -273,6 +273,43 @@ def test_a_directory_is_run_as_it_says(here: Path) -> None:
     assert subprocess.check_output(command, text=True) == f"{[str(here / 'project')]}\n"
 
 
+@pytest.mark.parametrize("entry", ["main.py", "bot.py", "mine.py"])
+def test_directory_with_one_player_file_is_a_player_with_all_that_lies_in_it(here: Path, entry: str) -> None:
+    made(here / "mybot" / entry, f"from helper import pick\n{ACT}")
+    made(here / "mybot/helper.py", "def pick(legal):\n    return legal[0]\n")
+    made(here / "mybot/weights.json", "[1]")
+    player = read_own_player("mybot")
+    assert (player.name, player.file, player.path) == ("mybot", "mybot", here / "mybot")
+    assert player.command == (*SEAT, f"{{}}/{entry}")
+    assert player.needs_client
+    assert sorted(player.files) == sorted([entry, "helper.py", "weights.json"])
+
+
+def test_directory_with_several_player_files_names_them(here: Path) -> None:
+    for name in ("one.py", "two.py"):
+        made(here / "bots" / name, ACT)
+    with pytest.raises(UsageError) as refused:
+        read_own_player("bots")
+    assert refused.value.hint == "Name the file: bots/one.py or bots/two.py."
+
+
+def test_file_brings_the_modules_beside_it_that_it_imports(here: Path) -> None:
+    made(here / "bots/one.py", f"import json, random, shared\nfrom parts.first import piece\n{ACT}")
+    made(here / "bots/shared.py", "def late():\n    import deeper\n")
+    made(here / "bots/deeper.py", "import one\n")
+    made(here / "bots/random.py", "the standard library's is meant, and this is no Python")
+    made(here / "bots/parts/__init__.py", "")
+    made(here / "bots/parts/first.py", "piece = 1\n")
+    made(here / "bots/two.py", ACT)
+    player = read_own_player("bots/one.py")
+    assert player.name == "one"
+    assert sorted(player.files) == ["deeper.py", "one.py", "parts/__init__.py", "parts/first.py", "shared.py"]
+    assert list(read_own_player("bots/two.py").files) == ["two.py"]
+    made(here / "bots/deeper.py", "import\n")
+    with pytest.raises(UsageError, match=r"deeper\.py:1: "):
+        read_own_player("bots/one.py")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "mode", "code", "said"),
     [
@@ -299,7 +336,6 @@ def test_a_directory_is_run_as_it_says(here: Path) -> None:
         ("notes.txt", "hello", 0o755, "player_not_runnable", "A player is a .py file, an executable"),
         ("bot", elf(62), 0o644, "player_not_runnable", "chmod +x"),
         ("dir/notes.txt", "", 0o644, "player_not_runnable", "a Dockerfile or a pyproject.toml"),
-        ("dir/bot.py", ACT, 0o644, "player_not_runnable", "Name the file: dir/bot.py"),
         (
             "dir/Dockerfile",
             "FROM a\n\nRNU pip\n",

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INPUTS_MOUNT",
+    "NO_MODULE",
     "Backend",
     "Capabilities",
     "Component",
@@ -65,6 +67,9 @@ Component = Literal["game", "player", "replay", "reporter", "commissioner", "gra
 
 INPUTS_MOUNT = "/coworld-inputs"
 """Where a container sees its `inputs`."""
+
+NO_MODULE = re.compile(r"No module named '?([A-Za-z_]\w*)")
+"""The name of a module that a program lacks, in the words of Python."""
 
 Network = Literal["open", "game-only", "none"]
 """`open`: the machine's network; `game-only`: only the units named by `connects_to` and `proxy`; `none`: no
@@ -357,6 +362,11 @@ class Unit(abc.ABC):
     @abc.abstractmethod
     async def log_tail(self, limit: int = 4000) -> str:
         """The last bytes of the logs as text, with undecodable bytes replaced and control sequences stripped."""
+
+    def lacking(self, tail: str) -> str:
+        """Say what to install where the unit runs, if the end of its log shows that it needs that; else empty."""
+        missing = NO_MODULE.findall(tail)
+        return f"Its image has no {missing[-1]}: install it in a Dockerfile beside it." if missing else ""
 
     @abc.abstractmethod
     async def stop(self, grace: float = 5.0) -> Exit:

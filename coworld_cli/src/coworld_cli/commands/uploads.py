@@ -311,9 +311,9 @@ def upload_policy(
 ) -> int:
     """Upload a player as a version of a policy.
 
-    FILE is a .py file, an executable, or a directory with a pyproject.toml, which runs in the game's own player
-    image, on platforms that support this. IMAGE is an image of the local Docker engine. Content that the platform
-    already has is not sent again.
+    FILE is a .py file, an executable, or a directory with one file that plays or a pyproject.toml, which runs in the
+    game's own player image, on platforms that support this. IMAGE is an image of the local Docker engine. Content that
+    the platform already has is not sent again.
     """
     if bedrock_model and not use_bedrock:
         raise click.UsageError("--bedrock-model needs --use-bedrock.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import os
 import random
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -12,8 +14,9 @@ from typing import Any, Final
 
 from ..errors import UsageError
 from ..scopes import close_scope, load_alone, load_file, load_module
+from ..text.phrases import listed
 
-__all__ = ["FORMS", "Act", "PlayerForm", "is_session", "load_player", "open_player", "seated"]
+__all__ = ["FORMS", "Act", "PlayerForm", "is_session", "load_player", "open_player", "player_entry", "seated"]
 
 Act = Callable[[Any, Any, random.Random], Any | Awaitable[Any]]
 """A player: `act(observation, legal, rng)` returns an action as JSON, or an awaitable of one. `legal` is the list of
@@ -21,6 +24,9 @@ legal actions, or None if the game does not list them."""
 
 FORMS: Final = ("act", "Player", "play")
 """Names under which a file may define its player; the first one found is used."""
+
+ENTRIES: Final = ("main.py", "bot.py", "player.py")
+"""Names by which the file of a directory's player is known."""
 
 PlayerForm = Any
 """A function `act`; a class with `act` and optionally `start(hello)` and `over(over)`, instantiated for each game; or a
@@ -44,7 +50,7 @@ def seated(player: PlayerForm) -> Any:
 
 
 def load_player(name: str, *, alone: bool = False) -> PlayerForm:
-    """Load a player by name: `bot.py`, `bot.py:act`, `package.module` or `package.module:act`.
+    """Load a player by name: `bot.py`, `bot.py:act`, `./directory`, `package.module` or `package.module:act`.
 
     A file may import what lies beside it. Each load of a file is independent: it shares no modules with other players,
     not even with the same file loaded before, and leaves `sys.path` as it is.
@@ -68,7 +74,7 @@ def open_player(name: str) -> Generator[PlayerForm]:
         yield _player_in(module, name)
     finally:
         # A module by name may be that of a caller in the same scope.
-        if name.partition(":")[0].endswith(".py"):
+        if _file_of(name.partition(":")[0]) is not None:
             close_scope(module)
 
 
@@ -86,13 +92,64 @@ def _player_in(module: ModuleType, name: str) -> PlayerForm:
     )
 
 
+def player_entry(directory: Path) -> Path:
+    """Return the file of a directory that is its player; what lies beside it belongs to the player, too.
+
+    It is the only one of `main.py`, `bot.py` and `player.py`, or else the only file that defines a player in any of
+    the forms.
+
+    Raises:
+        UsageError: There is none, or more than one.
+    """
+    files = sorted(entry for entry in directory.iterdir() if entry.suffix == ".py" and entry.is_file())
+    found = [file for file in files if file.name in ENTRIES] or [file for file in files if _defines_player(file)]
+    if len(found) == 1:
+        return found[0]
+    names = listed((f"{directory.name}/{file.name}" for file in found or files), limit=4, word="or")
+    if not found:
+        raise UsageError(
+            f"{directory} has no file that is its player: none is called {listed(ENTRIES, word='or')}, and none "
+            f"defines {listed(FORMS, word='or')}.",
+            code="player_not_runnable",
+            hint="Give one of its files that name, or name a directory with a Dockerfile or a pyproject.toml.",
+        )
+    raise UsageError(
+        f"{directory} has {len(found)} files that could be its player.",
+        code="player_not_runnable",
+        hint=f"Name the file: {names}.",
+    )
+
+
+def _defines_player(file: Path) -> bool:
+    try:
+        body = ast.parse(file.read_bytes()).body
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    defined = {
+        statement.name
+        for statement in body
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+    return not defined.isdisjoint(FORMS)
+
+
+def _file_of(place: str) -> Path | None:
+    """The file that a name stands for; None if it is the name of a module."""
+    if place.endswith(".py"):
+        return Path(place)
+    if os.sep in place and Path(place).is_dir():
+        return player_entry(Path(place))
+    return None
+
+
 def _loaded(name: str, *, alone: bool) -> ModuleType:
     place = name.partition(":")[0]
-    if not place.endswith(".py"):
+    file = _file_of(place)
+    if file is None:
         try:
             return load_alone(place) if alone else load_module(place)
         except ModuleNotFoundError as error:
             raise UsageError(f"There is no module {error.name!r} for {name!r}.", code="no_player") from error
-    if not Path(place).is_file():
+    if not file.is_file():
         raise UsageError(f"There is no player at {place}.", code="no_player")
-    return load_alone(place) if alone else load_file(Path(place))
+    return load_alone(str(file)) if alone else load_file(file)

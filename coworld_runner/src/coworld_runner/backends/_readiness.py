@@ -29,7 +29,6 @@ async def wait_until_ready(
     since: float,
     stranger: Callable[[], str] | None = None,
     missed: Callable[[], str] | None = None,
-    lacking: Callable[[str], str] | None = None,
     elsewhere: Callable[[Callable[[str], None]], Awaitable[None]] | None = None,
 ) -> float:
     """Probe a unit until it answers 200, ends, or runs out of time.
@@ -40,7 +39,6 @@ async def wait_until_ready(
         since: When the unit was started, on the event loop's clock.
         stranger: Describes the program that answered if it was not the unit, else empty. Called once per answer.
         missed: Describes where the unit listens if it cannot be reached there, else empty.
-        lacking: Says what to install, from the end of its log, if that is why it ended, else empty.
         elsewhere: Probes instead of this function, from nearer to the unit: returns once the unit is ready, and
             reports each observation until then.
 
@@ -114,7 +112,7 @@ async def wait_until_ready(
     tail = await unit.log_tail()
     # It may have ended while its log was read, and that explains more than the time that ran out
     error = _not_ready(unit, probe, exit=exit or unit.exit, last=last, tail=tail)
-    if unit.exit is not None and lacking is not None and (hint := lacking(tail)):
+    if unit.exit is not None and (hint := unit.lacking(tail)):
         error.hint = hint
     raise error
 

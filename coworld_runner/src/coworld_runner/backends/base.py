@@ -427,10 +427,6 @@ class BaseUnit(Unit):
         """The end of its logs as text."""
         return await self.logs.tail(limit)
 
-    def lacking(self, tail: str) -> str:
-        """Say what to install where it runs, if the end of its log shows that it needs that; else empty."""
-        return ""
-
     async def wait_ready(self, probe: HttpProbe) -> float:
         """Wait until it answers the probe."""
         seconds = await wait_until_ready(
@@ -439,7 +435,6 @@ class BaseUnit(Unit):
             since=self.started_at or anyio.current_time(),
             stranger=lambda: self.stranger(probe.port),
             missed=lambda: self.missed(probe.port),
-            lacking=self.lacking,
         )
         self.tell(UnitReady, seconds=seconds)
         return seconds

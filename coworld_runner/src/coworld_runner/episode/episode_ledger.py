@@ -6,6 +6,7 @@ nothing; `blame` assigns the faults.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,6 +228,8 @@ class Ledger:
         if unit is not None and rule(seen, self.known()).row.party is not None:
             with anyio.CancelScope(shield=True):
                 tail = await unit.log_tail()
+            if seen.hint is None and what == "ended":
+                seen = dataclasses.replace(seen, hint=unit.lacking(tail) or None)
         # Judge again: more may be known after reading the log
         who, layout = self.who(component, slot), self._setup.layout
         ruling = rule(seen, self.known(), who=who, log=layout.relative(log) if log is not None else "its log")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from anyio.abc import TaskGroup
 from coworld_core.episode.outcome import Exit, ExitReason
 from coworld_core.errors import CoworldError, StartError
 
-from ...backend import Backend, Endpoint, Publish, UnitSpec
+from ...backend import NO_MODULE, Backend, Endpoint, Publish, UnitSpec
 from ...runs._open_files import of_units
 from ...runs._tree_removal import remove_tree
 from ...runs.scratch import REMOVE_SECONDS, scratch_root
@@ -38,8 +37,6 @@ __all__ = ["ProcessUnit"]
 
 _DRAIN_SECONDS = 2.0
 """How long logs are still read once the tree is gone; only a process outside the tree can keep one open."""
-
-_NO_MODULE = re.compile(r"No module named '?([A-Za-z_]\w*)")
 
 _SHIM_SECONDS = 1.0
 """How long a shim may take to kill its tree before the runner kills it."""
@@ -135,15 +132,13 @@ class ProcessUnit(BaseUnit):
         return self._ports.stranger(port)
 
     def lacking(self, tail: str) -> str:
-        missing = _NO_MODULE.findall(tail)
+        missing = NO_MODULE.findall(tail)
         if not missing:
             return ""
-        here = "Local processes run with the Python that runs coworld"
-        if not self._installs:
-            return f"{here}, which has no {missing[-1]}: install it there, or use the docker backend."
+        told = f" (the Dockerfile installs {' '.join(self._installs)})" if self._installs else ""
         return (
-            f"{here}, which has no {missing[-1]}. The Dockerfile installs {' '.join(self._installs)}: do so there, or "
-            "use the docker backend."
+            f"Local processes run with the Python that runs coworld, which has no {missing[-1]}: install it there{told}"
+            ", or use the docker backend."
         )
 
     def processes(self) -> Iterable[int]:

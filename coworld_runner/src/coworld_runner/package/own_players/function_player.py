@@ -11,7 +11,7 @@ from typing import Any
 from coworld_core.errors import UsageError
 
 from .own_player import OwnPlayer
-from .player_file import SEAT
+from .player_file import SEAT, with_imports
 
 __all__ = ["read_function"]
 
@@ -46,7 +46,7 @@ def read_function(player: Any) -> OwnPlayer:
         name=name,
         file=f"{path.name}:{name}",
         path=path,
-        files={path.name: content},
+        files=with_imports(path, content),
         command=(*SEAT, f"{{}}/{path.name}:{name}"),
         needs_client=True,
     )

@@ -1,19 +1,21 @@
-"""A player that is a directory with a Dockerfile, a Python project, or both."""
+"""A player that is a directory: with a Dockerfile, a Python project, both, or a file that plays."""
 
 from __future__ import annotations
 
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from coworld_core.errors import UsageError
+from coworld_core.rules.player_loader import player_entry
 from coworld_core.text.phrases import listed
 
 from ..images.dockerfile import read_dockerfile
 from .own_player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
-from .player_file import parse_python
+from .player_file import parse_python, read_file
 
 __all__ = ["read_directory"]
 
@@ -35,14 +37,10 @@ def read_directory(path: Path) -> OwnPlayer:
     """
     project, recipe = path / "pyproject.toml", path / "Dockerfile"
     if not project.is_file() and not recipe.is_file():
-        inside = sorted(entry.name for entry in path.iterdir() if entry.suffix == ".py")
-        raise UsageError(
-            f"{path} has neither a Dockerfile nor a pyproject.toml, so nothing in it says how it is run.",
-            code="player_not_runnable",
-            hint=f"Name the file: {listed((f'{path.name}/{name}' for name in inside), limit=4, word='or')}."
-            if inside
-            else "Name a .py file, an executable, or a directory with a Dockerfile or a pyproject.toml.",
-        )
+        entry = player_entry(path)
+        files, runnable = _contents(path)
+        name = path.resolve().name
+        return replace(read_file(entry, entry.stat()), name=name, file=name, path=path, files=files, runnable=runnable)
     command: tuple[str, ...] = ()
     if recipe.is_file():
         command = _dockerfile_command(recipe)

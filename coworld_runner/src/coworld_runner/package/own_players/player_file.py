@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import platform
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.text.phrases import closest
 
-from .own_player import MOST_BYTES, PYTHON, OwnPlayer, too_large
+from .own_player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
 from .target_machine import machine_of
 
-__all__ = ["SEAT", "defined_player", "parse_python", "read_file"]
+__all__ = ["SEAT", "defined_player", "parse_python", "read_file", "with_imports"]
 
 SEAT = (PYTHON, "-m", "coworld_client.seat")
 """Command that plays the function or class whose file follows."""
@@ -38,7 +39,7 @@ def read_file(path: Path, status: os.stat_result) -> OwnPlayer:
     if path.suffix == ".py" or (words and Path(words[0]).name.startswith("python")):
         by_seat = _is_seated(path, content)
         runs = (*SEAT, f"{{}}/{path.name}") if by_seat else (PYTHON, f"{{}}/{path.name}")
-        return OwnPlayer(**common, command=runs, needs_client=by_seat)
+        return OwnPlayer(**common | {"files": with_imports(path, content)}, command=runs, needs_client=by_seat)
     needs = machine_of(content)
     if not needs and not words:
         raise UsageError(
@@ -88,6 +89,51 @@ def parse_python(path: Path, content: bytes) -> ast.Module:
         ) from None
     except ValueError as error:
         raise UsageError(f"{path} is not Python: {error}.", code="player_syntax", hint="Is it another file?") from None
+
+
+def with_imports(path: Path, content: bytes) -> dict[str, bytes]:
+    """Return a Python file and the modules beside it that it imports, and that they import, by relative path.
+
+    Raises:
+        UsageError: A file has a syntax error, or they are too large together.
+    """
+    files = {path.name: content}
+    left = MOST_BYTES - len(content)
+    waiting = [(path, content)]
+    while waiting:
+        for name in _imports(parse_python(*waiting.pop())):
+            for file in _module_files(path.parent, name):
+                relative = file.relative_to(path.parent).as_posix()
+                if relative in files:
+                    continue
+                left -= file.stat().st_size
+                if left < 0 or len(files) == MOST_FILES:
+                    raise too_large(path)
+                files[relative] = file.read_bytes()
+                waiting.append((file, files[relative]))
+    return files
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    """The first names of the modules that a file imports anywhere, without those of the standard library."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=found):
+                names.update(alias.name.partition(".")[0] for alias in found)
+            case ast.ImportFrom(module=str(module), level=0):
+                names.add(module.partition(".")[0])
+            case _:
+                pass
+    return names - sys.stdlib_module_names
+
+
+def _module_files(directory: Path, name: str) -> list[Path]:
+    """The files of a module or a package in a directory; none if it is not there."""
+    if (package := directory / name / "__init__.py").is_file():
+        return sorted(file for file in package.parent.rglob("*.py") if file.is_file())
+    module = directory / f"{name}.py"
+    return [module] if module.is_file() else []
 
 
 def _is_seated(path: Path, content: bytes) -> bool:
