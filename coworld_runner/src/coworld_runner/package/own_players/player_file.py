@@ -39,7 +39,8 @@ def read_file(path: Path, status: os.stat_result) -> OwnPlayer:
     if path.suffix == ".py" or (words and Path(words[0]).name.startswith("python")):
         by_seat = _is_seated(path, content)
         runs = (*SEAT, f"{{}}/{path.name}") if by_seat else (PYTHON, f"{{}}/{path.name}")
-        return OwnPlayer(**common | {"files": with_imports(path, content)}, command=runs, needs_client=by_seat)
+        common["files"] = with_imports(path, content)
+        return OwnPlayer(**common, command=runs, needs_client=by_seat)
     needs = machine_of(content)
     if not needs and not words:
         raise UsageError(
