@@ -204,7 +204,8 @@ def test_every_published_command_is_answered(client: tuple[Published, set[str]],
     if "lobby create" in commands:
         made("lobby", "lobby", "create", names["league"], "--seat", "1:human_open")
     if "player create" in commands:
-        made("player", "player", "create", "Bea")
+        # Of each version, since they share an account
+        made("player", "player", "create", f"Bea {names['request'][-8:]}")
     else:
         table["player use"] = HERE
     user.run("submit", "one", "-l", names["league"], "--no-open-browser")

@@ -16,6 +16,7 @@ from coworld_core.episode.events import RunStarted
 from coworld_core.episode.record import read_record, read_rows, read_summary
 from coworld_core.errors import UsageError
 from coworld_runner import (
+    EpisodeOptions,
     Listener,
     certify,
     compare,
@@ -58,6 +59,22 @@ async def test_an_episode_of_a_directory(small: World, directory: Path) -> None:
     assert record.workspace is not None
     assert record.workspace.resolve() == (directory / "results" / "latest").resolve()
     assert record.replay.read_bytes()
+
+
+async def test_players_that_leave_because_all_is_stopped_do_not_excuse_a_game_that_is_never_over(
+    tmp_path: Path,
+) -> None:
+    leaving = ("first:leaves_when_stopped", "second:leaves_when_stopped")
+    # The stopped game's last frames reach them first, which on a real backend is a race
+    async with world(game_vices=("never_over",), player_vices=leaving) as endless:
+        record = await run_episode(
+            endless.package,
+            backend=endless.backend,
+            workspace=tmp_path / "out",
+            options=EpisodeOptions(timeout_seconds=3, linger_seconds=1000),
+        )
+    assert [seat.exit.reason for seat in record.slots if seat.exit is not None] == ["exited", "exited"]
+    assert [(fault.party, fault.error_type) for fault in record.faults] == [("game", "episode_timeout")]
 
 
 async def test_additional_files_of_a_game_are_kept(directory: Path) -> None:

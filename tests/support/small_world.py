@@ -27,6 +27,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 
 from coworld_core.episode.events import BaseEvent
+from coworld_core.episode.outcome import Exit
 from coworld_core.manifest.game_results import MAX_RESULTS_BYTES
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.certification import Certification, CertifyOptions, SourceOptions, certify
@@ -161,6 +162,8 @@ class _Game:
                     await self.players[0].close()
                 await self.tell({"type": "state", "tick": tick})
             self.write()
+            if "never_over" in self.vices:
+                await anyio.sleep_forever()
             await self.tell({"type": "final"})
             server.close()
         return 0
@@ -326,6 +329,9 @@ def player(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
             if "leaves" in mine:
                 await socket.recv()
                 return 0
+            if "leaves_when_stopped" in mine:
+                await context.stopping.wait()
+                context.end(Exit(reason="exited", code=0))
             async for text in socket:
                 if json.loads(text)["type"] == "final":
                     break

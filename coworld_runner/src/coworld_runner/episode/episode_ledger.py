@@ -45,6 +45,8 @@ class UnitState:
     exit: Exit | None = None
     connected: bool | None = None
     """Whether it was seen to connect to the game; None: that could not be seen."""
+    cut_off: bool = False
+    """Whether it still ran when everything was stopped. It may then end by itself, because the game has gone."""
 
     @property
     def span(self) -> str:
@@ -59,7 +61,8 @@ class UnitState:
     @property
     def own_end(self) -> Exit | None:
         """The unit's exit if it ended by itself; None while it runs, or if it had to be stopped."""
-        return None if self.end is None or self.end.reason in ("stopped", "timeout") else self.end
+        stopped = self.cut_off or (self.end is not None and self.end.reason in ("stopped", "timeout"))
+        return None if stopped else self.end
 
 
 class Ledger:

@@ -155,6 +155,8 @@ class Flow:
             finally:
                 # Ask now: nothing can be learned about units that are gone
                 self._ledger.trouble = self._backend.trouble()
+                for seat in self._ledger.seats.values():
+                    seat.cut_off = seat.end is None
                 await self._collector.players(game, players)
 
     def _units(self, specs: list[UnitSpec], *, start: bool) -> AbstractAsyncContextManager[tuple[Unit, ...]]:
