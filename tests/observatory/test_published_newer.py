@@ -195,5 +195,5 @@ def test_operations_not_offered_are_explained(client: Published, played: Played,
         asked += [("counterfactual", "create", "one:v1", "two:v1", "-l", played.world.league)]
     for words in asked:
         refused = client.run(*words, status=1)
-        assert "(501)" in refused.stderr, words
+        assert "(405)" in refused.stderr, words
         assert "This platform" in refused.stderr, words
