@@ -92,12 +92,10 @@ def test_published_build_is_certified_by_us(python: Path, project: Path, tmp_pat
 
 @pytest.mark.wheels
 def test_a_game_of_the_kit_is_certified_by_both(python: Path, tmp_path: Path) -> None:
-    """Nothing is added to what `init` writes, except the tags that newer certifiers ask for."""
+    """Nothing is added to what `init` writes."""
     wheels = ROOT / "examples/paintarena/wheels"
     assert coworld("init", "game", "fresh", cwd=tmp_path).status == 0
     shutil.copytree(wheels, tmp_path / "fresh" / "wheels")
-    template = tmp_path / "fresh" / "coworld_manifest_template.json"
-    template.write_text(json.dumps({**json.loads(template.read_text()), "tags": ["turns", "small", "test"]}))
     # The wheels are in place of an index
     env = {"PIP_NO_INDEX": "1", "BASE_IMAGE": os.environ.get("BASE_IMAGE", "python:3.11-slim")}
     built = coworld("build", "fresh", "--version", "1.2.3", "--json", cwd=tmp_path, env=env, patience=300)

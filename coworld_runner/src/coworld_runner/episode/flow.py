@@ -232,6 +232,7 @@ class Flow:
             runs = True
             try:
                 await player.start()
+                meter.meet(player)
             except StartError as error:
                 if error.code not in OWN_DOING:
                     raise

@@ -303,6 +303,8 @@ class StarvationMeter:
         self._game = _Track(game, self._tick)
         self._players = [_Track(player, self._tick) for player in players]
         self._connections: Connections | None = None
+        self._lock = threading.Lock()
+        """Held while a network is added: the event loop does that, too."""
         self._due = -math.inf
         """When to look at the threads again, until all players have connected."""
         self._began: float | None = None
@@ -346,6 +348,14 @@ class StarvationMeter:
         if self._connections is not None:
             self._connections.close()
 
+    def meet(self, unit: Unit) -> None:
+        """Look at the network of a player that has just started, which may be gone before the next look at everyone."""
+        track = next(player for player in self._players if player.unit is unit)
+        pids = tuple(unit.processes())
+        with self._lock:
+            if pids and not track.network and self._connections is not None:
+                track.seen, track.network = True, self._connections.network_of(pids[0])
+
     def look(self) -> None:
         """Look once."""
         now = time.monotonic()
@@ -355,8 +365,9 @@ class StarvationMeter:
             self._due = now + _UNTIL_PLAY_SECONDS
             for track in (self._game, *self._players):
                 track.look(now, starting=self._began is None)
-                if track.pids and not track.network:
-                    track.network = self._connections.network_of(track.pids[0])
+                with self._lock:
+                    if track.pids and not track.network:
+                        track.network = self._connections.network_of(track.pids[0])
         if self._began is None:
             alone = [player for player in self._players if not player.connected]
             there = self._connections.of(pid for player in alone for pid in player.pids)
