@@ -63,18 +63,19 @@ def load_player(name: str, *, alone: bool = False) -> PlayerForm:
     Raises:
         UsageError: If there is no such file, module or player. Errors raised by the module itself are passed on.
     """
-    return _player_in(_loaded(name, alone=alone), name)
+    return _player_in(_loaded(name, _file_of(name), alone=alone), name)
 
 
 @contextmanager
 def open_player(name: str) -> Generator[PlayerForm]:
     """Load a player as `load_player` does, and forget its modules at the end of the block."""
-    module = _loaded(name, alone=False)
+    file = _file_of(name)
+    module = _loaded(name, file, alone=False)
     try:
         yield _player_in(module, name)
     finally:
         # A module by name may be that of a caller in the same scope.
-        if _file_of(name.partition(":")[0]) is not None:
+        if file is not None:
             close_scope(module)
 
 
@@ -105,7 +106,6 @@ def player_entry(directory: Path) -> Path:
     found = [file for file in files if file.name in ENTRIES] or [file for file in files if _defines_player(file)]
     if len(found) == 1:
         return found[0]
-    names = listed((f"{directory.name}/{file.name}" for file in found or files), limit=4, word="or")
     if not found:
         raise UsageError(
             f"{directory} has no file that is its player: none is called {listed(ENTRIES, word='or')}, and none "
@@ -113,6 +113,7 @@ def player_entry(directory: Path) -> Path:
             code="player_not_runnable",
             hint="Give one of its files that name, or name a directory with a Dockerfile or a pyproject.toml.",
         )
+    names = listed((f"{directory.name}/{file.name}" for file in found), limit=4, word="or")
     raise UsageError(
         f"{directory} has {len(found)} files that could be its player.",
         code="player_not_runnable",
@@ -133,8 +134,9 @@ def _defines_player(file: Path) -> bool:
     return not defined.isdisjoint(FORMS)
 
 
-def _file_of(place: str) -> Path | None:
-    """The file that a name stands for; None if it is the name of a module."""
+def _file_of(name: str) -> Path | None:
+    """The file that a player's name stands for; None if it is that of a module."""
+    place = name.partition(":")[0]
     if place.endswith(".py"):
         return Path(place)
     if os.sep in place and Path(place).is_dir():
@@ -142,9 +144,8 @@ def _file_of(place: str) -> Path | None:
     return None
 
 
-def _loaded(name: str, *, alone: bool) -> ModuleType:
+def _loaded(name: str, file: Path | None, *, alone: bool) -> ModuleType:
     place = name.partition(":")[0]
-    file = _file_of(place)
     if file is None:
         try:
             return load_alone(place) if alone else load_module(place)
