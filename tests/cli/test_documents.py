@@ -223,3 +223,49 @@ def test_doctor_of_a_machine_without_room_for_files(tmp_path: Path) -> None:
     done = coworld("doctor", env={"TMPDIR": "/proc/self/fd"})
     assert "temp" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+# --- show -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_package_is_shown_with_all_that_it_has() -> None:
+    shown = coworld("show", PAINT, cwd=PAINT.parent)
+    assert shown.status == 0
+    words = (
+        "Seats   2",
+        "quick",
+        "frontier-painter",
+        "commissioner  two-divisions",
+        "play_paintarena.md",
+        "--doc readme",
+    )
+    assert [word for word in words if word not in shown.stdout] == []
+    answer = coworld("show", PAINT, "--json").json
+    assert answer["slots"] == {"min": 2, "max": 2}
+    assert [row["id"] for row in answer["variants"]] == ["default", "quick"]
+    assert [row["role"] for row in answer["programs"]] == ["game", "player", "player", "commissioner"]
+
+
+def test_a_document_of_a_package_is_shown_by_its_name() -> None:
+    rules = coworld("show", PAINT, "--doc", "rules")
+    assert (rules.status, rules.stdout.splitlines()[0]) == (0, "# Rules")
+    protocol = coworld("show", PAINT, "--doc", "protocols.global", "--json").json
+    assert (protocol["type"], protocol["value"].splitlines()[0]) == ("text", "# Spectator protocol")
+    unknown = coworld("show", PAINT, "--doc", "rule.md")
+    assert (unknown.status, "Did you mean 'rules.md'?" in unknown.stderr) == (2, True)
+
+
+def test_reporters_of_a_platform_are_shown_too(world: World) -> None:
+    template = world() / "coworld_manifest_template.json"
+    document = json.loads(template.read_text())
+    document["reporter"] = [{"reporter": "ada/daily@3"}, {"wasm": "r.wasm", "id": "heat", "attributes": {}}]
+    template.write_text(json.dumps(document))
+    shown = coworld("show", template)
+    assert (shown.status, "ada/daily@3" in shown.stdout, "heat" in shown.stdout) == (0, True, True)
+
+
+def test_what_cannot_be_shown_is_named(tmp_path: Path) -> None:
+    nothing = coworld("show", tmp_path / "nothing")
+    assert (nothing.status, "There is no manifest at" in nothing.stderr) == (2, True)
+    other = coworld("show", "ply_00000000-0000-4000-8000-000000000001")
+    assert (other.status, "is the id of a player" in other.stderr) == (2, True)

@@ -127,7 +127,7 @@ def test_unknown_command_of_a_group_says_what_was_meant() -> None:
         ("rounds foo", "'foo' is not the id of"),
         (f"results {COW}", "is the id of a coworld, where that of"),
         (f"leagues {COW}", "is the id of a coworld, where that of a league is needed"),
-        ("show paint-arena", "'paint-arena' is not the id of a coworld"),
+        ("show paint-arena", "There is no manifest at"),
         (f"download {LEAGUE}", "is the id of a league, where that of a coworld is needed"),
         (f"episode-logs {XREQ}", "is the id of an experience request, where that of an episode request is needed"),
         (f"xp-request get {EREQ}", "is the id of an episode request, where that of an experience request is needed"),

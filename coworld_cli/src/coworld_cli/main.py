@@ -56,7 +56,7 @@ _COMMANDS: CommandTable = {
         "list": ("coworlds", "List Coworlds."),
         "download": ("coworlds", "Download a Coworld, to play it here."),
         "upload-coworld": ("uploads", "Certify and upload a Coworld, or a change to one."),
-        "show": ("coworlds", "Show a Coworld."),
+        "show": ("coworlds", "Show what a Coworld has."),
         "status": ("coworlds", "Show a Coworld and how its hosted episodes went."),
         "hosted-game": ("coworlds", "Play a Coworld on the platform, with people."),
         "next-version": ("coworlds", "Print the version that comes next."),

@@ -13,7 +13,7 @@ from coworld_core.text.size_text import shown_size
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..event_loop import Running, run_api
+from ..event_loop import Running, run_api, run_async
 from ..options.common import seconds_option
 from ..options.platform import Connection, Listing, listing_options, platform_options
 from ..options.values import DIRECTORY, GIVEN_FILE, IdType
@@ -49,18 +49,42 @@ def list_(out: Output, connection: Connection, listing: Listing) -> int:
 
 
 @commands.command("show")
-@click.argument("coworld", type=IdType("coworld"), metavar="COWORLD_ID")
+@click.argument("coworld", metavar="COWORLD")
+@click.option("--doc", metavar="NAME", help="Show this document of the package: `readme`, a page, a protocol.")
 @platform_options
-def show(out: Output, connection: Connection, coworld: str) -> int:
-    """Show a Coworld.
+def show(out: Output, connection: Connection, coworld: str, doc: str | None) -> int:
+    """Show what a Coworld has.
 
-    This needs no login.
+    COWORLD is a manifest's file, a directory that holds one, or a file:// or http(s):// address: its seats, variants,
+    players, roles and documents are shown. Of a cow_… id the platform's row is shown. This needs no login.
     """
+    from coworld_core.api.platform_ids import check_id, id_kind
 
-    async def body(api: CoworldClient, _: Running) -> int:
+    async def on_platform(api: CoworldClient, _: Running) -> int:
         return await show_one(out, api.coworlds.get(coworld), tables.coworld_details)
 
-    return run_api(out, connection, body, anonymous=True)
+    if doc is None and id_kind(coworld) is not None:
+        coworld = check_id(coworld, ("coworld",))
+        return run_api(out, connection, on_platform, anonymous=True)
+    return run_async(out, lambda _: _show_package(out, coworld, doc, connection.server))
+
+
+async def _show_package(out: Output, named: str, doc: str | None, server: str) -> int:
+    """Show a package, or one of its documents."""
+    from coworld_runner.package.resolver import resolve_package
+
+    from ..render.markdown import show_markdown
+    from ..render.package_contents import document_answer, find_document, package_answer, package_text
+
+    package = await resolve_package(named, server=server)
+    if doc is None:
+        out.answer(package_answer(package))
+        out.say(package_text(package, named=named))
+        return exitcodes.OK
+    name, title, found = find_document(package.manifest, doc)
+    out.answer(document_answer(name, title, found))
+    show_markdown(clean(found.value), out)
+    return exitcodes.OK
 
 
 @commands.command("status")

@@ -11,7 +11,7 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..output import Output, output_options, published_option
-from ..terminal import colour
+from ..render.markdown import show_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,6 @@ _FIRST = "index"
 """The page that says which to read for what; the list begins in its order."""
 _NO_TEXT = ("|", "```", "#", "<")
 """How tables, code, headings and comments begin."""
-_WIDEST = 100
-"""Columns of a page on a terminal: longer lines are hard to read."""
 
 
 class _Page(NamedTuple):
@@ -96,7 +94,9 @@ def docs(out: Output, page: str | None, search: str | None) -> int:
     if search is not None:
         return _search(search, [_asked(page)] if page is not None else [_page(name) for name in _names()], out)
     if page is not None:
-        _show(_asked(page), out)
+        asked = _asked(page)
+        out.answer({"page": asked.name, "title": asked.title, "text": asked.text})
+        show_markdown(asked.text, out)
         return exitcodes.OK
     pages = [_page(name) for name in _names()]
     out.answer({"pages": [{"page": one.name, "title": one.title, "summary": one.summary} for one in pages]})
@@ -122,28 +122,6 @@ def _lines_with(word: str, text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if word.casefold() in line.casefold():
             yield number, line.strip()
-
-
-def _show(page: _Page, out: Output) -> None:
-    out.answer({"page": page.name, "title": page.title, "text": page.text})
-    if out.json:
-        return
-    if not sys.stdout.isatty():
-        out.say(page.text.rstrip("\n"))
-        return
-    from shutil import get_terminal_size
-
-    from rich.console import Console
-    from rich.markdown import Markdown
-    from rich.theme import Theme
-
-    # Code without a background, which would suit only dark terminals
-    theme = Theme({"markdown.code": "bold cyan"})
-    console = Console(force_terminal=True, width=min(get_terminal_size().columns, _WIDEST), theme=theme)
-    with console.capture() as shown:
-        # A link's target is written out: it names the page to read
-        console.print(Markdown(page.text, code_theme="ansi_dark", hyperlinks=False))
-    click.echo_via_pager(shown.get(), color=colour())
 
 
 def _shortened(line: str) -> str:
