@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from typing import Any
 
 import pytest
@@ -177,3 +178,19 @@ def test_errors_that_ended_it(error: Exception, party: str, error_type: str, say
     assert (verdict.counts, verdict.party, verdict.error_type) == (False, party, error_type)
     assert says in verdict.published_message
     assert verdict.hint == (error.hint if isinstance(error, CoworldError) else None)
+
+
+def test_the_error_document_is_the_published_one() -> None:
+    verdict = Verdict(counts=False, error_type="player_timeout", message="It ran.", hint="Read its log.", slot=3)
+    document = json.loads(verdict.error_info)
+    assert document == {
+        "error_type": "player_error",
+        "message": "player_timeout: It ran. Read its log.",
+        "failed_policy_index": 3,
+    }
+    assert list(document) == ["error_type", "message", "failed_policy_index"]
+    long = json.loads(Verdict(counts=False, error_type="crash", message="ü" * 5000).error_info)
+    assert len(long["message"]) == 2000
+    assert long["failed_policy_index"] is None
+    elsewhere = Verdict(counts=False, error_type="crash", message="It ended.", hint="Read logs/game.stderr.log.")
+    assert json.loads(elsewhere.error_info)["message"] == "It ended."

@@ -188,13 +188,16 @@ async def check_bundles(scene: Scene) -> None:
                 assert bundle.testzip() is None
                 manifest = json.loads(bundle.read("manifest.json"))
                 assert (manifest["ereq_id"], manifest["status"]) == (scene.public["id"], "success")
-                assert manifest["include"] == shared + (["player_logs", "player_artifact"] if slot else [])
+                seated = ["player_logs", "player_artifact"] if slot else []
+                assert manifest["include"] == [*shared, *seated, "metadata"]
+                players = json.loads(bundle.read(manifest["files"]["metadata"]))["players"]
+                assert [seat["policy_name"] for seat in players] == ["anns:v1", "bobs:v1"]
                 assert bundle.read(manifest["files"]["replay"]) == b"quick replay of seed 0\n"
                 assert bundle.read(manifest["files"]["game_logs"]["combined"]) == b"quick: ready\n"
                 if slot:
                     assert manifest["files"]["player_logs"] == {slot: f"logs/policy_agent_{slot}.log"}
                     assert bundle.read(f"artifacts/policy_artifact_{slot}.zip")[:2] == b"PK"
-                assert len(bundle.namelist()) == len(set(bundle.namelist())) == (6 if slot else 4)
+                assert len(bundle.namelist()) == len(set(bundle.namelist())) == (7 if slot else 5)
             some = await client.get(place, params={"include": "results,player_logs"})
             with zipfile.ZipFile(io.BytesIO(some.content)) as bundle:
                 manifest = json.loads(bundle.read("manifest.json"))

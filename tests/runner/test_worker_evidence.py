@@ -23,7 +23,6 @@ from coworld_runner.package.transfers import Transfers
 from coworld_runner.worker.delivery import Delivery
 from coworld_runner.worker.worker_evidence import (
     Stopwatch,
-    error_info,
     pack_debug,
     pack_replay,
 )
@@ -31,20 +30,6 @@ from coworld_runner.worker.worker_settings import Outputs
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 GOOD = Verdict(counts=True)
-
-
-def test_the_document_is_the_published_one() -> None:
-    verdict = Verdict(counts=False, error_type="player_timeout", message="It ran.", hint="Read its log.", slot=3)
-    document = json.loads(error_info(verdict))
-    assert document == {
-        "error_type": "player_error",
-        "message": "player_timeout: It ran. Read its log.",
-        "failed_policy_index": 3,
-    }
-    assert list(document) == ["error_type", "message", "failed_policy_index"]
-    long = json.loads(error_info(Verdict(counts=False, error_type="crash", message="ü" * 5000)))
-    assert len(long["message"]) == 2000
-    assert long["failed_policy_index"] is None
 
 
 # --- times ----------------------------------------------------------------------------------------------------------
@@ -163,7 +148,7 @@ async def test_results_are_withheld_when_something_is_lost(server: PutServer, la
     verdict = await hand_over(server, layout)
     assert (verdict.counts, verdict.published_type) == (False, "crash")
     kept = server.kept()
-    assert json.loads(kept["/error"]) == json.loads(error_info(verdict))
+    assert json.loads(kept["/error"]) == json.loads(verdict.error_info)
     assert "/results" not in kept
     assert "/timings" not in kept
 

@@ -192,7 +192,7 @@ policy_filter = click.option(
 player_filter = click.option("--player", type=IdType("player"), metavar="PLY", help="Only those of this player.")
 mine_filter = click.option("--mine", is_flag=True, help="Only yours.")
 
-_PARTS = ("results", "replay", "error_info", "game_logs", "player_logs", "player_artifact")
+_PARTS = ("results", "replay", "error_info", "game_logs", "player_logs", "player_artifact", "metadata")
 
 include_option = click.option(
     "--include",

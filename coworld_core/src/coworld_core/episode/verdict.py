@@ -6,6 +6,7 @@ game itself is not at fault. Failures of players are then reflected in the game'
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Verdict", "VerdictPolicy", "blame_for", "judge", "judge_error", "judge_row"]
 
+_MESSAGE_LIMIT = 2000
 _PUBLISHED: dict[str, str] = {
     "player_left_early": "player_error",
     "player_timeout": "player_error",
@@ -72,10 +74,26 @@ class Verdict:
 
     @property
     def published_message(self) -> str:
-        """The message, prefixed with the code or error type if the published name differs."""
-        if self.published_type == self.error_type:
-            return self.message
-        return f"{self.code or self.error_type}: {self.message}"
+        """The message in at most 2000 characters, prefixed with the code or error type if the published name differs.
+
+        The hint follows, unless it points at logs in the workspace. A log's end is not included, since a player's
+        log is private to its owner.
+        """
+        known = self.published_type == self.error_type
+        text = self.message if known else f"{self.code or self.error_type}: {self.message}"
+        if self.hint and "logs/" not in self.hint:
+            text = f"{text} {self.hint}"
+        return text if len(text) <= _MESSAGE_LIMIT else text[: _MESSAGE_LIMIT - 1] + "…"
+
+    @property
+    def error_info(self) -> bytes:
+        """The document `error_info.json` of a platform."""
+        document = {
+            "error_type": self.published_type,
+            "message": self.published_message,
+            "failed_policy_index": self.slot,
+        }
+        return json.dumps(document, ensure_ascii=False).encode()
 
 
 _COUNTS = Verdict(counts=True)

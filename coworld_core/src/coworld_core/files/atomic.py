@@ -7,19 +7,20 @@ import errno
 import os
 import secrets
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 __all__ = ["write_whole"]
 
 
-def write_whole(path: Path, data: bytes | Path, *, mode: int = 0o666, sync: bool = False) -> None:
+def write_whole(path: Path, data: bytes | Path | Iterable[bytes], *, mode: int = 0o666, sync: bool = False) -> None:
     """Write a file atomically, through a temporary file beside it that is renamed.
 
     A single file that is mounted into a container cannot be replaced, so the temporary file is copied over it instead.
 
     Args:
         path: The file, in an existing directory.
-        data: The complete content, or the file to copy it from.
+        data: The complete content, the file to copy it from, or the pieces of the content.
         mode: Permissions, subject to the umask.
         sync: Whether to flush the content to disk before renaming.
 
@@ -33,9 +34,11 @@ def write_whole(path: Path, data: bytes | Path, *, mode: int = 0o666, sync: bool
         with os.fdopen(os.open(part, flags, mode), "wb") as file:
             if isinstance(data, bytes):
                 file.write(data)
-            else:
+            elif isinstance(data, Path):
                 with data.open("rb") as source:
                     shutil.copyfileobj(source, file)
+            else:
+                file.writelines(data)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())

@@ -61,7 +61,6 @@ async def _init_config() -> int:
 
     from ..package.transfers import Transfers
     from .episode_setup import init_config
-    from .worker_evidence import error_info
     from .worker_settings import read_outputs
 
     try:
@@ -73,7 +72,7 @@ async def _init_config() -> int:
             try:
                 async with Transfers() as transfers:
                     await transfers.put(
-                        uri, error_info(judge_error(error)), content_type="application/json", what="error info"
+                        uri, judge_error(error).error_info, content_type="application/json", what="error info"
                     )
             except CoworldError as second:
                 _log.error("%s", second.message)

@@ -29,7 +29,7 @@ from coworld_core.episode.verdict import Verdict
 from coworld_core.errors import CoworldError
 
 from ..package.transfers import Transfers
-from .worker_evidence import Stopwatch, error_info, pack_debug, pack_replay
+from .worker_evidence import Stopwatch, pack_debug, pack_replay
 from .worker_settings import Outputs
 
 __all__ = ["Delivery"]
@@ -149,7 +149,7 @@ class Delivery:
         await self._put(self._outputs.results, self._layout.results, "application/json", "results", reserve)
 
     async def _error_info(self, verdict: Verdict) -> None:
-        await self._put(self._outputs.error_info, error_info(verdict), "application/json", "error info")
+        await self._put(self._outputs.error_info, verdict.error_info, "application/json", "error info")
 
     async def _put(
         self, uri: str | None, content: Path | bytes, content_type: str, what: str, reserve: float = 0.0

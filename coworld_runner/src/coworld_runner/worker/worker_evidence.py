@@ -1,32 +1,18 @@
-"""An episode's outcome for the platform: success or one error, the durations of its phases, and files to upload."""
+"""An episode's outcome for the platform: the durations of its phases, and files to upload."""
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 import zipfile
 import zlib
 from pathlib import Path
 
 from coworld_core.episode.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
 from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.verdict import Verdict
 
-__all__ = ["Stopwatch", "error_info", "pack_debug", "pack_replay"]
+__all__ = ["Stopwatch", "pack_debug", "pack_replay"]
 
-_MESSAGE_LIMIT = 2000
 _CHUNK = 1 << 20
-
-
-def error_info(verdict: Verdict) -> bytes:
-    """The document that is uploaded to `ERROR_INFO_URI`."""
-    message = " ".join([verdict.published_message, *([verdict.hint] if verdict.hint else [])])
-    document = {
-        "error_type": verdict.published_type,
-        "message": message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 1] + "…",
-        "failed_policy_index": verdict.slot,
-    }
-    return json.dumps(document, ensure_ascii=False).encode()
 
 
 class Stopwatch:

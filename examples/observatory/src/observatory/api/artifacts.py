@@ -11,13 +11,14 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from coworld_core import api
+from coworld_core.episode.record import read_record
+from coworld_core.roles.bundle import BUNDLE_PARTS, BundleItem, BundleMetadata, plan_bundle
+from coworld_core.roles.bundle_contents import episode_metadata
 
 from ..episodes.access import find_episode, own_slots, visible
-from ..episodes.downloads import filename_of, plain_chunks, send, send_plain
+from ..episodes.downloads import filename_of, send, send_plain, stream_bundle
 from ..errors import Refusal, forbidden, invalid, not_found
 from ..operations.retention import PRUNED
-from ..services import Services
-from ..store.bundles import BundlePlan, Kept, ZipEntry, plan_bundle, stream_zip, unknown_tokens
 from ..store.columns import JsonObject
 from ..store.models import FINAL_STATUSES, Artifact, Coworld, EpisodeRequest
 from .episodes import find_job, refuse_unfinished, split_ids
@@ -41,7 +42,7 @@ class BundleQuery(QueryModel):
     include: str | None = Field(
         default=None,
         max_length=200,
-        description="Comma-separated: results, replay, error_info, game_logs, player_logs, player_artifact.",
+        description=f"Comma-separated: {', '.join(BUNDLE_PARTS)}.",
     )
 
 
@@ -107,31 +108,35 @@ async def get_bundle(call: Anyone, ereq: str, query: Annotated[BundleQuery, Quer
     include = None
     if query.include is not None:
         include = [token.strip() for token in query.include.split(",") if token.strip()]
-        if unknown := unknown_tokens(include):
+        if unknown := [token for token in include if token not in BUNDLE_PARTS]:
             raise invalid(f"Unknown part of a bundle: {unknown[0]!r}.", at=("query", "include"))
     row = await find_episode(call.db, call.services, call.caller, ereq)
     refuse_unfinished(row)
-    by_place = {(item.kind, item.position): item for item in row.artifacts}
     plan = plan_bundle(
         row.id,
-        succeeded=row.status == "completed",
-        kept=[Kept(category=kind, position=None if at < 0 else at) for kind, at in by_place],
+        [_item(kept) for kept in row.artifacts if kept.kind in BUNDLE_PARTS],
+        status="success" if row.status == "completed" else "failed",
+        metadata=_metadata(row),
         include=include,
         slots=own_slots(call.caller, row),
     )
-    entries = [
-        _entry(call.services, name, by_place[kept.category, -1 if kept.position is None else kept.position])
-        for name, kept in plan.files
-    ]
     headers = {"Content-Disposition": f'attachment; filename="{row.id}.zip"'}
     if call.request.method == "HEAD":
         return Response(headers=headers, media_type="application/zip")
-    return StreamingResponse(stream_zip(plan.manifest, entries), headers=headers, media_type="application/zip")
+    return StreamingResponse(
+        stream_bundle(call.services.artifacts, plan), headers=headers, media_type="application/zip"
+    )
 
 
-def _entry(services: Services, name: str, artifact: Artifact) -> ZipEntry:
-    compress = BundlePlan.compresses(Kept(category=artifact.kind))
-    return ZipEntry(name=name, chunks=lambda: plain_chunks(services.artifacts, artifact), compress=compress)
+def _item(artifact: Artifact) -> BundleItem[Artifact]:
+    key = str(artifact.position) if artifact.position >= 0 else "combined" if artifact.kind == "game_logs" else None
+    return BundleItem(part=artifact.kind, key=key, source=artifact)
+
+
+def _metadata(row: EpisodeRequest) -> BundleMetadata:
+    if row.record is not None:
+        return episode_metadata(read_record(row.record), episode_id=row.episode_id)
+    return BundleMetadata(episode_id=row.episode_id, variant_id=row.variant_id or "unknown")
 
 
 # --- by link

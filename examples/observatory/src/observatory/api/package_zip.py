@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from coworld_core.files.zips import ZipWriter
 from coworld_core.manifest.manifest_file import MANIFEST_NAME
 
 from ..errors import conflict
-from ..store.bundles import zip_entry
 from ..store.columns import JsonObject
 
 __all__ = ["zip_package"]
@@ -34,14 +33,13 @@ def zip_package(directory: Path, manifest: JsonObject) -> bytes:
         Refusal: 409 if the files are larger than 64 MiB in total.
     """
     packed, room = io.BytesIO(), _LIMIT
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr(zip_entry(MANIFEST_NAME, compress=True), json.dumps(manifest, indent=2) + "\n")
+    with ZipWriter(packed.write) as archive:
+        archive.add(MANIFEST_NAME, (json.dumps(manifest, indent=2) + "\n").encode())
         for path in _files(directory):
             room -= path.stat().st_size
             if room < 0:
                 raise conflict("The package has more than 64 MiB of files.", code="package_too_large")
-            entry = zip_entry(path.relative_to(directory).as_posix(), compress=True)
-            archive.writestr(entry, path.read_bytes())
+            archive.add(path.relative_to(directory).as_posix(), path.read_bytes())
     return packed.getvalue()
 
 

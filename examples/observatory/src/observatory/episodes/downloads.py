@@ -11,11 +11,14 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from coworld_core.files.zips import ZipWriter
+from coworld_core.roles.bundle import BundlePlan
+
 from ..errors import Refusal
 from ..store.artifacts import ArtifactStore
 from ..store.models import Artifact
 
-__all__ = ["chunks", "filename_of", "plain_chunks", "send", "send_plain"]
+__all__ = ["chunks", "filename_of", "plain_chunks", "send", "send_plain", "stream_bundle"]
 
 _RANGE = re.compile(r"bytes=(?:(?P<first>\d{1,18})-(?P<last>\d{0,18})|-(?P<suffix>\d{1,18}))", re.ASCII)
 
@@ -58,6 +61,21 @@ async def plain_chunks(store: ArtifactStore, artifact: Artifact) -> AsyncGenerat
             yield unpacker.decompress(waiting, 1 << 18)
             waiting = unpacker.unconsumed_tail
     yield unpacker.flush()
+
+
+async def stream_bundle(store: ArtifactStore, plan: BundlePlan[Artifact]) -> AsyncGenerator[bytes]:
+    """The bytes of a bundle; memory does not grow with its size."""
+    ready: list[bytes] = []
+    with ZipWriter(ready.append) as archive:
+        for name, content in plan.documents:
+            archive.add(name, content)
+        for item in plan.items:
+            with archive.entry(item.name, compress=item.compress) as file:
+                async for piece in plain_chunks(store, item.source):
+                    file.write(piece)
+                    yield b"".join(ready)
+                    ready.clear()
+    yield b"".join(ready)
 
 
 def send(store: ArtifactStore, request: Request, artifact: Artifact) -> Response:

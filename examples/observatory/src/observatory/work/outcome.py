@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import anyio.to_thread
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.episode.verdict import Verdict, VerdictPolicy
+from coworld_core.roles.bundle_contents import Content, episode_items, pieces_of
 
 from ..episodes.stats import SeatNames, episode_stats
 from ..store.artifacts import ArtifactStore
 from .queue import Outcome, StoredArtifact
 
-__all__ = ["MESSAGE_LIMIT", "POLICY", "outcome_of", "store_outcome"]
+__all__ = ["POLICY", "outcome_of", "store_outcome"]
 
-MESSAGE_LIMIT = 2000
-"""The number of characters of an error message to keep."""
 LOG_LINES = 10_000
 """The number of last lines of a player's log to keep."""
 _PIECE = 1 << 18
-
 
 POLICY = VerdictPolicy(players_end_it=False)
 """The platform's policy: games continue without a player that fails."""
@@ -38,7 +34,7 @@ def outcome_of(verdict: Verdict) -> Outcome:
     return Outcome(
         status="failed",
         error_type=verdict.published_type,
-        error=_said(verdict)[:MESSAGE_LIMIT],
+        error=verdict.published_message,
         failed_policy_index=verdict.slot,
     )
 
@@ -84,7 +80,7 @@ async def store_outcome(
     return Outcome(
         status="completed" if verdict.counts else "failed",
         error_type=verdict.published_type,
-        error=None if verdict.counts else _said(verdict)[:MESSAGE_LIMIT],
+        error=None if verdict.counts else verdict.published_message,
         failed_policy_index=verdict.slot,
         scores=record.scores if verdict.counts else (),
         steps=stats["steps"] if stats else None,
@@ -104,73 +100,49 @@ class _Packed:
     position: int = -1
 
 
+_MEDIA_TYPES = {
+    "results": "application/json",
+    "replay": "application/x-compress",
+    "error_info": "application/json",
+    "player_artifact": "application/zip",
+}
+
+
 def _pack(layout: EpisodeLayout, verdict: Verdict, seats: int) -> list[_Packed]:
     """Prepare the files to keep, in a directory of their own within the workspace."""
     place = layout.workspace / ".kept"
     place.mkdir()
     packed: list[_Packed] = []
-    if layout.results.is_file():
-        packed.append(_Packed(kind="results", name="results.json", path=layout.results, media_type="application/json"))
-    if layout.replay.is_file():
-        target = place / "replay.z"
-        _compress(layout.replay, target)
+    for item in episode_items(layout, verdict, slots=seats):
+        target = place / Path(item.name).name
+        match item.part, item.source:
+            case "replay", _:
+                target = place / "replay.z"
+                _compress(item.source, target)
+            case "player_logs", (Path() as log,):
+                _last_lines(log, target, LOG_LINES)
+            case _, (Path() as only,) if only.name == target.name:
+                target = only
+            case _:
+                with target.open("xb") as kept:
+                    kept.writelines(pieces_of(item.source))
         packed.append(
-            _Packed(kind="replay", name="replay.z", path=target, media_type="application/x-compress", encoding="zlib")
+            _Packed(
+                kind=item.part,
+                name=target.name,
+                path=target,
+                media_type=_MEDIA_TYPES.get(item.part, "text/plain"),
+                encoding="zlib" if item.part == "replay" else "identity",
+                position=-1 if item.slot is None else item.slot,
+            )
         )
-    if not verdict.counts:
-        target = place / "error_info.json"
-        target.write_text(json.dumps(_error_info(verdict)) + "\n", encoding="utf-8")
-        packed.append(_Packed(kind="error_info", name="error_info.json", path=target, media_type="application/json"))
-    if any(log.is_file() for log in (layout.game_stdout, layout.game_stderr)):
-        target = place / "game.log"
-        with target.open("wb") as combined:
-            for log in (layout.game_stdout, layout.game_stderr):
-                if log.is_file():
-                    with log.open("rb") as source:
-                        while piece := source.read(_PIECE):
-                            combined.write(piece)
-        packed.append(_Packed(kind="game_logs", name="game.log", path=target, media_type="text/plain"))
-    for slot in range(seats):
-        log = layout.player_log(slot)
-        if log.is_file():
-            target = place / log.name
-            _last_lines(log, target, LOG_LINES)
-            packed.append(
-                _Packed(kind="player_logs", name=log.name, path=target, media_type="text/plain", position=slot)
-            )
-        artifact = layout.player_artifact(slot)
-        if artifact.is_file():
-            packed.append(
-                _Packed(
-                    kind="player_artifact",
-                    name=artifact.name,
-                    path=artifact,
-                    media_type="application/zip",
-                    position=slot,
-                )
-            )
     return packed
 
 
-def _error_info(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "error_type": verdict.published_type,
-        "message": _said(verdict)[:MESSAGE_LIMIT],
-        "failed_policy_index": verdict.slot,
-    }
-
-
-def _said(verdict: Verdict) -> str:
-    # Without the log's tail, since a player's log is private to its owner, and without hints at files of the workspace.
-    hint = verdict.hint if verdict.hint and "logs/" not in verdict.hint else None
-    return f"{verdict.published_message} {hint}" if hint else verdict.published_message
-
-
-def _compress(source: Path, target: Path) -> None:
+def _compress(source: Content, target: Path) -> None:
     packer = zlib.compressobj(6)
-    with source.open("rb") as plain, target.open("xb") as packed:
-        while piece := plain.read(_PIECE):
-            packed.write(packer.compress(piece))
+    with target.open("xb") as packed:
+        packed.writelines(packer.compress(piece) for piece in pieces_of(source))
         packed.write(packer.flush())
 
 
