@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.hostile_reports import HOSTILE
 
 from coworld_core import Report, check_manifest, check_request, check_results, load_manifest
 from coworld_core.errors import ManifestError
@@ -1203,4 +1204,6 @@ def test_every_code_has_a_case() -> None:
     made = {case.code for case in CASES} | {entry[0] for entry in (*TEXTS, *REQUESTS, *RESULTS_TEXTS, *TEMPLATES)}
     made |= {"not_json_value", "too_many_issues", "schema_too_costly", "scores_malformed", "results_schema_invalid"}
     made |= {"results_missing", "results_unreadable", "too_large"}
+    made |= {hostile.code for hostile in HOSTILE.values()}
+    made |= {"event_log_unreadable", "will_not_run", "wrong_extension", "zip_unsafe"}
     assert made == set(ISSUE_CODES)

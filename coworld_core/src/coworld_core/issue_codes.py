@@ -102,5 +102,16 @@ ISSUE_CODES: dict[str, str] = {
     "results_unreadable": "results that cannot be read",
     "scores_length": "the number of scores differs from the number of slots",
     "scores_malformed": "scores that are not finite numbers",
+    # Reports and diagnoses
+    "entry_missing": "a file that is named is not in the zip",
+    "event_log_unreadable": "an event log that is not Parquet, or lacks a column",
+    "unsafe_address": "an address that leads out of the report, or to something that may run",
+    "unsafe_attribute": "an attribute that a page must not have",
+    "unsafe_element": "an element that a page must not have",
+    "unsafe_markup": "a page or picture that browsers may read in different ways",
+    "unsafe_style": "a style that fetches or runs something, or might",
+    "will_not_run": "something of a page that has no effect where reports are shown",
+    "wrong_extension": "a file whose name does not end as its purpose wants it",
+    "zip_unsafe": "a file that is not a zip, or not safe to unpack",
 }
 """Meaning by code."""

@@ -1,4 +1,4 @@
-"""What programs that look at episodes afterwards get: the bundle of an episode.
+"""The roles that look at episodes afterwards: what they are given, and what they say.
 
-Nothing here runs such a program; `coworld_runner.roles` finds episodes and bundles them.
+Nothing here runs such a program; `coworld_runner.roles` does.
 """

@@ -1,0 +1,142 @@
+"""What a page of a report may consist of: lists of names. What is on none of them is refused."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ADDRESS_FUNCTIONS",
+    "ANIMATIONS",
+    "AT_RULES",
+    "CSS_FUNCTIONS",
+    "HTML_ATTRIBUTES",
+    "HTML_ELEMENTS",
+    "MATH_ATTRIBUTES",
+    "MATH_ELEMENTS",
+    "SVG_ATTRIBUTES",
+    "SVG_ELEMENTS",
+    "SVG_STYLES",
+]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+HTML_ELEMENTS = _words("""
+    html head body title meta link style script noscript
+    article aside nav section header footer main hgroup h1 h2 h3 h4 h5 h6 address search
+    p hr pre blockquote ol ul menu li dl dt dd figure figcaption div center dir
+    a em strong small s cite q dfn abbr ruby rb rt rtc rp data time code var samp kbd sub sup i b u mark bdi bdo span br
+    wbr ins del tt big strike font nobr acronym
+    img picture source audio video track map area canvas
+    table caption colgroup col thead tbody tfoot tr th td
+    button input label select optgroup option datalist textarea progress meter output fieldset legend details summary
+    dialog
+""")
+"""Elements of HTML, beside those with a hyphen, which only scripts bring to life."""
+
+HTML_ATTRIBUTES = _words("""
+    id class title lang dir hidden tabindex accesskey role translate draggable contenteditable spellcheck autofocus
+    inert inputmode enterkeyhint autocapitalize popover popovertarget popovertargetaction slot part nonce
+    itemscope itemtype itemid itemprop itemref property typeof vocab prefix about resource xmlns xml:lang version
+    align valign width height border bgcolor color size face cellpadding cellspacing colspan rowspan headers scope abbr
+    axis nowrap rules frame summary char charoff span start reversed type value name content media for rel rev hreflang
+    target download alt ismap usemap shape coords loading decoding fetchpriority crossorigin integrity sizes controls
+    autoplay loop muted preload playsinline kind srclang label default datetime open min max low high optimum step
+    pattern placeholder checked selected disabled readonly required multiple maxlength minlength list cols rows wrap
+    autocomplete noshade compact clear hspace vspace text link vlink alink marginheight marginwidth topmargin leftmargin
+    async defer nomodule language
+""")
+"""Attributes of HTML whose values are neither addresses nor styles, beside `data-…` and `aria-…`."""
+
+SVG_ELEMENTS = _words("""
+    svg g defs symbol use switch view title desc metadata style a
+    path rect circle ellipse line polyline polygon text tspan textPath image
+    linearGradient radialGradient stop pattern clipPath mask marker filter
+    feBlend feColorMatrix feComponentTransfer feComposite feConvolveMatrix feDiffuseLighting feDisplacementMap
+    feDistantLight feDropShadow feFlood feFuncA feFuncB feFuncG feFuncR feGaussianBlur feImage feMerge feMergeNode
+    feMorphology feOffset fePointLight feSpecularLighting feSpotLight feTile feTurbulence
+    animate animateMotion animateTransform mpath set
+""")
+"""Elements of SVG."""
+
+ANIMATIONS = _words("animate animateMotion animateTransform set")
+"""Elements that change an attribute of another element."""
+
+SVG_ATTRIBUTES = _words("""
+    id class lang tabindex role focusable version baseProfile xml:space xml:lang xmlns x y x1 y1 x2 y2 width height
+    viewBox preserveAspectRatio d points r rx ry cx cy fx fy fr dx dy rotate pathLength textLength lengthAdjust
+    startOffset method spacing side transform gradientTransform gradientUnits patternTransform patternUnits
+    patternContentUnits clipPathUnits maskUnits maskContentUnits markerUnits markerWidth markerHeight orient refX refY
+    offset spreadMethod filterUnits primitiveUnits in in2 result stdDeviation edgeMode type tableValues slope intercept
+    amplitude exponent mode operator k1 k2 k3 k4 order kernelMatrix kernelUnitLength divisor bias targetX targetY
+    preserveAlpha surfaceScale specularConstant specularExponent diffuseConstant azimuth elevation pointsAtX pointsAtY
+    pointsAtZ z limitingConeAngle baseFrequency numOctaves seed stitchTiles scale xChannelSelector yChannelSelector
+    radius begin dur end min max restart repeatCount repeatDur calcMode keyTimes keySplines keyPoints path origin
+    additive accumulate attributeType media systemLanguage requiredFeatures requiredExtensions zoomAndPan
+    contentStyleType enable-background viewTarget target rel download title name crossorigin decoding
+    xlink:type xlink:show xlink:title xlink:role xlink:arcrole
+""")
+"""Attributes of SVG whose values are neither addresses nor styles."""
+
+SVG_STYLES = _words("""
+    style alignment-baseline baseline-shift clip clip-path clip-rule color color-interpolation
+    color-interpolation-filters color-profile color-rendering cursor direction display dominant-baseline fill
+    fill-opacity fill-rule filter flood-color flood-opacity font font-family font-size font-size-adjust font-stretch
+    font-style font-variant font-weight glyph-orientation-horizontal glyph-orientation-vertical image-rendering
+    isolation kerning letter-spacing lighting-color marker marker-end marker-mid marker-start mask mask-type
+    mix-blend-mode opacity overflow paint-order pointer-events shape-rendering solid-color solid-opacity stop-color
+    stop-opacity stroke stroke-dasharray stroke-dashoffset stroke-linecap stroke-linejoin stroke-miterlimit
+    stroke-opacity stroke-width text-align text-anchor text-decoration text-overflow text-rendering transform-origin
+    unicode-bidi vector-effect visibility white-space word-spacing writing-mode
+    from to by values
+""")
+"""Attributes of SVG that are read as CSS; the last line is what an animation sets."""
+
+MATH_ELEMENTS = _words("""
+    math mrow mi mn mo ms mtext mspace msub msup msubsup mfrac msqrt mroot munder mover munderover mtable mtr mlabeledtr
+    mtd mstyle merror mpadded mphantom menclose mfenced mmultiscripts mprescripts none semantics annotation
+""")
+"""Elements of MathML, without those that hold HTML or pictures, or act."""
+
+MATH_ATTRIBUTES = _words("""
+    id class dir lang xmlns display displaystyle scriptlevel mathvariant mathcolor mathbackground mathsize alttext
+    accent accentunder align columnalign columnlines columnspacing columnspan rowalign rowlines rowspacing rowspan
+    equalcolumns equalrows frame framespacing stretchy symmetric maxsize minsize largeop movablelimits form fence
+    separator separators open close lspace rspace linethickness bevelled numalign denomalign notation width height
+    depth voffset encoding superscriptshift subscriptshift side minlabelspacing selection linebreak
+""")
+"""Attributes of MathML."""
+
+AT_RULES = _words("""
+    media supports layer container page font-face font-feature-values font-palette-values counter-style property scope
+    keyframes -webkit-keyframes -moz-keyframes -o-keyframes starting-style position-try view-transition charset viewport
+    -ms-viewport styleset stylistic character-variant swash ornaments annotation historical-forms
+    top-left-corner top-left top-center top-right top-right-corner bottom-left-corner bottom-left bottom-center
+    bottom-right bottom-right-corner left-top left-middle left-bottom right-top right-middle right-bottom
+""")
+"""At-rules of CSS: none fetches or says where something is."""
+
+CSS_FUNCTIONS = _words("""
+    rgb rgba hsl hsla hwb lab lch oklab oklch color color-mix color-contrast light-dark contrast-color device-cmyk
+    calc calc-size min max clamp round mod rem sin cos tan asin acos atan atan2 pow sqrt hypot log exp abs sign var env
+    attr if random progress sibling-index sibling-count toggle -webkit-calc -moz-calc
+    linear-gradient radial-gradient conic-gradient repeating-linear-gradient repeating-radial-gradient
+    repeating-conic-gradient -webkit-linear-gradient -webkit-radial-gradient -webkit-repeating-linear-gradient
+    -webkit-repeating-radial-gradient -webkit-gradient -moz-linear-gradient -moz-radial-gradient -o-linear-gradient
+    -ms-linear-gradient from to color-stop cross-fade -webkit-cross-fade
+    matrix matrix3d perspective rotate rotate3d rotatex rotatey rotatez scale scale3d scalex scaley scalez skew skewx
+    skewy translate translate3d translatex translatey translatez
+    blur brightness contrast drop-shadow grayscale hue-rotate invert opacity saturate sepia alpha
+    circle ellipse inset polygon path rect xywh shape ray palette-mix
+    cubic-bezier steps linear spring scroll view
+    counter counters symbols leader target-counter target-counters target-text content string running
+    minmax repeat fit-content anchor anchor-size stylistic styleset character-variant swash ornaments annotation
+    local format tech selector font-tech font-format style scroll-state layer supports
+    not is where has matches -webkit-any -moz-any nth-child nth-last-child nth-of-type nth-last-of-type nth-col
+    nth-last-col lang dir host host-context slotted part cue state current highlight active-view-transition-type
+    view-transition-group view-transition-image-pair view-transition-old view-transition-new
+""")
+"""Functions of CSS that cannot hold an address as text."""
+
+ADDRESS_FUNCTIONS = _words("url src image image-set -webkit-image-set")
+"""Functions of CSS whose texts are addresses; they are checked."""
