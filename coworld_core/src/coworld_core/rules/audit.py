@@ -9,7 +9,7 @@ import random
 import re
 import time
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -27,7 +27,7 @@ from .plain_values import adapter, to_json
 from .play import Play
 from .rules_errors import ActionRefused, RulesError
 
-__all__ = ["AUDIT_CODES", "audit_rules"]
+__all__ = ["AUDIT_CODES", "audit_rules", "game_transcript", "transcript_difference"]
 
 AUDIT_CODES: Final = {
     "rules_failed": "the rules raise an exception or return something invalid",
@@ -51,6 +51,9 @@ SLOW: Final = 1.0
 
 MISSED: Final = 0.25
 """How often a seat misses its turn in the game in which seats do."""
+
+_TO_THE_END: Final = 5
+"""How many times as long as another game the one may take that must come to its end."""
 
 _STATES: Final = 30
 """Number of states of each episode in which leaks are looked for."""
@@ -122,7 +125,7 @@ def audit_rules(
         seats: Number of seats; by default the minimum.
         seed: The seed of the compared game and of the actions.
         ticks: Maximum number of ticks of the games that are compared.
-        seconds: Maximum time for each game, of which there are about ten.
+        seconds: Maximum time for each of about ten games; the one that must come to its end gets five times as much.
         sample: Returns a random action as JSON, for games whose `legal` returns None; without it, their seats
             miss their turns.
 
@@ -140,13 +143,50 @@ def audit_rules(
     return Report(source=rules.__name__, issues=tuple(audit.found.values()))
 
 
+def game_transcript(
+    rules: type[Rules],
+    *,
+    config: RulesConfig | None = None,
+    seats: int | None = None,
+    seed: int = 1,
+    ticks: int = 1000,
+    seconds: float = 10.0,
+    sample: Callable[[random.Random], Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Play a game of random actions and missed turns, to compare it with the same game in another process.
+
+    Args:
+        rules: The game.
+        config: As for `audit_rules`.
+        seats: As for `audit_rules`.
+        seed: As for `audit_rules`.
+        ticks: As for `audit_rules`.
+        seconds: Maximum time; a slow game is played as far as it has come by then.
+        sample: As for `audit_rules`.
+
+    Returns:
+        What is seen at each tick, as JSON: what `transcript_difference` compares.
+
+    Raises:
+        RulesError: The rules fail.
+    """
+    audit = _Audit(rules, config=config, seats=seats, seed=seed, ticks=ticks, seconds=seconds, sample=sample)
+    return json.loads(to_json(audit.transcript().seen))
+
+
+def transcript_difference(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> str | None:
+    """Describe the first difference of two transcripts, as far as both go; None if there is none."""
+    found = _Script(0, seen=list(one)).difference(_Script(0, seen=list(other)))
+    return None if found is None else found[1]
+
+
 @dataclass
 class _Script:
     """The actions of a game and everything seen in it."""
 
     seed: int
     actions: list[dict[int, Any]] = field(default_factory=list[dict[int, Any]])
-    seen: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
+    seen: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
     chance: bool = False
     begin: int = 0
     """The tick of the first view."""
@@ -270,7 +310,12 @@ class _Audit:
         tick, difference = found
         self._add(code, "", f"{why.capitalize()}: {difference} ({first.way(tick)}).", None)
 
-    def _run(self, seed: int, script: _Script | None = None, *, looking: bool = True) -> _Script:
+    def transcript(self) -> _Script:
+        """Play one game with missed turns, without checking anything."""
+        self._checking = False
+        return self._run(self._seed, missing=True)
+
+    def _run(self, seed: int, script: _Script | None = None, *, looking: bool = True, missing: bool = False) -> _Script:
         """Play the actions of a script, or random ones, and keep all views, or only the last one."""
         done = self._begin(seed)
         play, choose, until = self._started(seed), random.Random(self._seed), time.monotonic() + self._seconds
@@ -280,10 +325,10 @@ class _Audit:
                 done.seen.append(self._view(play))
             if end:
                 break
-            actions = self._actions(play, choose) if script is None else script.actions[play.tick]
+            actions = self._actions(play, choose, missing=missing) if script is None else script.actions[play.tick]
             done.actions.append(actions)
             try:
-                play.step({seat: play.read(seat, action) for seat, action in actions.items()})
+                play.step(_read(play, actions))
             except ActionRefused:
                 # The legal actions show that this is a different game.
                 break
@@ -297,20 +342,18 @@ class _Audit:
         self._timing = True
         self._failed_code = "rules_fail_on_missed_turns" if missing else "rules_failed"
         done = self._begin(self._seed)
-        play, choose, until = self._started(self._seed), random.Random(self._seed), time.monotonic() + self._seconds
-        spent = 0.0
+        play, choose = self._started(self._seed), random.Random(self._seed)
+        seconds = self._seconds if missing else self._seconds * _TO_THE_END
+        until, spent = time.monotonic() + seconds, 0.0
         while not play.over:
             if time.monotonic() > until:
-                problem = f"the game is not over after {self._seconds:g} s; whether it ever ends is not known"
+                problem = f"the game is not over after {seconds:g} s; whether it ever ends is not known"
                 self.note("rules_endless", "to_act", problem, severity="warning")
                 return True
-            actions = {
-                seat: None if missing and choose.random() < MISSED else action
-                for seat, action in self._actions(play, choose).items()
-            }
+            actions = self._actions(play, choose, missing=missing, whole=True)
             done.actions.append(actions)
             begun = time.thread_time()
-            play.step({seat: None if action is None else play.read(seat, action) for seat, action in actions.items()})
+            play.step(actions)
             if play.tick <= self._ticks:
                 play.frame()
                 spent += time.thread_time() - begun
@@ -326,18 +369,24 @@ class _Audit:
         self._play = Play(self._observed, config=self._config, seats=self._seats, seed=seed)
         return self._play
 
-    def _actions(self, play: Play, choose: random.Random) -> dict[int, Any]:
+    def _actions(
+        self, play: Play, choose: random.Random, *, missing: bool = False, whole: bool = False
+    ) -> dict[int, Any]:
+        """The actions of a tick as JSON, or as the rules get them; None for a seat that misses its turn."""
         actions: dict[int, Any] = {}
         for seat in play.to_act:
             legal = play.options(seat)
-            if legal is not None:
-                actions[seat] = json.loads(to_json(choose.choice(legal)))
+            if missing and choose.random() < MISSED:
+                actions[seat] = None
+            elif legal is not None:
+                action = choose.choice(legal)
+                actions[seat] = action if whole else json.loads(to_json(action))
             elif self._sample is not None:
                 action = self._sample(choose)
                 # A sample knows the type, but perhaps not all that it demands: the seat then misses its turn.
                 with suppress(ActionRefused):
-                    play.read(seat, action)
-                    actions[seat] = action
+                    read = play.read(seat, action)
+                    actions[seat] = read if whole else action
         return actions
 
     # What is looked at
@@ -441,7 +490,7 @@ class _Audit:
                 states.append(copy.deepcopy(play.rules))
                 actions = self._actions(play, choose)
                 self._script.actions.append(actions)
-                play.step({seat: play.read(seat, action) for seat, action in actions.items()})
+                play.step(_read(play, actions))
         try:
             for name, problem in leaks(states):
                 path, line = _place(self._rules.secret_attributes)
@@ -474,7 +523,7 @@ def _observed(rules: type[Rules], audit: _Audit) -> type[Rules]:
             if name == "step":
                 audit.took_actions(values[0])
             begun = time.thread_time()
-            answer = getattr(super(made, self), name)(*values)
+            answer = getattr(super(made, self), name)(*values)  # pyright: ignore[reportUnknownArgumentType]
             audit.took(name, time.thread_time() - begun)
             if name == "default":
                 audit.check_default(values[0], answer)
@@ -490,8 +539,12 @@ def _observed(rules: type[Rules], audit: _Audit) -> type[Rules]:
     return cast("type[Rules]", made)
 
 
+def _read(play: Play, actions: Mapping[int, Any]) -> dict[int, Any]:
+    """Actions as the rules get them."""
+    return {seat: None if action is None else play.read(seat, action) for seat, action in actions.items()}
+
+
 def _place(method: Any) -> tuple[str, int | None]:
     """The file and first line of a method; empty if it has none."""
-    function: Any = getattr(method, "__func__", method)
-    code = getattr(function, "__code__", None)
+    code = cast("types.CodeType | None", getattr(method, "__code__", None))
     return (code.co_filename, code.co_firstlineno) if code is not None else ("", None)
