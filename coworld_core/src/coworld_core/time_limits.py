@@ -14,6 +14,7 @@ __all__ = [
     "READY",
     "REPLAY",
     "REPLAY_SHOWN",
+    "RULES_AUDIT",
     "SMOKE_EPISODE",
 ]
 
@@ -35,6 +36,8 @@ REPLAY_SHOWN = 60.0
 """For a replay to be fetched and shown by the game."""
 SMOKE_EPISODE = 300.0
 """For the episode that certifies a package."""
+RULES_AUDIT = 120.0
+"""For the audit of the rules of a game that is certified."""
 HOSTED_SMOKE = 1800.0
 """For the platform's first episodes after an upload."""
 JOB = 1200

@@ -57,8 +57,8 @@ def verdict_text(certification: Certification, workspace: Path, *, manifest: str
     )
     about = click.style(certification.backend, dim=True)
     parts = [f"{click.style(name, bold=True)} {about}  {verdict} after {seconds(certification.seconds)}"]
-    width = max((len(step.id) for step in certification.steps), default=0)
-    parts.append("\n".join(line for step in certification.steps for line in _step_lines(step, width)))
+    width = max((len(step.id) for step in certification.all_steps), default=0)
+    parts.append("\n".join(line for step in certification.all_steps for line in _step_lines(step, width)))
     if certification.advice:
         parts.append(
             "\n".join(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .game import Rules as Rules
     from .game import RulesConfig as RulesConfig
     from .game import load_rules as load_rules
+    from .hidden_state import view_difference as view_difference
     from .pace import Pace as Pace
     from .pace import Ticks as Ticks
     from .pace import Turns as Turns
@@ -54,6 +55,7 @@ else:
             ".audit": ("audit_rules",),
             ".rules_errors": ("ActionRefused", "ReplayFormatError", "RulesError"),
             ".game": ("Rules", "RulesConfig", "load_rules"),
+            ".hidden_state": ("view_difference",),
             ".pace": ("Pace", "Ticks", "Turns"),
             ".play": ("Frame", "Play"),
             ".replay": (

@@ -170,6 +170,15 @@ class Rules(abc.ABC):
         """What `seat` sees as text, for people and language models; by default its drawing, unless it is a picture."""
         return drawing_as_text(draw_for(self, seat))
 
+    def secret_attributes(self) -> Sequence[str]:
+        """The attributes that hold secrets at present, by name; `audit_rules` then looks for leaks.
+
+        Of a list with an item for each seat, or a dictionary by seat, such as `hands`, each seat may see only its own
+        item. Of anything else, such as `deck`, no seat may see anything. The length and the kinds of values in them
+        may be known to all. A secret that has been revealed is no longer named here.
+        """
+        return []
+
     def results(self) -> dict[str, Any] | BaseModel | None:
         """Fields of the results besides scores and ticks."""
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import operator
@@ -102,8 +103,13 @@ class Play:
             self._rules = rules(rules.Config() if config is None else config, seats=count, rng=rng)
         except Exception as error:
             raise RulesError.raised(error, where="__init__", tick=0) from error
-        self._ask("start")
+        self._check_done("start", self._ask("start"))
         self._look()
+
+    @property
+    def rules(self) -> Rules:
+        """The instance of the rules, which is the state; callers must not change it."""
+        return self._rules
 
     @property
     def over(self) -> bool:
@@ -267,9 +273,11 @@ class Play:
         if self._holds:
             self._held.update((seat, action) for seat, action in done.items() if action is not None)
         try:
-            self._rules.step(done)
+            answer = self._rules.step(done)
         except Exception as error:
             raise RulesError.raised(error, where="step", tick=self.tick) from error
+        if answer is not None:
+            self._check_done("step", answer)
         self.tick += 1
         self._look()
         return done
@@ -288,11 +296,13 @@ class Play:
     def _scores(self) -> list[float]:
         raw = self._ask("scores")
         try:
-            scores = [float(score) for score in raw]
+            given = list(raw)
+            # `float` would read a number from a text.
+            scores = [math.nan if isinstance(score, str | bytes) else float(score) for score in given]
         except (TypeError, ValueError):
             raise self._wrong("scores", f"scores must be numbers, one per seat, not {raw!r}") from None
         if len(scores) != self.seats or not all(math.isfinite(score) for score in scores):
-            raise self._wrong("scores", f"scores must be {self.seats} finite numbers, one per seat, not {scores}")
+            raise self._wrong("scores", f"scores must be {self.seats} finite numbers, one per seat, not {given}")
         return scores
 
     def results(self) -> dict[str, Any]:
@@ -314,6 +324,14 @@ class Play:
             return method(*seats)
         except Exception as error:
             raise RulesError.raised(error, where=name, tick=self.tick, seat=seats[0] if seats else None) from error
+
+    def _check_done(self, name: str, answer: object) -> None:
+        """Refuse a method whose body has not run: calling it only makes something that would run it."""
+        if inspect.iscoroutine(answer) or inspect.isasyncgen(answer) or inspect.isgenerator(answer):
+            kind = "is a generator, with `yield` in it" if inspect.isgenerator(answer) else "is `async def`"
+            if not inspect.isasyncgen(answer):
+                answer.close()
+            raise self._wrong(name, f"{name} {kind}, so nothing of it has run; it must be an ordinary function")
 
     def _wrong(self, where: str, problem: str, seat: int | None = None) -> RulesError:
         return RulesError(problem, where=where, tick=self.tick, seat=seat)
@@ -342,7 +360,8 @@ class Play:
             turn = self._turns[tuple(named)] = self._turn(named, "to_act")
         self.to_act = turn
         if self.tick >= self._most_ticks and turn:
-            raise self._wrong("to_act", f"the game is not over after {self.tick} ticks (max_ticks)")
+            problem = f"the game is not over after {self.tick} ticks (max_ticks)"
+            raise RulesError(problem, where="to_act", tick=self.tick, code="rules_endless")
 
     def _turn(self, named: Any, where: str) -> tuple[int, ...]:
         """Check the seats that a method of the rules returned."""
@@ -357,6 +376,8 @@ class Play:
         for seat in cast("list[Any]", seats):
             if not isinstance(seat, int) or not 0 <= seat < self.seats:
                 raise self._wrong(where, f"there is no seat {seat!r}; there are {self.seats}")
+            if seat in known and where == "to_act":
+                raise self._wrong(where, f"seat {seat} is named twice")
             known.add(seat)
         return tuple(sorted(known))
 

@@ -304,8 +304,10 @@ def _ticks_again(play: Play, replay: RulesReplay) -> Generator[ReplayTick]:
             scores=frame.scores if seen.scores is None else tuple(seen.scores),
             eliminated=tuple(seen.eliminated) or frame.eliminated,
         )
-        if frame != then:
-            raise RulesError(f"it was {then}, and is now {frame}", where="play_again", tick=seen.tick)
+        for name, value in vars(then).items():
+            if (now := getattr(frame, name)) != value:
+                was = f"{name} was {to_json(value)}, and is now {to_json(now)}"
+                raise RulesError(was, where="play_again", tick=seen.tick)
         for seat, drawing in seen.drawings.items():
             if (now := play.drawing(seat)) != drawing:
                 raise RulesError(

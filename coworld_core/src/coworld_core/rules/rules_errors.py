@@ -35,6 +35,7 @@ class RulesError(CoworldError):
         tick: Number of ticks played so far.
         seat: The seat that the method was called for, if any.
         cause: The exception that the rules raised, if any.
+        code: Stable code of the kind of problem, if it has one of its own.
 
     Attributes:
         where: As given.
@@ -48,10 +49,17 @@ class RulesError(CoworldError):
     default_code = "rules_failed"
 
     def __init__(
-        self, problem: str, *, where: str, tick: int, seat: int | None = None, cause: Exception | None = None
+        self,
+        problem: str,
+        *,
+        where: str,
+        tick: int,
+        seat: int | None = None,
+        cause: Exception | None = None,
+        code: str | None = None,
     ) -> None:
         place = f"{where}, tick {tick}" + ("" if seat is None else f", seat {seat}")
-        super().__init__(f"{place}: {problem}", context={"where": where, "tick": tick, "seat": seat})
+        super().__init__(f"{place}: {problem}", code=code, context={"where": where, "tick": tick, "seat": seat})
         self.where = where
         self.tick = tick
         self.seat = seat

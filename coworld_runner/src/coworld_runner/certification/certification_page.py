@@ -27,7 +27,7 @@ def render_page(certification: Certification) -> str:
     Args:
         certification: The record; nothing in it is trusted.
     """
-    answers = Counter(_WORDS.get(step.status, step.status) for step in certification.steps)
+    answers = Counter(_WORDS.get(step.status, step.status) for step in certification.all_steps)
     tally = dict.fromkeys(_WORDS.values(), 0) | answers
     return _template().render(
         record=certification,

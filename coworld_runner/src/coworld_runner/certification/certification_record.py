@@ -50,10 +50,11 @@ StepId = Annotated[
         "replay-loadable",
         "players-run",
         "supporting-roles",
+        "rules-audit",
     ],
     OpenEnum,
 ]
-"""The ten steps. Names and order are the published ones (certification contract)."""
+"""The ten steps, whose names and order are the published ones (certification contract), and those beside them."""
 
 _CAPTIONS: Mapping[str, str] = {
     "matriculate": "the manifest is right",
@@ -66,6 +67,7 @@ _CAPTIONS: Mapping[str, str] = {
     "replay-loadable": "the game shows that replay",
     "players-run": "every bundled player plays, and ends with status 0",
     "supporting-roles": "supporting roles, such as reporters and graders, are listed",
+    "rules-audit": "the rules give the same game everywhere, and valid answers",
 }
 """What each step checks, in plain words."""
 
@@ -209,6 +211,9 @@ class Certification(_Record):
     ended_at: dt.datetime = Field(description="When it ended (UTC).")
     seconds: float = Field(ge=0, description="Wall time from start to end.")
     steps: tuple[StepRecord, ...] = Field(description="The steps in the order of the transcript.")
+    own_steps: tuple[StepRecord, ...] = Field(
+        default=(), description="Steps beside those of the transcript, for games to which they apply."
+    )
     episode: str | None = Field(default=None, description="The smoke episode's record, relative to the workspace.")
     slots: tuple[SeatedPlayer, ...] = Field(
         default=(),
@@ -233,18 +238,23 @@ class Certification(_Record):
         )
 
     @property
+    def all_steps(self) -> tuple[StepRecord, ...]:
+        """The steps of the transcript, and those beside them."""
+        return self.steps + self.own_steps
+
+    @property
     def failed(self) -> tuple[StepRecord, ...]:
         """The steps that failed, in order."""
-        return tuple(step for step in self.steps if step.status == "fail")
+        return tuple(step for step in self.all_steps if step.status == "fail")
 
     @property
     def advice(self) -> tuple[Evidence, ...]:
         """Warnings of all steps (certification still passes)."""
-        return tuple(item for step in self.steps for item in step.advice)
+        return tuple(item for step in self.all_steps for item in step.advice)
 
     def step(self, step_id: StepId) -> StepRecord:
         """Return the record of one step."""
-        return next(step for step in self.steps if step.id == step_id)
+        return next(step for step in self.all_steps if step.id == step_id)
 
     def to_json(self) -> str:
         """Return the record as the JSON of `certification.json`."""
@@ -269,7 +279,7 @@ class Certification(_Record):
         )
 
     def __repr__(self) -> str:
-        tally = ", ".join(f"{step.id} {step.status}" for step in self.steps if step.status != "pass")
+        tally = ", ".join(f"{step.id} {step.status}" for step in self.all_steps if step.status != "pass")
         return (
             f"<Certification {self.coworld} {self.version}: {self.verdict or 'none'}{f' ({tally})' if tally else ''}>"
         )

@@ -1,4 +1,4 @@
-"""Implementation of the ten certification steps.
+"""Implementation of the certification steps.
 
 A step is a function of the candidate and of the findings so far. The table `STEPS` maps each step to its function
 and premises.
@@ -43,6 +43,7 @@ from ..runs.event_bus import Listener
 from .certification_record import Evidence, Level, SkipReason, StepId
 from .config_check import check_configs, configs_of_refused
 from .player_presence import check_attendance
+from .rules_audit import audit_served_rules
 from .secret_leaks import slots_leaked
 from .source_references import SourceOptions, check_sources
 from .step_answers import (
@@ -78,6 +79,8 @@ class CertifyOptions:
     """Platform that images must support, on a backend with images; hosted runs need this one."""
     images_timeout: float = 1800.0
     """For fetching all images."""
+    audit_timeout: float = time_limits.RULES_AUDIT
+    """For the audit of the rules of a game of the kit."""
     published: Generation | None = None
     """Published version whose rules apply; None: today's rules."""
 
@@ -573,6 +576,18 @@ async def _supporting_roles(candidate: Candidate, _: StepLedger) -> StepAnswer:
     return skipped("not_run", f"Declared, not run: {listed(counts)}.", evidence)
 
 
+async def _rules_audit(candidate: Candidate, _: StepLedger) -> StepAnswer:
+    replay = candidate.episode.replay
+    return await audit_served_rules(
+        candidate.manifest,
+        replay=replay if replay.exists() else None,
+        backend=candidate.backend,
+        platform=candidate.platform,
+        directory=candidate.layout.logs / "rules-audit",
+        timeout=candidate.options.audit_timeout,
+    )
+
+
 Premise = Callable[[Candidate, StepLedger], StepAnswer | None]
 """Returns None if a step can run, else an answer that names the step it depends on."""
 
@@ -598,6 +613,7 @@ STEPS: Mapping[StepId, Step] = {
     "replay-loadable": Step(_replay_loadable, (_replay_is_there,)),
     "players-run": Step(_players_run),
     "supporting-roles": Step(_supporting_roles),
+    "rules-audit": Step(_rules_audit, (_fixture_is_right, _fixture_has_images)),
 }
 
 

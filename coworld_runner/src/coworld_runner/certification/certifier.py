@@ -1,4 +1,4 @@
-"""Runs the ten steps; times, reports and records each, and writes the record and the page on every path."""
+"""Runs the steps; times, reports and records each, and writes the record and the page on every path."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from ..runs.event_bus import EventBus, Listener
 from .certification_page import render_page
 from .certification_record import RECORD_NAME, Certification, StepId, StepRecord
 from .certification_steps import Candidate, CertifyOptions, carry_out, say_of_refused
+from .rules_audit import own_steps
 from .step_answers import StepAnswer, failed, skipped
 from .step_ledger import StepLedger, Subject
-from .transcript import TRANSCRIPT
+from .transcript import TRANSCRIPT, TranscriptStep
 
 __all__ = ["PAGE_NAME", "CertifyOptions", "certify", "certify_refused"]
 
@@ -45,6 +46,8 @@ async def certify(
     **run: Unpack[RunArguments],
 ) -> Certification:
     """Take a Coworld through the ten steps of `coworld-executable`, and leave the evidence in a workspace.
+
+    A game of the kit takes one step more: its rules are audited in its image (`coworld_core.rules.audit_rules`).
 
     A failed step does not end the certification: later steps run if their premises hold, and otherwise name the step
     that they depend on. `certification.json` and `certification.html` are written on every path, also when
@@ -90,7 +93,8 @@ async def certify(
                 publish=opened.bus.publish,
                 episode_listeners=episode_listeners,
             )
-            return await _go_through(opened, subject, partial(carry_out, candidate))
+            beside = own_steps(package.manifest, candidate.options.published)
+            return await _go_through(opened, subject, partial(carry_out, candidate), beside=beside)
 
 
 async def certify_refused(error: ManifestError, **run: Unpack[RunArguments]) -> Certification:
@@ -117,8 +121,10 @@ _Answers = Callable[[StepId, StepLedger], Awaitable[StepAnswer]]
 """Runs a step; may note in the ledger what other steps and the record need."""
 
 
-async def _go_through(run: OpenRun, subject: Subject, answers: _Answers) -> Certification:
-    ledger = StepLedger()
+async def _go_through(
+    run: OpenRun, subject: Subject, answers: _Answers, *, beside: tuple[TranscriptStep, ...] = ()
+) -> Certification:
+    ledger, steps = StepLedger(), TRANSCRIPT.steps + beside
     start = RunStarted(
         what="certification",
         coworld=subject.coworld,
@@ -129,7 +135,7 @@ async def _go_through(run: OpenRun, subject: Subject, answers: _Answers) -> Cert
     run.publish_start(start, subject.backend.name if subject.backend else "")
     status: EpisodeStatus = "failed"
     try:
-        for step in TRANSCRIPT.steps:
+        for step in steps:
             run.bus.publish(StepStarted(step=step.id, checks=step.checks))
             begun = time.monotonic()
             answer = await _answer(answers, step.id, ledger)
@@ -146,7 +152,7 @@ async def _go_through(run: OpenRun, subject: Subject, answers: _Answers) -> Cert
         ledger.trouble = "; ".join(dict.fromkeys(f"{type(leaf).__name__}: {leaf}" for leaf in leaves(error)))
         raise
     finally:
-        for step in TRANSCRIPT.steps[len(ledger.steps) :]:
+        for step in steps[len(ledger.steps) :]:
             _tell(run.bus, ledger.note(step, _not_reached(status, ledger.trouble), 0.0))
         certification = ledger.record(subject, run, status)
         _write(run, certification)

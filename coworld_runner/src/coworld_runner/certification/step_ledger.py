@@ -120,7 +120,8 @@ class StepLedger:
             graduated_at=ended_at if conferred else None,
             ended_at=ended_at,
             seconds=run.seconds(),
-            steps=tuple(self.steps),
+            steps=tuple(self.steps[: len(TRANSCRIPT.steps)]),
+            own_steps=tuple(self.steps[len(TRANSCRIPT.steps) :]),
             episode=f"{EPISODE}/{run.layout.record.name}" if episode else None,
             slots=tuple(
                 SeatedPlayer(name=self.plain(slot.name), player_id=slot.player_id)
@@ -136,14 +137,17 @@ class StepLedger:
         name = f"{subject.coworld} {subject.version}" if subject.coworld else "The Coworld"
         failed = [step.id for step in self.steps if step.status == "fail"]
         undecided = [step.id for step in self.steps if step.skip_reason in UNDECIDED]
-        steps = len(TRANSCRIPT.steps)
+        published = len(TRANSCRIPT.steps)
+        steps, beside = len(self.steps), [step.id for step in self.steps[published:] if step.status == "pass"]
         if status == "interrupted":
             return f"{name} is not certified: the certification was interrupted.", False
         if failed:
             return f"{name} is not certified: {len(failed)} of {steps} steps failed ({listed(failed)}).", False
         if undecided:
             return f"{name} is not certified: {listed(undecided)} could not be checked.", False
-        return f"{name} is Executable: it went through the {steps} steps of {TRANSCRIPT.name}.", status == "completed"
+        more = f", and passed {listed(beside)}" if beside else ""
+        statement = f"{name} is Executable: it went through the {published} steps of {TRANSCRIPT.name}{more}."
+        return statement, status == "completed"
 
     # ------------------------------------------------------------------ texts
 

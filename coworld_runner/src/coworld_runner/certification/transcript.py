@@ -10,9 +10,11 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
+from coworld_core.time_limits import RULES_AUDIT
+
 from .certification_record import StepId
 
-__all__ = ["TRANSCRIPT", "Transcript", "TranscriptStep"]
+__all__ = ["OWN_STEPS", "TRANSCRIPT", "Transcript", "TranscriptStep"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,3 +130,15 @@ TRANSCRIPT = Transcript(
     ),
 )
 """The steps a Coworld goes through to be Executable."""
+
+OWN_STEPS = (
+    _step(
+        "rules-audit",
+        checks="The rules of a game of the kit give the same game wherever it is played, and valid answers.",
+        criterion="The audit of the rules has no errors, games in other processes are the same, and so is the smoke "
+        "episode's replay when it is played again.",
+        how=f"In the game's image, within {RULES_AUDIT:g} s: games of random actions and missed turns are compared, "
+        "also in processes with other string hashes.",
+    ),
+)
+"""Steps beside those of the transcript, for games to which they apply."""

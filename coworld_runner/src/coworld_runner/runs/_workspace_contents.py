@@ -39,8 +39,10 @@ _NAMES: dict[_Kind, re.Pattern[str]] = {
     "certification": re.compile(r"certification\.(json|html)"),
 }
 """Names of the files of each kind of run, besides its events."""
-_LOG_NAMES = re.compile(r"(game|replay)\.std(out|err)\.log|policy_agent_\d+\.log|https-proxy\.log")
-_REPLAY_LOGS = ("replay-plain", "replay-zlib")
+_LOG_NAMES = re.compile(
+    r"(game|replay|rules-audit)\.std(out|err)\.log|rules-audit\.json|policy_agent_\d+\.log|https-proxy\.log"
+)
+_STEP_LOGS = ("replay-plain", "replay-zlib", "rules-audit")
 """Directories of logs of a certification."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}([0-9a-f]{4})?\.(part|peek)|\.reserve-.+")
 """Names of temporary files, which a killed run leaves."""
@@ -164,7 +166,7 @@ class _Reader:
             if entry.is_dir(follow_symlinks=False):
                 if path == self._layout.game_logs:
                     self._read_files(path, self._is_game_log)
-                elif entry.name in _REPLAY_LOGS and "certification" in self._kinds:
+                elif entry.name in _STEP_LOGS and "certification" in self._kinds:
                     self._read_files(path, _has_log_name)
                 else:
                     self._refuse(path, directory=True)

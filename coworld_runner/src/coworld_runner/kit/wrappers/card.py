@@ -155,7 +155,7 @@ def _measure(name: str, seats: int | None, policy: str | None, baseline: str, be
         legal_actions=offered,
         ticks=steps / len(scores),
         episodes=len(scores),
-        findings=tuple(issue.message for issue in report.issues),
+        findings=tuple(issue.message for issue in report.errors),
         bias=tuple(
             _mean([one[seat] - mean for one, mean in zip(scores, middle, strict=True)]) for seat in range(seats)
         ),

@@ -17,6 +17,10 @@ from .libraries import imported
 __all__ = ["LibraryRules", "Wrappable", "WrappedGame", "flaw", "not_wrappable", "rules_of"]
 
 
+TRIED_SECONDS = 2.0
+"""Time limit of each game of an audit before a game is wrapped."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wrappable:
     """A game of a library.
@@ -109,6 +113,6 @@ def flaw(rules: type[Rules], *, ticks: int, sample: Callable[[random.Random], An
 
     The finding that rules ignore their seed does not count: so early in a game, chance may not have mattered yet.
     """
-    found = audit_rules(rules, ticks=ticks, sample=sample).issues
+    found = audit_rules(rules, ticks=ticks, seconds=TRIED_SECONDS, sample=sample).errors
     issues = [issue for issue in found if issue.code != "rules_ignore_seed"]
     return issues[0].message.splitlines()[0].rstrip(".")[:200] if issues else None
