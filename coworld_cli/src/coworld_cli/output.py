@@ -86,7 +86,6 @@ class Output:
             self.above(text)
         else:
             echo(text, err=self.json or sys.stdout.isatty())
-            sys.stdout.flush()
 
     def answer(self, value: Mapping[str, Any] | Sequence[Any] | BaseModel) -> None:
         """Write the result as JSON; nothing without `--json`."""
@@ -97,11 +96,10 @@ class Output:
             echo(to_json(in_our_words(data)), nl=False)
 
     def line(self, value: object) -> None:
-        """Write one row as a line of JSON, and flush it."""
+        """Write one row as a line of JSON."""
         from .hints import in_our_words
 
         echo(to_line(in_our_words(value)))
-        sys.stdout.flush()
 
 
 _UNUSED = "coworld_cli.unused"
