@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from coworld_core.text.terminal import pasteable
+
 __all__ = ["colour", "echo", "is_live", "typed_line"]
 
 
@@ -23,7 +25,7 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     Standard error only narrates, so that it may be full or closed.
     """
     try:
-        click.echo(text, err=err, nl=nl, color=colour())
+        click.echo(pasteable(text), err=err, nl=nl, color=colour())
     except OSError as error:
         if not err:
             error.filename = "standard output"
