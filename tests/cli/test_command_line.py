@@ -633,14 +633,42 @@ def in_shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, check=False, timeout=60)
 
 
-def test_closed_pipe_is_not_an_error() -> None:
-    shell = in_shell("$coworld schema manifest | head -c 1")
-    assert (shell.stdout, shell.stderr) == ("{", "")
+@pytest.mark.parametrize("line", ["$coworld schema manifest", "$coworld --help-all", "$coworld version --json"])
+def test_output_that_is_closed_is_said_in_one_line(line: str) -> None:
+    shell = in_shell(f"{line} >&-")
+    assert (shell.stdout, shell.returncode) == ("", exitcodes.ENVIRONMENT)
+    assert shell.stderr == "error: The output was closed before its end.\n"
 
 
-def test_closed_stdout_is_treated_like_a_closed_pipe() -> None:
-    shell = in_shell("$coworld schema manifest >&-")
-    assert (shell.stdout, shell.stderr, shell.returncode) == ("", "", exitcodes.ANSWER_IS_NO)
+def test_reader_that_leaves_early_is_said_in_one_line() -> None:
+    shell = in_shell("$coworld schema manifest | true; echo ${PIPESTATUS[0]}")
+    assert (shell.stdout, shell.stderr) == ("3\n", "error: The output was closed before its end.\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        ("version --json", exitcodes.ENVIRONMENT, "error: There is no room left on the disk (standard output).\n"),
+        ("version", exitcodes.ENVIRONMENT, "error: There is no room left on the disk (standard output).\n"),
+        ("--help", exitcodes.ENVIRONMENT, "error: There is no room left on the disk.\n"),
+        (
+            "version --json x",
+            exitcodes.USAGE,
+            "error: Got unexpected extra argument (x).\n  hint: See coworld version --help.\n",
+        ),
+    ],
+)
+def test_output_that_is_full_is_said_in_one_line(line: str, status: int, said: str) -> None:
+    shell = in_shell(f"$coworld {line} > /dev/full")
+    assert (shell.returncode, shell.stderr) == (status, said)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_narration_that_cannot_be_written_ends_no_command(tmp_path: Path) -> None:
+    shell = in_shell(f"cd {tmp_path}; $coworld init game mine --json 2> /dev/full")
+    assert (shell.returncode, (tmp_path / "mine").is_dir()) == (exitcodes.OK, True)
+    assert in_shell("$coworld nonsense 2> /dev/full").returncode == exitcodes.USAGE
 
 
 def test_all_streams_closed(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.cli_kit import coworld
 
+from coworld_core.episode.events import read_events
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import read_record, read_rows, read_summary
 from coworld_core.episode.request import build_request
@@ -117,6 +120,23 @@ def test_json_is_the_record_and_where_it_is(world: World, tmp_path: Path) -> Non
     }
     assert done.stdout.startswith('{\n  "workspace": ')
     assert done.stdout.endswith("}\n")
+
+
+def test_directories_whose_names_are_not_utf8(world: World, tmp_path: Path) -> None:
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    shutil.copytree(world(), place / "game")
+    done = coworld("run-episode", place / "game", "--backend", "process", "-o", place / "out")
+    assert done.status == 0, done.stderr
+    assert "warning" not in done.stderr
+    record = read_record(place / "out")
+    assert record.manifest.startswith(f"{tmp_path}/caf\ufffd/game/")
+    assert read_events(place / "out")
+    for label in ("Artifacts", "Results", "Record"):
+        word = re.search(rf"{label}: +(.+)", done.stdout)
+        assert word is not None
+        subprocess.run(["bash", "-c", f"test -e {word[1]}"], check=True)
+    told = coworld("run-episode", place / "game", "--backend", "process", "-o", place / "again", "--json").json
+    assert told["workspace"] == f"{tmp_path}/caf\ufffd/again"
 
 
 def test_only_existing_paths_are_printed(world: World, tmp_path: Path) -> None:

@@ -220,5 +220,5 @@ def test_how_a_ranking_is_shown(tmp_path: Path) -> None:
     assert said.splitlines()[:3] == ["game 1 default · base seed 0", "0 of 1 pairs are told apart, after 2 blocks.", ""]
     table = [line.split() for line in said.splitlines()[3:6]]
     assert table[0] == ["player", "rating", "95", "%", "interval", "mean"]
-    assert [line[:2] for line in table[1:]] == [["1", "Ada"], ["2", "Bob"]]
+    assert [line[:2] for line in table[1:]] == [["1", "Ada"], ["1", "Bob"]]
     assert "  Not told apart:  Ada from Bob\n" in said

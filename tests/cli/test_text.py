@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.formats import LATER, files, with_added_fields, with_later_values
 
+from coworld_cli.hints import worded
 from coworld_cli.output import Output, to_json
 from coworld_cli.render import results, text
 from coworld_cli.render.certification import verdict_text
+from coworld_cli.terminal import echo
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault
 from coworld_core.episode.record import (
@@ -27,6 +31,7 @@ from coworld_core.episode.record import (
     read_record,
     read_summary,
 )
+from coworld_core.hints import Hint
 from coworld_runner.backend import Found, Reaped
 from coworld_runner.certification import read_certification
 from coworld_runner.runs.reaper import Sweep
@@ -120,6 +125,19 @@ def test_commands_to_copy_are_called_as_this_one(
     assert text.command_line("replay", "my world", Path("it's")) == f"""{begins} 'my world' 'it'"'"'s'"""
 
 
+def test_commands_with_names_that_are_not_utf8_can_be_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = os.fsdecode(b"it's caf\xe9\xff/b")
+    word = text.command_line("replay", name).removeprefix(text.command_line("replay"))
+    echo(os.fsdecode(b"caf\xe9\xff/b"))
+    shown = capsys.readouterr().out.rstrip()
+    hint = worded(Hint("build_directory", "Build it.", directory=name))
+    pasted = subprocess.run(["bash", "-c", f"printf '%s\\0' {word} {shown}"], capture_output=True, check=True).stdout
+    assert pasted == b"it's caf\xe9\xff/b\0caf\xe9\xff/b\0"
+    assert hint == f"Run `coworld build{word}` first."
+
+
 # --- output ---------------------------------------------------------------------------------------------------------
 
 
@@ -158,6 +176,11 @@ def test_json_escapes_where_the_stream_has_no_unicode(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(sys, "stdout", Stream())
     assert to_json({"name": "日本"}) == '{\n  "name": "\\u65e5\\u672c"\n}\n'
+    assert to_json({"name": "\udcc3\udca9\udce9"}) == '{\n  "name": "\\u00e9\\ufffd"\n}\n'
+
+
+def test_json_has_no_half_of_a_surrogate_pair() -> None:
+    assert to_json(["caf\udce9"]) == '[\n  "caf\ufffd"\n]\n'
 
 
 # --- results --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,12 @@ def test_tournament_commands_run_a_league(tmp_path: Path) -> None:
     refused = coworld("tournament", "run", "league", "--json", cwd=tmp_path)
     assert (refused.status, refused.json["error"]["code"]) == (2, "settings_invalid")
     assert "game: Input should be a valid string" in refused.json["error"]["message"]
+
+
+def test_path_that_the_settings_cannot_hold_is_refused(tmp_path: Path) -> None:
+    game = tmp_path / os.fsdecode(b"caf\xe9") / "nim"
+    shutil.copytree(NIM, game)
+    done = coworld("tournament", "init", tmp_path / "league", "-m", game, "--json")
+    assert (done.status, done.json["error"]["code"]) == (2, "path_not_utf8")
+    beside = coworld("tournament", "init", game.parent / "league", "-m", game)
+    assert beside.status == 0, beside.stderr

@@ -660,6 +660,19 @@ def test_indistinguishable_players_are_reported(seats: int) -> None:
     assert len([line for line in text.split("####")[0].splitlines() if line.startswith("|")]) == 5
 
 
+@pytest.mark.parametrize("rating", ["bradley-terry", "plackett-luce"])
+def test_equal_players_share_a_place(rating: RatingName) -> None:
+    ranking = Ranking(ranking_plan(entrants=tuple(SlotRow(name=name) for name in "ABCD"), rating=rating))
+    strengths = dict(zip(ranking.plan.players(), (1.0, 1.0, 2.0, 0.0), strict=True))
+    for block in range(1, 7):
+        for number, lineup in enumerate(ranking.lineups(block), 1):
+            ranking.add(episode_row(episode_key(block, 1, number), *(strengths[label] for label in lineup if label)))
+    report = ranking.report()
+    assert [standing.rank for standing in report.standings] == [1, 2, 2, 4]
+    table = [line for line in report_markdown(report).splitlines() if line.startswith("| ")]
+    assert [line[2] for line in table[2:6]] == ["1", "2", "2", "4"]
+
+
 def test_equal_players_are_rarely_distinguished() -> None:
     chance, alarms, runs = random.Random(10), 0, 200
     for _ in range(runs):

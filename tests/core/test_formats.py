@@ -374,3 +374,14 @@ def test_the_schema_is_that_of_what_is_written() -> None:
     assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))
     assert schema["properties"]["schema_version"]["const"] == 1
     assert "crash" in schema["$defs"]["Fault"]["properties"]["error_type"]["enum"]
+
+
+@pytest.mark.parametrize("path", files("episode.json"))
+def test_a_record_with_a_path_that_is_not_utf8_is_written_and_read(path: Path, tmp_path: Path) -> None:
+    record = read_record(path)
+    changed, shown = (record.model_copy(update={"manifest": f"/caf{end}/m.json"}) for end in ("\udce9", "\ufffd"))
+    for indent in (None, 2):
+        text = changed.model_dump_json(indent=indent)
+        assert text == shown.model_dump_json(indent=indent)
+    (tmp_path / "episode.json").write_text(text, encoding="utf-8")
+    assert read_record(tmp_path).manifest == "/caf\ufffd/m.json"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coworld_core.text.terminal import strip_controls
+from coworld_core.text.terminal import strip_controls, writable
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,11 @@ from coworld_core.text.terminal import strip_controls
 )
 def test_controls_are_stripped(raw: str, clean: str) -> None:
     assert strip_controls(raw) == clean
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("plain", "plain"), ("é", "é"), ("caf\udce9", "caf\ufffd"), ("caf\udcc3\udca9", "café"), ("\ud800é", "?é")],
+)
+def test_text_that_cannot_be_written_is_shown_as_far_as_it_can_be_read(text: str, written: str) -> None:
+    assert writable(text) == written

@@ -204,6 +204,13 @@ def test_standings_follow_from_the_log_alone() -> None:
     assert [one.rating for one in mean.standings] == [3.0, 2.0, 1.0]
 
 
+@pytest.mark.parametrize("rating", ["bradley-terry", "plackett-luce", "mean"])
+def test_equals_share_a_place(rating: str) -> None:
+    report = replayed(history(round_robin, {"Ada": 1.0, "Bob": 1.0, "Cleo": 0.0}, rating=rating), round_robin)
+    assert [(one.name, one.rank) for one in report.standings] == [("Ada", 1), ("Bob", 1), ("Cleo", 3)]
+    assert str(report) == "2 of 3 share the first place, after 2 rounds."
+
+
 @pytest.mark.parametrize("rating", ["bradley-terry", "mean"])
 def test_often_failing_player_is_not_rated_by_its_results(rating: str) -> None:
     """The strongest, in seat 0, though the results say that it won by far there too."""

@@ -24,7 +24,7 @@ __all__ = ["report"]
 
 
 def report(error: BaseException, *, json: bool, lines: bool = False) -> int:
-    """Report an error and return the exit status.
+    """Report an error and return the exit status; on standard error if standard output takes nothing.
 
     With `COWORLD_DEBUG=1` the traceback goes to standard error as well.
 
@@ -37,11 +37,14 @@ def report(error: BaseException, *, json: bool, lines: bool = False) -> int:
     status, data = _described(error)
     if os.environ.get("COWORLD_DEBUG"):
         traceback.print_exception(error, file=sys.stderr)
-    if lines:
-        echo(to_line({"error": data}))
-    elif json:
-        echo(to_json({"error": data}), nl=False)
-    else:
+    try:
+        if lines:
+            echo(to_line({"error": data}))
+        elif json:
+            echo(to_json({"error": data}), nl=False)
+        else:
+            _tell(error, data)
+    except OSError:
         _tell(error, data)
     return status
 
@@ -72,6 +75,8 @@ def _described(error: BaseException) -> tuple[int, dict[str, Any]]:
         case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
             where = f" ({error.filename})" if error.filename else ""
             return exitcodes.ENVIRONMENT, _data("disk_full", f"There is no room left on the disk{where}.", None)
+        case BrokenPipeError():
+            return exitcodes.ENVIRONMENT, _data("output_closed", "The output was closed before its end.", None)
         case _:
             return exitcodes.INTERNAL, _internal(error)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from coworld_core.hints import Hint, hint_from
+from coworld_core.text.terminal import pasteable
 
 __all__ = ["WORDS", "in_our_words", "worded"]
 
@@ -139,7 +140,9 @@ Hints with other codes are shown in words of the library."""
 
 class _Words(string.Formatter):
     def convert_field(self, value: Any, conversion: Any) -> Any:
-        return shlex.quote(str(value)) if conversion == "q" else super().convert_field(value, conversion)
+        if conversion != "q":
+            return super().convert_field(value, conversion)
+        return pasteable(shlex.quote(str(value)), quoted=True)
 
 
 def worded(hint: str | None) -> str | None:

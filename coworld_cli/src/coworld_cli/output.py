@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from coworld_core.text.terminal import writable
 
 from .terminal import echo, is_live
 
@@ -24,18 +27,23 @@ def to_json(value: object) -> str:
     """A value as JSON for `--json`: indented by two spaces, with a newline at the end."""
     import json
 
-    return json.dumps(value, indent=2, ensure_ascii=not _speaks_utf8(), default=str) + "\n"
+    return _printable(json.dumps(value, indent=2, ensure_ascii=False, default=str)) + "\n"
 
 
 def to_line(value: object) -> str:
     """A value as one line of JSON, for `--jsonl`."""
     import json
 
-    return json.dumps(value, ensure_ascii=not _speaks_utf8(), separators=(",", ":"), default=str)
+    return _printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
-def _speaks_utf8() -> bool:
-    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+def _printable(text: str) -> str:
+    """JSON in characters that standard output has."""
+    import json
+
+    text = writable(text)
+    utf8 = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    return text if utf8 else re.sub(r"[^\x00-\x7f]+", lambda found: json.dumps(found[0])[1:-1], text)
 
 
 class Output:
@@ -86,7 +94,6 @@ class Output:
             self.above(text)
         else:
             echo(text, err=self.json or sys.stdout.isatty())
-            sys.stdout.flush()
 
     def answer(self, value: Mapping[str, Any] | Sequence[Any] | BaseModel) -> None:
         """Write the result as JSON; nothing without `--json`."""
@@ -97,11 +104,10 @@ class Output:
             echo(to_json(in_our_words(data)), nl=False)
 
     def line(self, value: object) -> None:
-        """Write one row as a line of JSON, and flush it."""
+        """Write one row as a line of JSON."""
         from .hints import in_our_words
 
         echo(to_line(in_our_words(value)))
-        sys.stdout.flush()
 
 
 _UNUSED = "coworld_cli.unused"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TextIO
 
 import click
 
@@ -39,34 +39,36 @@ class CommandLine(click.Group):
         _open_closed_streams()
         _tame(sys.stdout)
         _tame(sys.stderr)
+        stdout = sys.stdout
         try:
             status = super().main(argv, prog_name=self.name, standalone_mode=False, color=colour())
             sys.stdout.flush()
         except SystemExit as leave:
-            # click exits this way after shell completion
-            return leave.code if isinstance(leave.code, int) else exitcodes.INTERNAL
-        except BrokenPipeError:
-            return _reader_gone()
+            # click exits this way after shell completion, and when a reader has gone, whose stream it then replaces
+            if sys.stdout is stdout:
+                return leave.code if isinstance(leave.code, int) else exitcodes.INTERNAL
+            sys.stdout = stdout
+            return self._report(BrokenPipeError(), argv)
         except BaseException as error:  # noqa: BLE001 (the outermost handler reports every error)
-            from .failures import report
-
-            try:
-                words = _before_dashes(argv)
-                return report(error, json="--json" in words, lines=self.one_line in words)
-            except BrokenPipeError:
-                return _reader_gone()
+            return self._report(error, argv)
+        finally:
+            _settle(sys.stdout)
+            _settle(sys.stderr)
         return status if isinstance(status, int) else exitcodes.OK
 
+    def _report(self, error: BaseException, argv: Sequence[str]) -> int:
+        from .failures import report
 
-def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
-    return argv[: argv.index("--")] if "--" in argv else argv
+        words = argv[: argv.index("--")] if "--" in argv else argv
+        return report(error, json="--json" in words, lines=self.one_line in words)
 
 
-def _reader_gone() -> int:
-    """Silence standard output when its reader has gone (`coworld schema manifest | head`); the exit status."""
-    # The interpreter flushes once more at exit, and would complain
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return exitcodes.ANSWER_IS_NO
+def _settle(stream: TextIO) -> None:
+    """Send what a stream could not write to nowhere: the interpreter flushes once more at exit, and would complain."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _open_closed_streams() -> None:

@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from coworld_core.text.terminal import pasteable
+
 __all__ = ["colour", "echo", "is_live", "typed_line"]
 
 
@@ -18,8 +20,16 @@ def colour() -> bool | None:
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Write a line to standard output or standard error, with colours only where they are wanted."""
-    click.echo(text, err=err, nl=nl, color=colour())
+    """Write a line to standard output or standard error, with colours only where they are wanted.
+
+    Standard error only narrates, so that it may be full or closed.
+    """
+    try:
+        click.echo(pasteable(text), err=err, nl=nl, color=colour())
+    except OSError as error:
+        if not err:
+            error.filename = "standard output"
+            raise
 
 
 def is_live() -> bool:

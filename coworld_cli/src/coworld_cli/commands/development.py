@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -68,7 +67,6 @@ def dev(
         async with open_dev(directory, variant=variant, players=player, seed=seed, port=port) as session:
             out.answer({"link": session.link})
             out.say(f"Page: {click.style(session.link, bold=True)}")
-            sys.stdout.flush()
             out.note("Anyone who has this link can do all of this. Ctrl-C ends it.")
             if wants_browser(open_browser):
                 running.tasks.start_soon(open_page, session.link, out)
@@ -114,7 +112,6 @@ def serve(out: Output, source: str, config: str | None, seed: int | None, port: 
         ) as served:
             out.answer({"links": {**served.links.players, "global": served.links.viewer}, "names": served.names})
             out.say(play_links(served.links, served.names))
-            sys.stdout.flush()
             out.note("Ctrl-C ends it.")
             if wants_browser(open_browser):
                 running.tasks.start_soon(open_page, served.links.players[0], out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,7 +208,6 @@ def _say_where(source: str, link: str, out: Output, *, ports: Mapping[int, str] 
     out.say(table([("Replay:", clean(shown, one_line=True)), ("Watch: ", click.style(link, bold=True))]))
     for port, address in sorted((ports or {}).items()):
         out.say(f"Port {port}: {address}")
-    sys.stdout.flush()
     out.note("Ctrl-C ends it.")
 
 

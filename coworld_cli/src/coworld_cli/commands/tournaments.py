@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -283,7 +282,6 @@ def serve(out: Output, directory: Path, port: int, open_browser: bool | None) ->
         async with open_site(directory, port=port) as link:
             out.answer({"link": link})
             out.say(f"Page: {link}")
-            sys.stdout.flush()
             out.note("Ctrl-C ends it.")
             if wants_browser(open_browser):
                 running.tasks.start_soon(open_page, link, out)

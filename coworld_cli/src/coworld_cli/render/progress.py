@@ -39,6 +39,7 @@ from coworld_core.episode.events import (
 )
 from coworld_core.episode.record import SeatedPlayer
 from coworld_core.text.phrases import plural
+from coworld_core.text.terminal import pasteable
 
 from ..hints import worded
 from .results import step_tag
@@ -542,7 +543,7 @@ def show_progress(running: Running, title: str = "") -> Generator[Progress]:
         ) as live,
         running.on_abandon(live.stop),
     ):
-        running.out.above = lambda text: console.print(Text.from_ansi(text), soft_wrap=True)
+        running.out.above = lambda text: console.print(Text.from_ansi(pasteable(text)), soft_wrap=True)
         running.tasks.start_soon(tick, live)
         try:
             yield progress

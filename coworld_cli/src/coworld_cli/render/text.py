@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from coworld_core.text.terminal import ESCAPES, strip_controls
+from coworld_core.text.terminal import ESCAPES, pasteable, strip_controls
 
 from ..options.platform import DEFAULT_SERVER
 
@@ -114,7 +114,8 @@ def command_line(*words: str | Path) -> str:
         program = [Path(sys.executable).name, "-m", "coworld_cli"]
     else:
         program = ["coworld"]
-    return shlex.join([*program, *(clean(str(word), one_line=True) for word in words)])
+    words_shown = (clean(str(word), one_line=True) for word in words)
+    return pasteable(shlex.join([*program, *words_shown]), quoted=True)
 
 
 def again(command: str, server: str) -> str:

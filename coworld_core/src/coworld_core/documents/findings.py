@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..text.phrases import closest, listed
+from ..text.terminal import writable
 
 if TYPE_CHECKING:
     from ..issues import Severity
@@ -104,8 +105,7 @@ def _below(finding: Finding, place: Path) -> Finding:
 def pointer(path: Path) -> str:
     """A path as a JSON pointer (RFC 6901)."""
     text = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
-    # Half a surrogate pair cannot be written; a question mark can.
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return writable(text)
 
 
 def dotted(path: Path, *, top: str = "the manifest") -> str:

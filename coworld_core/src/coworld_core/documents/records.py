@@ -10,6 +10,7 @@ value by `OpenEnum.formerly`, or by `formerly` where no other version has furthe
 # No annotations from __future__: pydantic 2.11 and 2.12 look in other modules for the names in that of extra fields
 
 import io
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
@@ -23,9 +24,10 @@ from pydantic import (
     ValidationInfo,
     ValidatorFunctionWrapHandler,
 )
-from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+from pydantic_core import CoreSchema, PydanticKnownError, PydanticSerializationError, core_schema
 
 from ..errors import RecordError, UsageError
+from ..text.terminal import writable
 
 if TYPE_CHECKING:
     from .json_text import JsonDocument, Source
@@ -71,6 +73,15 @@ class Record(BaseModel):
 
     # Extra fields are allowed so that they can be written back; only values that have some pay for the check.
     __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_kept)]] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def model_dump_json(self, *, indent: int | None = None, **options: Any) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The value as JSON; paths and texts that are not Unicode as `writable` shows them."""
+        try:
+            return super().model_dump_json(indent=indent, **options)
+        except PydanticSerializationError:
+            layout = (",", ":") if indent is None else None
+            value = self.model_dump(mode="json", **options)
+            return writable(json.dumps(value, ensure_ascii=False, indent=indent, separators=layout))
 
 
 class _Open:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, field_validator
 
 from ..documents.records import OpenEnum, Record
 from ..episode.record import EpisodeRow, SlotRow
@@ -22,6 +22,7 @@ from .report_base import (
     IntervalRecord,
     measured_value,
     rounded,
+    shared_places,
 )
 from .report_contents import INTERVAL, Encounter, Parts, ShownReport, Table, player_names, seats_table, shown_number
 
@@ -56,6 +57,7 @@ class RankingPlan(EvaluationPlan):
 class Standing(Record):
     """A player's place in the standings."""
 
+    rank: int = Field(default=0, ge=0, description="Its place; equal ratings share one.")
     label: str = Field(description="Label of the player.")
     rating: float = Field(
         validation_alias=AliasChoices("rating", "points"),
@@ -83,6 +85,13 @@ class RankingReport(ShownReport):
     plan: RankingPlan = Field(description="The plan of the ranking.")  # pyright: ignore[reportIncompatibleVariableOverride]
     standings: tuple[Standing, ...] = Field(description="The ratings, the best first.")
     pairs: tuple[PairRecord, ...] = Field(description="Every pair of players that met.")
+
+    @field_validator("standings")
+    @classmethod
+    def _with_places(cls, standings: tuple[Standing, ...]) -> tuple[Standing, ...]:
+        # Earlier versions wrote none
+        places = shared_places([one.rating for one in standings])
+        return tuple(one.model_copy(update={"rank": place}) for place, one in zip(places, standings, strict=True))
 
     def estimates(self) -> list[Estimate]:
         """Every measured number with its interval, the most important first."""
@@ -148,11 +157,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         """The result; it does not depend on the order of the rows."""
         rankings = self._rankings if self.measured else Rankings()
         standings = [
-            Standing(
-                label=rating.label,
-                rating=rounded(rating.points),
-                interval=rating_interval(rating),
-            )
+            Standing(label=rating.label, rating=rounded(rating.points), interval=rating_interval(rating))
             for rating in rate(rankings, by=self.plan.rating)
         ]
         return RankingReport.model_validate(
@@ -227,7 +232,7 @@ def _standings(report: RankingReport) -> Table:
     measured = {entrant.label: entrant for entrant in report.entrants}
     forfeits = any(entrant.forfeits for entrant in report.entrants)
     rows: list[tuple[str, ...]] = []
-    for place, standing in enumerate(report.standings, 1):
+    for standing in report.standings:
         interval, entrant = standing.interval, measured[standing.label]
         own = (
             f"{standing.rating:+.0f}",
@@ -235,7 +240,7 @@ def _standings(report: RankingReport) -> Table:
             shown_number(entrant.mean_score, entrant.interval),
         )
         rows.append(
-            (str(place), names[standing.label], *own, *([str(entrant.forfeits)] if forfeits else [])),
+            (str(standing.rank), names[standing.label], *own, *([str(entrant.forfeits)] if forfeits else [])),
         )
     head = ("", "Player", "Rating", INTERVAL, "Mean", *(["Forfeits"] if forfeits else []))
     return Table(title="Standings", head=head, rows=tuple(rows), names=(0, 1, 3))

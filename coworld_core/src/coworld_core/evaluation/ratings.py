@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
 
@@ -71,6 +71,8 @@ def rate(
         ratings = rate_online(blocks, level=level)
     else:
         ratings = _rate_pairs(blocks, level=level)
+    # Further digits would tell equal players apart
+    ratings = [replace(rating, points=round(rating.points, 6) + 0.0) for rating in ratings]
     return sorted(ratings, key=lambda rating: (-rating.points, rating.label))
 
 

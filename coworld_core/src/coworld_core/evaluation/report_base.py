@@ -427,6 +427,18 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+def shared_places(levels: Sequence[object]) -> list[int]:
+    """Places from 1, of players in order; equals share one, and the next comes after all of them: 1, 1, 3.
+
+    Args:
+        levels: What decides, for each player; neighbours that have the same are equals.
+    """
+    places: list[int] = []
+    for number, level in enumerate(levels, 1):
+        places.append(places[-1] if places and level == levels[number - 2] else number)
+    return places
+
+
 def interval_record(interval: Interval | None) -> IntervalRecord | None:
     """An interval, rounded for a report."""
     if interval is None:

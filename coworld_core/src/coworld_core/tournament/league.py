@@ -188,8 +188,8 @@ class CommissionedLeague:
         other.apply(event)
         return other
 
-    def order(self, names: Sequence[str]) -> list[str]:
-        """Sort players by division, the highest first, then by their last place in it."""
+    def ordered(self, names: Sequence[str]) -> dict[str, object]:
+        """Players by division, the highest first, then by their last place in it; for each, what decides its place."""
         last = self.last_places()
 
         def place(name: str) -> tuple[float, float]:
@@ -198,7 +198,7 @@ class CommissionedLeague:
             level = self.divisions[division].level if division in self.divisions else 0
             return -level, found.rank if found is not None else float("inf")
 
-        return sorted(names, key=place)
+        return {name: place(name) for name in sorted(names, key=place)}
 
     def report(self, names: Sequence[str]) -> CommissionedReport | None:
         """The report; None until a commissioner has set the divisions.
@@ -211,7 +211,7 @@ class CommissionedLeague:
         last = self.last_places()
         by_height = sorted(self.divisions.values(), key=lambda division: -division.level)
         members: dict[str, list[MemberReport]] = {id: [] for id in self.divisions}
-        for name in self.order(names):
+        for name in self.ordered(names):
             one = self.membership(name)
             place = last.get((one.division, name))
             members[one.division].append(

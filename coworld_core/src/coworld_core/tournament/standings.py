@@ -28,6 +28,7 @@ from ..evaluation.report_base import (
     MeasuredValue,
     measured_value,
     rounded,
+    shared_places,
 )
 from ..evaluation.report_contents import INTERVAL, Parts, ShownReport, Table, block_facts, seats_table, shown_number
 from ..evaluation.totals import Totals, TotalsState
@@ -132,7 +133,7 @@ class TournamentReport(ShownReport):
         if not self.blocks:
             return self.nothing
         best = self.standings[0]
-        level = [one.name for one in self.standings if (one.rating, one.won) == (best.rating, best.won)]
+        level = [one.name for one in self.standings if one.rank == best.rank]
         rounds = plural(self.rounds, "round")
         if len(level) > 1:
             return f"{len(level)} of {len(self.standings)} share the first place, after {rounds}."
@@ -449,12 +450,15 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         """The standings so far, the first one first."""
         rated, field = self._ratings(), self.field()
         points, played = field.points_and_matches()
-        order = list(self.pairing.places(field)) if self.pairing is not None else []
-        if self.league.decided and isinstance(self.pairing, Commissioned):
-            order = self.league.order(list(self._entrants))
+        order = self.pairing.places(field) if self.pairing is not None else ()
         if not order:
             order = sorted(self._entrants, key=lambda name: -rated[name].value if name in rated else math.inf)
-        for place, name in enumerate(order, 1):
+        levels: dict[str, object] = {
+            name: (rated[name].value if name in rated else None, rounded(points[name])) for name in order
+        }
+        if self.league.decided and isinstance(self.pairing, Commissioned):
+            levels = self.league.ordered(list(self._entrants))
+        for place, name in zip(shared_places(list(levels.values())), levels, strict=True):
             rating = rated.get(name)
             yield TournamentStanding(
                 rank=place,

@@ -13,7 +13,7 @@ from coworld_core.episode.record import EpisodeRecord, SeatedPlayer
 from coworld_core.hints import Hint
 from coworld_core.issues import Issue
 from coworld_core.text.phrases import listed
-from coworld_core.text.terminal import strip_controls
+from coworld_core.text.terminal import strip_controls, writable
 
 from ..backend import Backend, ImageInfo
 from ..episode.episode_record import versions
@@ -153,7 +153,7 @@ class StepLedger:
 
     def plain(self, text: str) -> str:
         """Clean a text for display: without control sequences, lone surrogates and tokens of this run."""
-        text = strip_controls(text.encode("utf-8", "replace").decode())
+        text = strip_controls(writable(text))
         for slot, token in enumerate(self.probes.tokens):
             text = text.replace(token, f"[token of slot {slot}]")
         return text

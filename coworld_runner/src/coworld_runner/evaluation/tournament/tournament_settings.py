@@ -14,6 +14,7 @@ from coworld_core.commissioner.hook_names import HookName
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ratings import RatingName
 from coworld_core.hints import Hint
+from coworld_core.text.terminal import writable
 
 from ...package.player_names import PlayerRef
 from ...runs.workspace import atomic_write
@@ -129,8 +130,18 @@ def found_from(directory: Path, word: str) -> str:
 
 
 def described_from(directory: Path, path: Path) -> str:
-    """Return a path as the file stores it: relative to the tournament's directory."""
+    """Return a path as the file stores it: relative to the tournament's directory.
+
+    Raises:
+        UsageError: A name in it is not UTF-8 (`path_not_utf8`), as the file is.
+    """
     relative = Path(os.path.relpath(path.expanduser().absolute(), directory.absolute())).as_posix()
+    if writable(relative) != relative:
+        raise UsageError(
+            f"{SETTINGS_NAME} cannot name {relative}, whose name is not UTF-8.",
+            code="path_not_utf8",
+            hint="Rename it, or keep the tournament in the same directory.",
+        )
     return relative if relative.startswith(".") else f"./{relative}"
 
 

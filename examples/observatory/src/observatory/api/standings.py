@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
+from coworld_core.evaluation.report_base import shared_places
 
 from ..store.columns import JsonObject
 from ..store.models import Division, Player, Round, RoundResult, Tally, User
@@ -132,18 +133,15 @@ def _ranked(lines: Sequence[Standing], given: Mapping[str, int | None]) -> list[
         lines: The lines, best first.
         given: The ranks that a commissioner gave, by subject.
     """
-    found: list[Standing] = []
-    for place, line in enumerate(lines, start=1):
-        before = found[-1] if found else None
+
+    def level(line: Standing) -> object:
         own = given.get(line.subject_id)
         if own is not None:
-            tied = before is not None and own == given.get(before.subject_id)
-        elif before is None or before.rating is not None or line.rating is not None:
-            tied = before is not None and (before.rating, before.won) == (line.rating, line.won)
-        else:
-            tied = math.isclose(before.score, line.score, rel_tol=1e-12)
-        found.append(replace(line, rank=before.rank if before is not None and tied else place))
-    return found
+            return own
+        # Sums in another order may differ in the last digits
+        return f"{line.score:.12g}" if line.rating is None else (line.rating, line.won)
+
+    return [replace(line, rank=place) for place, line in zip(shared_places([*map(level, lines)]), lines, strict=True)]
 
 
 @router.get("/v2/divisions/{division_id}/leaderboard", response_model=list[api.LeaderboardEntry] | None)
