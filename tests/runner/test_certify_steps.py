@@ -57,6 +57,7 @@ async def test_a_good_coworld_is_executable(tmp_path: Path) -> None:
     seen = codes(found.step("smoke-episode").evidence)
     assert seen >= {
         "slot_page",
+        "viewer_page",
         "refuses_wrong_token",
         "refuses_empty_token",
         "refuses_missing_token",
@@ -88,6 +89,9 @@ GAMES = [
     ("negative_index", "smoke-episode", "game_contract_violation", "refuses_negative_slot"),
     ("crashes_on_bad_slot", "smoke-episode", "game_contract_violation", "refuses_slot_out_of_range"),
     ("no_page_for_1", "smoke-episode", "game_contract_violation", "slot_page"),
+    ("no_content_for_1", "smoke-episode", "game_contract_violation", "slot_page"),
+    ("empty_viewer_page", "smoke-episode", "game_contract_violation", "viewer_page"),
+    ("never_answers_strangers", "smoke-episode", "game_contract_violation", "refuses_wrong_token"),
     ("silent_global", "smoke-episode", "game_contract_violation", "viewer"),
     ("ignores_late_viewers", "smoke-episode", "game_contract_violation", None),
     ("no_results", "results-conform", "results_missing", "results_missing"),
@@ -98,6 +102,7 @@ GAMES = [
     ("empty_replay", "replay-present", "replay_missing", "replay_empty"),
     ("knows_no_zlib", "replay-loadable", "replay_unloadable", "replay_unloadable"),
     ("no_replay_page", "replay-loadable", "replay_unloadable", "replay_unloadable"),
+    ("empty_replay_page", "replay-loadable", "replay_unloadable", "replay_unloadable"),
     ("silent_replay", "replay-loadable", "replay_unloadable", "replay_unloadable"),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,8 +12,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.spaces import flatten, flatten_space
 from pettingzoo.test import api_test, parallel_api_test, seed_test
 from pettingzoo.test.seed_test import parallel_seed_test
+from pettingzoo.utils.env_logger import EnvLogger
 from support.games import Gather
 from support.served_game import Sticks
 
@@ -35,6 +38,38 @@ def test_pettingzoo_api_tests_pass(rules: type[Rules]) -> None:
     parallel_api_test(as_parallel_env(rules), num_cycles=30)
     seed_test(lambda: as_aec_env(rules), num_cycles=30)
     parallel_seed_test(lambda: as_parallel_env(rules), num_cycles=30)
+
+
+@pytest.mark.parametrize("rules", [Sticks, Gather])
+@pytest.mark.parametrize("make", [as_aec_env, as_parallel_env])
+def test_a_pickled_environment_goes_on_where_it_was(rules: type[Rules], make: Any) -> None:
+    env = make(rules)
+    pickle.loads(pickle.dumps(env)).reset(seed=1)
+    env.reset(seed=4)
+    act = next(iter(env.action_spaces.values())).sample() if make is as_aec_env else {}
+    env.step(act)
+    copy = pickle.loads(pickle.dumps(env))
+    for one in (env, copy):
+        one.step(act)
+    seen, seen_too = ([one.observe(agent) for agent in one.agents] for one in (env._arena, copy._arena))
+    assert str(seen) == str(seen_too)
+    assert env._arena.last == copy._arena.last
+
+
+def test_a_step_out_of_order_gets_the_words_of_pettingzoo() -> None:
+    env = as_aec_env(Sticks, config={"sticks": 1})
+    with pytest.raises(AssertionError, match="reset"):
+        env.step(0)
+    env.reset()
+    env.step(0)
+    for _ in env.possible_agents:
+        env.step(None)
+    assert env.agents == []
+    EnvLogger.mqueue.clear()
+    EnvLogger.suppress_output()
+    env.step(0)
+    EnvLogger.unsuppress_output()
+    assert "after all agents are terminated" in str(EnvLogger.mqueue)
 
 
 def test_turns_one_after_another() -> None:
@@ -159,6 +194,11 @@ def test_a_value_goes_into_its_space_and_comes_back(schema: Mapping[str, Any], v
     assert made.space.contains(made.zero), (made.space, made.zero)
     assert made.decode(element) == value
     made.decode(made.space.sample())
+    assert str(pickle.loads(pickle.dumps(made)).encode(value)) == str(element)
+    flat: Any = flatten_space(made.space)
+    assert flat.contains(flatten(made.space, element)), (flat, element)
+    # A list of any length has no fixed number of parts
+    assert isinstance(flat, spaces.Sequence if isinstance(made.space, spaces.Sequence) else spaces.Box)
     if value is not None and not isinstance(value, list | dict):
         assert codec(like(value)).decode(codec(like(value)).encode(value)) == value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Generator
@@ -58,6 +59,11 @@ def test_episodes_of_a_game_of_the_kit(env: SeatEnv) -> None:
         env.reset()
         env.step(2)
     assert env.action_space == spaces.Discrete(3)
+    # A copy knows the spaces, and has no episode
+    copy = pickle.loads(pickle.dumps(env))
+    assert copy.action_space == env.action_space
+    with pytest.raises(UsageError, match="reset first"):
+        copy.step(0)
 
 
 @pytest.mark.filterwarnings("ignore:.*render.*:UserWarning")

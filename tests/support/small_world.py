@@ -209,7 +209,7 @@ class _Game:
             except ConnectionClosed:
                 continue
 
-    def request(self, connection: ServerConnection, request: Request) -> Response | None:
+    async def request(self, connection: ServerConnection, request: Request) -> Response | None:
         parts = urlsplit(request.path)
         query = parse_qs(parts.query)
         if parts.path == "/healthz":
@@ -217,11 +217,19 @@ class _Game:
         if parts.path in ("/client/player", "/client/global"):
             if "no_page_for_1" in self.vices and query.get("slot") == ["1"]:
                 return _reply(404, "no")
+            if "no_content_for_1" in self.vices and query.get("slot") == ["1"]:
+                return _reply(204, "")
+            if "empty_viewer_page" in self.vices and parts.path == "/client/global":
+                return _reply(200, "\n")
             return _reply(200, "<!doctype html><title>counting</title>")
         if parts.path == "/global":
             return None
         if parts.path == "/player":
-            return None if self.may_sit(query) else _reply(403, "no")
+            if self.may_sit(query):
+                return None
+            if "never_answers_strangers" in self.vices:
+                await anyio.sleep_forever()
+            return _reply(403, "no")
         return _reply(404, "no")
 
     def may_sit(self, query: Mapping[str, list[str]]) -> bool:
@@ -292,7 +300,7 @@ async def _show(context: FakeContext, vices: tuple[str, ...]) -> int:
     def request(connection: ServerConnection, request: Request) -> Response | None:
         path = urlsplit(request.path).path
         if path == "/healthz" or (path == "/client/replay" and "no_replay_page" not in vices):
-            return _reply(200, "ok")
+            return _reply(200, "" if "empty_replay_page" in vices else "ok")
         return None if path == "/replay" else _reply(404, "no")
 
     async def handle(socket: ServerConnection) -> None:

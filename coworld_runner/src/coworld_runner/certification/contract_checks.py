@@ -1,6 +1,6 @@
 """Stricter checks of the runtime contract, made once, during the smoke episode.
 
-Every episode checks the first slot's page and one wrong token. These checks request every slot's page and try every
+Every episode checks the first slot's page and one wrong token. These checks request every page and try every
 kind of wrong caller before the players start. During play they connect a late viewer, and reconnect with the token of a
 player that has left.
 """
@@ -31,9 +31,9 @@ LEAVE_SECONDS = 1.0
 """A player that ends this close to the end of the game has stayed: it may learn before us that the game is over."""
 
 MALFORMED_LEVEL: Level = "advice"
-"""Level of a malformed query (no slot, no token, or a slot that is not a number) answered with a status other than 401
-or 403. No caller gets in that way, and published games that certify elsewhere answer with HTTP 500: an unhandled error
-worth fixing, but no reason to refuse the game."""
+"""Level of a malformed query (no slot, no token, or a slot that is not a number) that is answered with a status other
+than 401 or 403, or not at all. No caller gets in that way, and published games that certify elsewhere answer with HTTP
+500: an unhandled error worth fixing, but no reason to refuse the game."""
 
 SeatState = Literal["open", "closed"]
 """Whether a game lets a player that has left reconnect."""
@@ -155,9 +155,9 @@ def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
         case "silent":
             return say(
                 ok=False,
-                level="advice",
+                level=MALFORMED_LEVEL if asked.malformed else "required",
                 message=f"/player does not answer the handshake of {asked.who} within {_OPEN_SECONDS:g} s.",
-                hint="Refuse at once: a caller that is left waiting holds a connection.",
+                hint="Refuse at once, with 403: a caller that is left waiting holds a connection.",
             )
         case "gone":
             return say(ok=False, level="advice", message=f"Not checked: nothing listened for {asked.who}.")
@@ -176,22 +176,25 @@ class ContractProbes:
         self.tokens: tuple[str, ...] = ()
 
     async def before_players(self, address: str, tokens: Sequence[str]) -> None:
-        """Request every slot's page, and try every caller that must be refused."""
+        """Request every page, and try every caller that must be refused."""
         self.tokens = tuple(tokens)
         gate = anyio.CapacityLimiter(_PARALLEL)
         found: dict[int, Evidence] = {}
 
-        async def page(index: int, slot: int) -> None:
+        async def page(slot: int | None) -> None:
+            query = "" if slot is None else contract_probes.seat_query(slot, tokens[slot])
             async with gate:
                 _, result = await contract_probes.probe_page(
-                    address, "player", contract_probes.seat_query(slot, tokens[slot])
+                    address, "global" if slot is None else "player", query, content=True
                 )
-            found[index] = required(
-                "slot_page",
+            whose = "The viewers' page" if slot is None else f"Slot {slot}'s page"
+            what = "/client/global" if slot is None else "/client/player for every slot"
+            found[-1 if slot is None else slot] = required(
+                "viewer_page" if slot is None else "slot_page",
                 ok=result.ok,
                 slot=slot,
-                message=f"Slot {slot}'s page: {result.detail.partition('?')[0]}{_after_query(result.detail)}.",
-                hint=None if result.ok else "Serve /client/player for every slot.",
+                message=f"{whose}: {result.detail}.",
+                hint=None if result.ok else f"Serve {what}, with HTTP 200 and the page's HTML.",
             )
 
         async def refusal(index: int, asked: _Knock) -> None:
@@ -200,8 +203,8 @@ class ContractProbes:
             found[index] = _judge(asked, answer, status)
 
         async with anyio.create_task_group() as group:
-            for slot in range(len(tokens)):
-                group.start_soon(page, slot, slot)
+            for slot in (None, *range(len(tokens))):
+                group.start_soon(page, slot)
             for index, asked in enumerate(wrong_callers(tokens), start=len(tokens)):
                 group.start_soon(refusal, index, asked)
         self.before = [found[index] for index in sorted(found)]
@@ -333,10 +336,3 @@ async def _drain(socket: ClientConnection) -> None:
             pass
     except ConnectionClosed:
         return
-
-
-def _after_query(detail: str) -> str:
-    """Return the part of a page check's detail after the address, whose query holds a token."""
-    _, _, rest = detail.partition("?")
-    _, space, said = rest.partition(" ")
-    return space + said

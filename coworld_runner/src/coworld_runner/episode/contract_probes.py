@@ -25,7 +25,9 @@ __all__ = [
     "ProbeResult",
     "detect_dialect",
     "first_message",
+    "get_page",
     "get_status",
+    "page_result",
     "probe_contract",
     "probe_page",
     "probe_refusal",
@@ -93,8 +95,8 @@ def load_libraries() -> None:
     platform.platform()
 
 
-async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> int:
-    """Return the status of a plain `GET`, not following redirects.
+async def get_page(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> http_requests.Page:
+    """Return what a plain `GET` answers, not following redirects.
 
     Raises:
         OSError: Nothing answers, or the answer is not HTTP.
@@ -102,29 +104,34 @@ async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT)
     """
     try:
         with anyio.fail_after(timeout):
-            return await http_requests.get_status(address, path)
+            return await http_requests.get_page(address, path)
     except TimeoutError as error:
         raise TimeoutError(f"no answer within {timeout:g} s") from error
     except http_requests.NotHttpError as error:
         raise OSError(str(error)) from error
 
 
-async def detect_dialect(address: str, page: str, query: str = "") -> tuple[Dialect, int | str]:
-    """Return the route prefix that a game answers on, and the status (or the error in words) of its page."""
-    seen: int | str = ""
+async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> int:
+    """Return the status of a plain `GET`; raises as `get_page` does."""
+    return (await get_page(address, path, timeout=timeout)).status
+
+
+async def detect_dialect(address: str, page: str, query: str = "") -> tuple[Dialect, http_requests.Page | str]:
+    """Return the route prefix that a game answers on, and what its page answers (or the error in words)."""
+    seen: http_requests.Page | str = ""
     for dialect in (CURRENT, OLDER):
         try:
-            status = await get_status(address, dialect.page(page, query))
+            answer = await get_page(address, dialect.page(page, query))
         except (OSError, TimeoutError) as error:
             return dialect, str(error)
-        if status != 404:
-            return dialect, status
-        seen = seen or status
+        if answer.status != 404:
+            return dialect, answer
+        seen = seen or answer
     return CURRENT, seen
 
 
 async def probe_page(
-    address: str, page: str, query: str = "", *, redirects: bool = False
+    address: str, page: str, query: str = "", *, redirects: bool = False, content: bool = False
 ) -> tuple[Dialect, ProbeResult]:
     """Check that a browser page is served.
 
@@ -133,12 +140,23 @@ async def probe_page(
         page: player, global or replay.
         query: Query string, if the page needs one.
         redirects: Whether to accept a 3xx status, as for replays.
+        content: Whether the page must not be empty. An episode can be played without its pages, but not be shown.
     """
     dialect, seen = await detect_dialect(address, page, query)
-    good = isinstance(seen, int) and (200 <= seen < 300 or (redirects and 300 <= seen < 400))
-    reached = isinstance(seen, int)
-    said = f"answered HTTP {seen}" if reached else f"did not answer: {seen}"
-    return dialect, ProbeResult(f"{page}_page", good, f"GET {dialect.page(page)} {said}", reached=reached)
+    return dialect, page_result(page, f"GET {dialect.page(page)}", seen, redirects=redirects, content=content)
+
+
+def page_result(
+    page: str, request: str, seen: http_requests.Page | str, *, redirects: bool = False, content: bool = False
+) -> ProbeResult:
+    """Judge what the address of a page answered, for the same arguments as `probe_page`; `seen` may be an error."""
+    name = f"{page}_page"
+    if isinstance(seen, str):
+        return ProbeResult(name, False, f"{request} did not answer: {seen}", reached=False)
+    served, elsewhere = 200 <= seen.status < 300, redirects and 300 <= seen.status < 400
+    empty = served and content and seen.empty
+    said = f"{request} answered HTTP {seen.status}" + (" and an empty page" if empty else "")
+    return ProbeResult(name, elsewhere or (served and not empty), said)
 
 
 async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) -> ProbeResult:

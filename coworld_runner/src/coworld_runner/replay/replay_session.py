@@ -147,17 +147,15 @@ async def open_replay(
 
 async def _page(address: str, uri: str) -> tuple[contract_probes.Dialect, contract_probes.ProbeResult]:
     """Request the replay page, first in the current dialect; in the older one the page needs its `uri`."""
-    dialect, result = await contract_probes.probe_page(address, "replay", redirects=True)
+    dialect, result = await contract_probes.probe_page(address, "replay", redirects=True, content=True)
     if result.ok or dialect is contract_probes.CURRENT:
         return dialect, result
     path = contract_probes.replay_page_path(dialect, uri)
     try:
-        status = await contract_probes.get_status(address, path)
+        seen = await contract_probes.get_page(address, path)
     except (OSError, TimeoutError) as error:
-        return dialect, contract_probes.ProbeResult("replay_page", False, f"GET {path} did not answer: {error}")
-    return dialect, contract_probes.ProbeResult(
-        "replay_page", 200 <= status < 400, f"GET {path} answered HTTP {status}"
-    )
+        seen = str(error)
+    return dialect, contract_probes.page_result("replay", f"GET {path}", seen, redirects=True, content=True)
 
 
 async def verify_replay(

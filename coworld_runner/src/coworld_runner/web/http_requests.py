@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
@@ -21,7 +21,7 @@ from .own_connections import note_own
 if TYPE_CHECKING:
     import h11
 
-__all__ = ["BROKEN", "HttpAnswer", "NotHttpError", "exchange", "get_status"]
+__all__ = ["BROKEN", "HttpAnswer", "NotHttpError", "Page", "exchange", "get_page", "get_status"]
 
 _ASKING = frozenset({"GET", "HEAD"})
 _READ_BYTES = 256 * 1024
@@ -189,9 +189,24 @@ async def _connected(host: str, port: int) -> ByteStream:
     return stream
 
 
+class Page(NamedTuple):
+    """What a page's address answers."""
+
+    status: int
+    empty: bool
+    """Whether it has no content, or only white space."""
+
+
+async def get_page(address: str, path: str) -> Page:
+    """Return what `GET path` answers; raises as `asking` does."""
+    async with asking(address, path) as answer:
+        # A page whose body is slow or broken off is not known to be empty
+        content = b"?"
+        with contextlib.suppress(*BROKEN), anyio.move_on_after(_BODY_SECONDS):
+            content = await answer.read(_BODY_BYTES)
+        return Page(answer.status, empty=not content.strip())
+
+
 async def get_status(address: str, path: str) -> int:
     """Return the status of `GET path`; raises as `asking` does."""
-    async with asking(address, path) as answer:
-        with contextlib.suppress(*BROKEN), anyio.move_on_after(_BODY_SECONDS):
-            await answer.read(_BODY_BYTES)
-        return answer.status
+    return (await get_page(address, path)).status

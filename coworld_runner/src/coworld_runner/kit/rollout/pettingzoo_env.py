@@ -30,6 +30,7 @@ try:
     import numpy as np
     from gymnasium import Space, spaces
     from pettingzoo import AECEnv, ParallelEnv
+    from pettingzoo.utils.env_logger import EnvLogger
 except ModuleNotFoundError as error:
     raise env_missing(error) from error
 
@@ -123,11 +124,14 @@ class ObservationSpace:
 
     Attributes:
         space: The space, without a mask.
-        encode: Turns an observation into an element.
     """
 
     space: Space[Any]
-    encode: Observe
+    _how: Codec | Observe
+
+    def encode(self, seen: Any) -> Any:
+        """Turn an observation (as JSON) into an element of the space."""
+        return self._how.encode(seen) if isinstance(self._how, Codec) else self._how(seen)
 
     @classmethod
     def of(
@@ -163,7 +167,7 @@ class ObservationSpace:
                 code="no_space",
                 hint="Give the rules an Observation type that declares it, or give observe= and space=.",
             ) from None
-        return cls(made.space, made.encode)
+        return cls(made.space, made)
 
     def with_mask(self, actions: ActionSpace) -> Space[Any]:
         """Return the space of an agent's observations, with a mask if the actions have one."""
@@ -327,6 +331,11 @@ class RulesAECEnv(_ArenaEnv, AECEnv[str, Any, Any]):
 
     def step(self, action: Any) -> None:
         """Take the action of the selected agent; an illegal action counts as none in time."""
+        if not hasattr(self, "agent_selection"):
+            EnvLogger.error_step_before_reset()
+        if not self.agents:
+            EnvLogger.warn_step_after_terminated_truncated()
+            return
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)

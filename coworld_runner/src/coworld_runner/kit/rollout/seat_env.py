@@ -132,6 +132,10 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         self._episode: _Episode | None = None
         self._fresh = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the episode, which cannot go on in a copy: a copy has to be reset."""
+        return {**self.__dict__, "_home": None, "_episode": None, "_fresh": False}
+
     @property
     def action_space(self) -> Space[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The space of actions."""

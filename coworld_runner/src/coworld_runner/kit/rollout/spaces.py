@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import string
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from coworld_core.rules.plain_values import to_json
@@ -66,15 +66,20 @@ class Codec:
     """Converts an element to JSON."""
     zero: Any
     """The element used for padding and for missing values."""
+    schema: _Json | None = None
+    """What a codec that `codec` has made is pickled as: its functions cannot be."""
+
+    def __reduce__(self) -> Any:
+        return super().__reduce__() if self.schema is None else (codec, (self.schema,))
 
 
 def codec(schema: _Json) -> Codec:
-    """Return the codec of the space that a JSON Schema describes.
+    """Return the codec of the space that a JSON Schema describes; it can be pickled.
 
     Raises:
         NoSpaceError: The schema leaves the type of some part open.
     """
-    return _codec(schema, schema, "")
+    return replace(_codec(schema, schema, ""), schema=schema)
 
 
 def like(example: Any, place: str = "") -> _Json:
