@@ -10,6 +10,7 @@ import pytest
 
 from coworld_core import JobSpec, Manifest, build_request, check_request, load_manifest, load_request
 from coworld_core.errors import ManifestError, UsageError
+from coworld_core.images import ImageRef
 
 
 @pytest.fixture
@@ -36,10 +37,17 @@ def test_bundled_players_are_cycled(manifest: Manifest) -> None:
 def test_one_image_for_all(manifest: Manifest) -> None:
     request = build_request(manifest, "long", images=["mine:1"])
     assert [player.image for player in request.players] == ["mine:1"] * 3
-    # Without a command the bundled player's own command and variables stay.
-    assert request.players[0].run == ("tug-player",)
-    assert request.players[0].env == {"STRENGTH": "3"}
-    assert request.players[0].source_url is None
+    assert [(player.run, player.env, player.source_url) for player in request.players] == [((), {}, None)] * 3
+
+
+@pytest.mark.parametrize(
+    ("image", "kept"),
+    [("{name}:another", True), ("{name}@sha256:" + "0" * 64, True), ("{name}", True), ("other/{name}:1", False)],
+)
+def test_another_build_of_a_bundled_players_image_keeps_its_command(manifest: Manifest, image: str, kept: bool) -> None:
+    name = ImageRef.parse(manifest.player[0].image).name
+    player = build_request(manifest, images=[image.format(name=name)]).players[0]
+    assert (player.run, player.env) == ((("tug-player",), {"STRENGTH": "3"}) if kept else ((), {}))
 
 
 def test_an_image_for_each_with_a_command(manifest: Manifest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -77,6 +78,21 @@ async def test_a_directory_with_a_dockerfile(arena: Arena, tmp_path: Path) -> No
     finally:
         if arena.name == "docker":
             drop_image(made.image)
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+async def test_a_command_that_cannot_be_run_is_said_to_be_whose_it_is(arena: Arena) -> None:
+    plan = arena.plan()
+    bundled = plan.manifest.player[0].model_copy(update={"run": ("no-such-player",)})
+    manifest = plan.manifest.model_copy(update={"player": (bundled,)})
+    commands = {"no-such-player": f"the package's player '{bundled.id}'", "no-such-bot": "was given for the image"}
+    for program, whose in commands.items():
+        seat = Seat(name="x", runnable=Runnable(type="player", image=arena.image, run=(program,)))
+        found = await arena.play(dataclasses.replace(with_seats(plan, [seat, seat]), manifest=manifest))
+        fault = found.record.fault
+        assert fault is not None
+        assert fault.error_type == "player_never_started"
+        assert whose in fault.message
 
 
 def defining_only(directory: Path) -> Path:

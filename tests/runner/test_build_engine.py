@@ -376,6 +376,13 @@ async def test_missing_base_image_is_named(project: Project) -> None:
     assert await project.build(build_args={"BASE_IMAGE": BASE})
 
 
+async def test_key_that_is_not_read_is_named_when_the_build_fails(project: Project) -> None:
+    project.compose("services: {game: {image: PREFIX/game, build: {context: ., additional_contexts: {base: x}}}}")
+    project.file("Dockerfile", "FROM localhost:1/PREFIX/base\n")
+    project.template("{{GAME_IMAGE}}")
+    assert "`build.additional_contexts` is not read here" in (await project.failing()).message
+
+
 async def test_missing_image_is_named(project: Project) -> None:
     project.compose("services: {game: {image: PREFIX/game, build: .}, other: {image: 'localhost:1/PREFIX/other'}}")
     project.file("Dockerfile", "FROM BASE\n")

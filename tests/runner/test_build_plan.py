@@ -258,6 +258,21 @@ def test_dockerfile_for_several_placeholders_needs_a_service(alone: Path) -> Non
     assert [service.image for service in plan_build(alone, service="duel").services] == ["duel-duel"]
 
 
+def test_each_directory_with_a_dockerfile_is_a_service(alone: Path) -> None:
+    for name in ("game", "player"):
+        (alone / name).mkdir()
+        (alone / name / "Dockerfile").write_bytes((alone / "Dockerfile").read_bytes())
+    (alone / "Dockerfile").unlink()
+    write(alone / TEMPLATE_NAME, duel("{{GAME_IMAGE}}", "duel-player:3"))
+    plan = plan_build(alone)
+    assert [(service.name, service.image) for service in plan.services] == [
+        ("game", "duel-game"),
+        ("player", "duel-player:3"),
+    ]
+    assert [service.build and service.build.context for service in plan.services] == [alone / "game", alone / "player"]
+    assert [service.name for service in plan_build(alone, service="game").services if service.build] == ["game"]
+
+
 def test_one_of_several_services_is_built(project: Path) -> None:
     (project / "compose.yaml").write_text("services: {duel: {build: .}, bot: {build: .}}\n", "utf-8")
     write(project / TEMPLATE_NAME, duel("{{DUEL_IMAGE}}", "{{BOT_IMAGE}}"))

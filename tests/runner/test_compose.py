@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,17 +145,106 @@ def test_anchors_and_merge_keys(load: Load, tmp_path: Path) -> None:
 
 
 def test_ignored_build_settings_are_reported(load: Load) -> None:
-    compose = load(
-        "include: [other.yaml]\n"
-        "services: {a: {extends: b, image: a, build: {context: ., secrets: [s], additional_contexts: {x: y}}}}"
-    )
+    compose = load("services: {a: {image: a, build: {context: ., secrets: [s], additional_contexts: {x: y}}}}")
     assert {issue.pointer for issue in compose.report.warnings} == {
-        "/include",
-        "/services/a/extends",
         "/services/a/build/secrets",
         "/services/a/build/additional_contexts",
     }
     assert compose.report.ok
+
+
+# --- further files
+
+
+def written(root: Path, **files: str) -> ComposeFile:
+    """Write files, and read the compose file; names have `__` for a slash and `_` for a dot."""
+    for name, text in files.items():
+        path = root / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return load_compose(root / "compose.yaml", environment={"BASE": "python:3.12"})
+
+
+def test_a_service_is_merged_over_what_it_extends(tmp_path: Path) -> None:
+    compose = written(
+        tmp_path,
+        compose_yaml="services:\n  a:\n    extends: {file: shared/common.yaml, service: b}\n    image: own:1\n"
+        "    build: {target: final, args: [MORE=1]}\n  c: {extends: a, image: c:1, build: .}\n",
+        shared__common_yaml="services:\n  base: {platform: linux/amd64, build: {context: here}}\n"
+        "  b: {extends: base, image: x:1, build: {dockerfile: D, target: t, args: {BASE: '${BASE:?set it}'}}}\n",
+    )
+    a, c = compose.services
+    assert (a.image, a.platform) == ("own:1", "linux/amd64")
+    assert a.build is not None
+    assert (a.build.context, a.build.dockerfile, a.build.target) == (tmp_path / "shared/here", "D", "final")
+    assert a.build.args == {"BASE": "python:3.12", "MORE": "1"}
+    assert c.build == replace(a.build, context=tmp_path)
+    assert not compose.report.issues
+
+
+def test_included_files_add_their_services_with_their_own_variables(tmp_path: Path) -> None:
+    compose = written(
+        tmp_path,
+        compose_yaml="include:\n  - one/compose.yaml\n  - {path: [two.yaml, three.yaml], project_directory: two}\n"
+        "services: {own: {image: own:1}}\n",
+        one__compose_yaml="services: {one: {build: '${WHERE}'}}\n",
+        one___env="WHERE=below\nBASE=hidden\n",
+        two_yaml="services: {two: {image: 'two:${BASE}', build: .}}\n",
+        three_yaml="services: {two: {image: three:1}}\n",
+    )
+    found = {service.name: (service.image, service.build and service.build.context) for service in compose.services}
+    assert found == {
+        "one": (f"{compose.project}-one", tmp_path / "one/below"),
+        "two": ("three:1", tmp_path / "two"),
+        "own": ("own:1", None),
+    }
+
+
+@pytest.mark.parametrize("name", ["compose_override_yaml", "docker-compose_override_yml"])
+def test_override_file_is_merged_over_a_file_that_was_found(tmp_path: Path, name: str) -> None:
+    override = "services:\n  a: {image: a:2, build: {args: !reset null, platforms: [linux/arm64]}}\n  b: {image: b}\n"
+    files = {
+        "compose_yaml": "services: {a: {image: a:1, build: {context: ., args: {A: 1}, platforms: [linux/amd64]}}}",
+        name: override,
+    }
+    a, b = written(tmp_path, **files).services
+    assert (a.image, b.image) == ("a:2", "b")
+    assert a.build is not None
+    assert (a.build.args, a.build.platforms) == ({}, ("linux/amd64", "linux/arm64"))
+    alone = load_compose(tmp_path / "compose.yaml", environment={}, overridden=False)
+    assert [service.image for service in alone.services] == ["a:1"]
+
+
+@pytest.mark.parametrize(
+    ("files", "code", "said"),
+    [
+        ({"compose_yaml": "services: {a: {extends: b}, c: {}}"}, "extends_unknown", "has no service 'b'"),
+        ({"compose_yaml": "services: {a: {extends: {file: x.yaml, service: b}}}"}, "compose_missing", "'x.yaml'"),
+        ({"compose_yaml": "services: {a: {extends: b}, b: {extends: a}}"}, "extends_circle", "extends itself"),
+        ({"compose_yaml": "include: [compose.yaml]"}, "include_circle", "includes itself"),
+        ({"compose_yaml": "include: [oci://x/y]"}, "compose_missing", "oci://x/y"),
+        (
+            {"compose_yaml": "include: [b.yaml]\nservices: {a: {image: a}}", "b_yaml": "services: {a: {image: a}}"},
+            "service_twice",
+            "'a' is in an included file, too",
+        ),
+        (
+            {
+                "compose_yaml": "services: {a: {extends: {file: b.yaml, service: a}}}",
+                "b_yaml": "services:\n  a:\n    image: A\n",
+            },
+            "bad_image",
+            "b.yaml:3: The image 'A'",
+        ),
+        ({"compose_yaml": "include: [b.yaml]", "b_yaml": "services: ["}, "not_yaml", "b.yaml:2: The file is not YAML"),
+    ],
+)
+def test_what_is_wrong_with_a_further_file_is_said(tmp_path: Path, files: dict[str, str], code: str, said: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        written(tmp_path, **files)
+    issue = caught.value.report.errors[0]
+    assert issue.code == code
+    assert said in issue.message
 
 
 def test_build_arguments_are_not_shown(load: Load) -> None:

@@ -111,6 +111,22 @@ def without_compose(root: Path) -> Path:
     )
 
 
+def with_a_dockerfile_for_each(root: Path) -> Path:
+    """No compose file: a directory for the game and one for the player, the latter built from the directory above."""
+    return lay(
+        root,
+        {
+            "game/Dockerfile": "FROM python:3.12-slim\nWORKDIR /app\nCOPY server.py .\n",
+            "player/Dockerfile": "FROM python:3.12-slim\nWORKDIR /bots\nCOPY player/bot.py .\n",
+            "game/server.py": "game.py",
+            "player/bot.py": "player.py",
+        },
+        images=("{{GAME_IMAGE}}", "{{PLAYER_IMAGE}}"),
+        game=["python", "/app/server.py"],
+        player=["python", "/bots/bot.py"],
+    )
+
+
 def with_a_native_player(root: Path) -> Path:
     """A program of machine code, which a build step leaves and the image copies; here it is Node's."""
     dockerfile = """FROM rust:1 AS build
@@ -179,7 +195,13 @@ def of_today(root: Path) -> Path:
     return root
 
 
-LAYOUTS: list[Callable[[Path], Path]] = [with_inline_dockerfile, without_compose, with_a_static_viewer, of_today]
+LAYOUTS: list[Callable[[Path], Path]] = [
+    with_inline_dockerfile,
+    without_compose,
+    with_a_dockerfile_for_each,
+    with_a_static_viewer,
+    of_today,
+]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,14 @@ async def test_players_are_ids_or_images(tmp_path: Path) -> None:
     assert second.runnable.image == "mine:2"
 
 
+@pytest.mark.parametrize(("image", "kept"), [("paintarena:2", True), ("others:1", False)])
+async def test_placeholder_of_a_template_stands_for_the_image_of_its_service(image: str, kept: bool) -> None:
+    found = await resolve_package(TEMPLATE.parent)
+    runnable = plan_episode(found, players=[image]).seats[0].runnable
+    assert runnable is not None
+    assert runnable.run == (found.manifest.player[0].run if kept else ())
+
+
 async def test_single_player_fills_every_seat(tmp_path: Path) -> None:
     plan = plan_episode(await package(tmp_path), players=["mine:2"], run=["python", "me.py"])
     assert [seat.runnable.image for seat in plan.seats if seat.runnable] == ["mine:2", "mine:2"]

@@ -16,7 +16,7 @@ from ..documents.findings import Finding, Findings, quoted, type_word
 from ..documents.json_text import JsonDocument, Source, json_report
 from ..documents.shapes import parse_shape
 from ..errors import ManifestError, UsageError
-from ..images import image_problem
+from ..images import ImageRef, image_problem
 from ..issues import Report
 from ..manifest._cross_field_rules import request_player_rules
 from ..manifest.game_config import config_findings, game_config_for, slot_count, slots_finding, token_bounds
@@ -87,8 +87,9 @@ def build_request(
     Args:
         manifest: The manifest.
         variant: A variant's id, or None for the certification fixture.
-        images: One image for all slots, or one per slot; empty for the bundled players' own. Without `run`, the
-            bundled players' commands and environments are kept.
+        images: One image for all slots, or one per slot; empty for the bundled players' own. Without `run`, another
+            build of a bundled player's image keeps that player's command and environment, and any other image runs its
+            own command (see `with_image`).
         run: Command for those images, program first; needs at least one image.
         slots: Number of slots, if the config does not determine it.
         episode_tags: Labels of the episode.
@@ -146,9 +147,10 @@ def with_image(usual: Runnable, image: str, run: Sequence[str] = ()) -> Runnable
     """The player of another image in the place of a bundled player.
 
     Args:
-        usual: The bundled player. Without `run`, its command and environment are kept, and always its resources.
+        usual: The bundled player. Its resources are kept; its command and environment only without `run`, and only if
+            its image has the same repository: another tag or digest is another build of the same program.
         image: The image.
-        run: The image's command, program first.
+        run: The image's command, program first; empty for that of another repository's image: its own entry point.
 
     Raises:
         UsageError: Code `bad_image`.
@@ -159,12 +161,14 @@ def with_image(usual: Runnable, image: str, run: Sequence[str] = ()) -> Runnable
             code="bad_image",
             hint="Write [registry/]name[:tag] or name@sha256:digest.",
         )
-    # With a command of its own, the image is another program, so the bundled player's variables are not for it.
+    # With a command of its own, or another name, the image is another program: the bundled player's are not for it.
+    name = ImageRef.parse(usual.image).name
+    rebuilt = not run and (image == usual.image or (name != "" and ImageRef.parse(image).name == name))
     return Runnable(
         type="player",
         image=image,
-        run=tuple(run) or usual.run,
-        env={} if run else usual.env,
+        run=usual.run if rebuilt else tuple(run),
+        env=usual.env if rebuilt else {},
         resources=usual.resources,
     )
 

@@ -33,7 +33,9 @@ from ..package.images.compose import (
     Service,
     find_compose,
     find_dockerfile,
+    find_parts,
     load_compose,
+    parts_without_compose,
     without_compose,
 )
 from ..package.images.dockerfile import Dockerfile, read_dockerfile
@@ -79,7 +81,7 @@ def plan_build(
     Args:
         project: The package's directory, which is searched for the files not given; or the template's file.
         compose: The compose file; by default the one in the project, or in the directory above it. If there is none,
-            the Dockerfile there is the only service.
+            the Dockerfile there is the only service; without that, each directory with a Dockerfile is a service.
         template: The template (or a manifest); by default `coworld_manifest_template.json` in the project, else the
             only JSON file there with placeholders for images.
         version: PEP 440 version; by default that of the manifest built before, else 0.1.0.
@@ -107,10 +109,14 @@ def plan_build(
         if output.exists() and output.samefile(template_path):
             output = project / "dist" / MANIFEST_NAME
     output = output.expanduser().absolute()
-    if compose_path.name == "Dockerfile":
+    if compose_path.is_dir():
+        parts = parts_without_compose(compose_path, image_names(read_document(template_path).value))
+        read = _with_one_built(parts, service)
+    elif compose_path.name == "Dockerfile":
         read = _only_service(compose_path, template_path, service)
     else:
-        read = _with_one_built(load_compose(compose_path, environment=environment), service)
+        told = compose is not None and not compose.is_dir()
+        read = _with_one_built(load_compose(compose_path, environment=environment, overridden=not told), service)
     said: list[Issue] = []
     if version is None:
         version = _default_version(output, template_path, said)
@@ -156,11 +162,14 @@ def _compose_path(project: Path | None, compose: Path | None) -> Path:
     if project is None:
         raise UsageError("A build needs a compose file.", code="compose_missing", hint="Name it, or the package.")
     found = find_compose(project) or find_dockerfile(project)
+    if found is None and find_parts(project):
+        return project
     if found is None:
         raise UsageError(
             f"{project} holds neither a compose file nor a Dockerfile.",
             code="compose_missing",
-            hint=f"Looked for {listed((*COMPOSE_NAMES, 'Dockerfile'), word='or')}, there and in the directory above.",
+            hint=f"Looked for {listed((*COMPOSE_NAMES, 'Dockerfile'), word='or')}, there and in the directory above, "
+            "and for directories with a Dockerfile.",
             context={"path": str(project)},
         )
     return found

@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from coworld_core.docker_address import resolve_address
 from coworld_core.episode.events import BaseEvent, Notice, PhaseFinished, PhaseStarted, RunFinished, RunStarted
-from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.errors import ImageError, UsageError, WorkspaceError
 from coworld_core.hints import Hint
 from coworld_core.images import HOSTED_PLATFORM, Platform
 from coworld_core.issues import Issue, Report
@@ -147,6 +147,11 @@ async def build_coworld(
         finished = finished.model_copy(update={"status": "completed", "ok": True})
     except anyio.get_cancelled_exc_class():
         finished = finished.model_copy(update={"status": "interrupted"})
+        raise
+    except (BuildError, ImageError) as error:
+        # What is not read of the compose file may be what the build lacked
+        unread = [issue.message for issue in planned.report.warnings if issue.code == "key_not_read"]
+        error.message = " ".join((error.message, *unread))
         raise
     finally:
         publish(finished.model_copy(update={"seconds": time.monotonic() - begun}))

@@ -17,6 +17,7 @@ import anyio
 from coworld_core.episode.events import BaseEvent, FaultSeen, LeakFound, Notice, UnitExited, UnitStarted
 from coworld_core.episode.outcome import Exit, Fault
 from coworld_core.errors import CoworldError
+from coworld_core.hints import Hint
 
 from ..backend import Component, ImageInfo, Unit
 from .episode_inputs import Setup
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from .blame import Circumstances, ObservationKind
 
 __all__ = ["Ledger", "UnitState"]
+
+_NAME_COMMAND = Hint("name_command", "Pass the image's command as run, or put the program into the image.")
 
 
 @dataclass
@@ -216,6 +219,11 @@ class Ledger:
 
         state = self.state(component, slot) if component is not None else None
         unit = state.unit if state is not None else None
+        if what == "not_started" and slot is not None and error is not None:
+            origin = self._setup.plan.command_origin(slot)
+            words = f"{error.message} {origin}".rstrip()
+            if origin and self._setup.backend.capabilities.images:
+                hint = _NAME_COMMAND
         seen = Observation(
             what=what,
             component=component,

@@ -25,6 +25,7 @@ from coworld_core.player_seeds import player_seed
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 from coworld_core.text.phrases import listed
 
+from .images.compose import Contexts
 from .own_players.game_run_player import bundled_hosted
 from .own_players.own_player import OwnPlayer
 from .player_names import HUMAN, PlayerRef, SeatPlayer, player_host, read_players, seat_files
@@ -134,6 +135,18 @@ class EpisodePlan:
         """Return what the bundled player of a seat serves until it is ready to connect; None if it declares nothing."""
         player = self.seats[slot].player_id
         return next((entry.startup for entry in self.manifest.player if entry.id == player), None)
+
+    def command_origin(self, slot: int) -> str:
+        """Say in a sentence whose command a seat's player runs with; empty if that is clear from the player."""
+        seat = self.seats[slot]
+        if seat.runnable is None or seat.own is not None or seat.player_id is not None:
+            return ""
+        if not seat.runnable.run:
+            return "It was started with the image's own command."
+        bundled = [entry.id for entry in self.manifest.player if entry.run == seat.runnable.run]
+        if bundled:
+            return f"That is the command of the package's player {bundled[0]!r}."
+        return "That is the command that was given for the image."
 
     def timeout_within(self, limit: float) -> float:
         """Seconds the episode may take on a platform: `episode_timeout_minutes`, but no more than its own limit."""
@@ -322,6 +335,10 @@ def _seat(package: Package, player: PlayerRef, usual: Runnable, run: Sequence[st
     if player.kind == "bundled":
         return _bundled_seat(package, next(entry for entry in package.manifest.player if entry.id == player.word))
     if player.own is None:
+        made = package.contexts
+        if isinstance(made, Contexts) and (build := made.build(player.word)) and build == made.build(usual.image):
+            # What a template's placeholder stands for is known only here
+            usual = usual.model_copy(update={"image": player.word})
         return Seat(runnable=with_image(usual, player.word, run))
     host = player_host(package)
     runnable, own = seat_files(player.own, with_image(usual, host.image), host)

@@ -17,9 +17,9 @@ from coworld_core.errors import ImageError
 from coworld_core.images import ImageRef, Platform
 from coworld_core.issues import Report
 from coworld_core.manifest.template import placeholder
-from coworld_core.text.phrases import closest
 
-from ._compose_places import YamlNode
+from ._compose_files import service_entries
+from ._compose_places import YamlNode, merged
 from ._compose_variables import shown
 
 __all__ = ["Build", "ComposeFile", "Contexts", "Service", "read_services"]
@@ -64,20 +64,21 @@ def _context(place: YamlNode) -> Path:
     if not text.strip() or "\0" in text:
         hint = "Write `.` for the directory of the compose file."
         raise place.wrong("context_empty", "The build context is empty.", hint=hint)
-    return Path(os.path.normpath(place.reading.path.parent / Path(text).expanduser()))
+    return Path(os.path.normpath(place.reading.directory / Path(text).expanduser()))
 
 
 def _args(place: YamlNode) -> dict[str, YamlNode | str]:
     """Return build arguments from a mapping or a list of `KEY=VALUE`; missing values come from the environment."""
     args: dict[str, YamlNode | str | None] = {}
     if place.node.id == "sequence":
-        for item in place.items():
+        for item in place.alone().items():
             key, equals, value = item.text().partition("=")
             args[key] = value if equals else None
     else:
-        args = {key: None if value.is_null else value for key, value in place.entries("`args`").items()}
+        args = {key: None if value.is_null else value for key, value in place.alone().entries("`args`").items()}
     known = {key: place.reading.variables.get(key) if value is None else value for key, value in args.items()}
-    return {key: value for key, value in known.items() if value is not None}
+    base = _args(place.base) if place.base is not None else {}
+    return base | {key: value for key, value in known.items() if value is not None}
 
 
 def _arg(value: YamlNode | str) -> str:
@@ -110,16 +111,21 @@ class Build:
 
 def _build(place: YamlNode) -> dict[str, YamlNode]:
     """Return the fields of `Build` from the key `build`."""
-    if place.node.id == "scalar":
-        return {"context": place}
     service = place.pointer.split("/")[2]
-    entries = place.entries(f"`build` of the service {service!r}")
+    entries = _build_entries(place, service)
     for key in sorted(_UNREAD_BUILD_KEYS & entries.keys()):
         _not_read(entries[key], f"build.{key}", "Build the image yourself and name it under `image`, without `build`.")
     if "dockerfile" in entries and "dockerfile_inline" in entries:
         message = f"The service {service!r} gives both `dockerfile` and `dockerfile_inline`."
         entries["dockerfile_inline"].wrong("dockerfile_twice", message, at_key=True, hint="Keep one of them.")
     return {"context": place.implied("context", "."), **entries}
+
+
+def _build_entries(place: YamlNode, service: str) -> dict[str, YamlNode]:
+    base = _build_entries(place.base, service) if place.base is not None else {}
+    if place.node.id == "scalar":
+        return merged({"context": place.alone()}, base)
+    return merged(place.alone().entries(f"`build` of the service {service!r}"), base)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,14 +153,12 @@ def _service(place: YamlNode) -> dict[str, Any]:
         message = f"{name!r} is not a service name: letters, digits, dots, hyphens and underscores only."
         raise place.wrong("bad_service_name", message, at_key=True)
     entries = place.entries(f"The service {name!r}")
-    if "extends" in entries:
-        _not_read(entries["extends"], "extends", f"Write `image` and `build` into {name!r} itself.")
     if "image" not in entries and "build" in entries:
-        entries["image"] = place.implied("image", f"{place.reading.project}-{name}".lower())
+        entries["image"] = place.implied("image", f"{place.reading.top.project}-{name}".lower())
     elif "image" not in entries:
         message = f"The service {name!r} has neither `image` nor `build`."
         place.wrong("image_missing", message, at_key=True, hint="Give it an image to use, or a directory to build.")
-    return {**entries, "name": name, "line": place.line}
+    return {**entries, "name": name, "line": place.line if place.reading is place.reading.top else None}
 
 
 def _not_read(place: YamlNode, key: str, hint: str) -> None:
@@ -172,7 +176,7 @@ def _project(root: YamlNode, top: Mapping[str, YamlNode]) -> str:
     if not name and "name" in top:
         with contextlib.suppress(ValueError):
             name = top["name"].text()
-    return project_name(name or root.reading.path.parent.name)
+    return project_name(name or root.reading.top.directory.name)
 
 
 def project_name(text: str) -> str:
@@ -190,16 +194,8 @@ def read_services(root: YamlNode) -> tuple[Service, ...]:
         ValueError: The file has an error, which is in the report.
     """
     top = root.entries("The file")
-    root.reading.project = _project(root, top)
-    if "include" in top:
-        _not_read(top["include"], "include", "Write the services into this file.")
-    if "services" not in top:
-        near = closest("services", top)
-        hint = f"Did you mean `services` instead of {near!r}?" if near else "List the images under `services:`."
-        raise root.wrong("services_missing", "The file has no `services`.", hint=hint)
-    entries = top["services"].entries("`services`")
-    if not top["services"].node.value:
-        raise top["services"].wrong("services_missing", "`services` is empty.", at_key=True)
+    root.reading.top.project = _project(root, top)
+    entries = service_entries(root)
     taken: dict[str, str] = {}
     for name, place in entries.items():
         if (other := taken.setdefault(placeholder(name), name)) != name:

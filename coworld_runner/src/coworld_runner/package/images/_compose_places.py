@@ -1,7 +1,9 @@
-"""Places in the YAML of a compose file: their values and lines, and the errors found there."""
+"""Places in the YAML of compose files: their values and lines, what lies below them, and the errors found there."""
 
 from __future__ import annotations
 
+import copy
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     Node = MappingNode | ScalarNode | SequenceNode
 
-__all__ = ["COMPOSE_NAMES", "Reading", "YamlNode"]
+__all__ = ["COMPOSE_NAMES", "Reading", "YamlNode", "merged"]
 
 
 COMPOSE_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
@@ -38,11 +40,15 @@ class Reading:
         environment: Values of variables, which take precedence over the `.env` file beside the compose file.
 
     Attributes:
-        project: The project's name, once it is known.
+        directory: What relative paths in the file are relative to.
+        top: The reading of the file that led to this one; itself if none did.
+        project: The project's name, once it is known; only at the top.
     """
 
     def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
         self.path = path
+        self.directory = path.parent
+        self.top = self
         self.project = ""
         self.variables = WatchedVariables(environment)
         self._issues: list[Issue] = []
@@ -50,7 +56,30 @@ class Reading:
         self._flat: dict[int, dict[str, tuple[Node, Node]]] = {}
         """Merged mappings by node. Each is merged once: aliases in merge keys could otherwise repeat work endlessly."""
         self._open: set[int] = set()
-        self._add_env_file(path.parent / ".env")
+        self._root: YamlNode | None = None
+        self._further: dict[Path, Reading] = {}
+        self.add_env_file(path.parent / ".env")
+
+    def further(self, path: Path, *, directory: Path | None = None) -> Reading:
+        """Begin to read a file that this one leads to; its issues are added to those of the top file.
+
+        Args:
+            path: The file.
+            directory: The directory of a part with variables of its own, in its `.env` file; None: the file belongs to
+                the same part.
+        """
+        if directory is None and path in self._further:
+            return self._further[path]
+        reading = copy.copy(self)
+        reading.path, reading._flat, reading._open, reading._root = path, {}, set(), None
+        reading.directory = directory or path.parent
+        if directory is None:
+            self._further[path] = reading
+        else:
+            reading._further = {}
+            reading.variables = WatchedVariables(self.variables)
+            reading.add_env_file(directory / ".env")
+        return reading
 
     @property
     def report(self) -> Report:
@@ -74,6 +103,10 @@ class Reading:
         """Record an issue; returns the error to raise if reading cannot continue."""
         if node is not None:
             line, column = node.start_mark.line + 1, node.start_mark.column + 1
+        if self is not self.top:
+            # The report is about the top file
+            message = f"{os.path.relpath(self.path, self.top.directory)}{f':{line}' if line else ''}: {message}"
+            line = column = None
         self._issues.append(
             Issue(code=code, severity=severity, pointer=pointer, line=line, column=column, message=message, hint=hint)
         )
@@ -86,6 +119,11 @@ class Reading:
             UsageError: The file does not exist or cannot be read.
             ValueError: The file does not hold a mapping; the report has the reason.
         """
+        if self._root is None:
+            self._root = self._parsed()
+        return self._root
+
+    def _parsed(self) -> YamlNode:
         import yaml
 
         text = self._text()
@@ -140,7 +178,8 @@ class Reading:
             line = data.count(b"\n", 0, error.start) + 1
             raise self.wrong("not_utf8", "The file is not UTF-8 text.", line=line, hint="Save it as UTF-8.") from error
 
-    def _add_env_file(self, path: Path) -> None:
+    def add_env_file(self, path: Path) -> None:
+        """Add the variables of a file; those that are known keep their values."""
         what = f"{path.name} beside the file"
         try:
             with path.open("rb") as file:
@@ -212,6 +251,8 @@ class YamlNode:
     """The node of that key, or else of the value itself."""
     node: Node
     pointer: str
+    base: YamlNode | None = field(default=None, repr=False)
+    """What the value is merged over, as compose merges: its mappings by key, its lists at the end."""
 
     @property
     def kind(self) -> str:
@@ -239,20 +280,34 @@ class YamlNode:
         """Return the entries of a mapping by key; `what` names the mapping in the error message."""
         if self.node.id != "mapping":
             raise self.wrong("wrong_type", f"{what} is {self.kind}, not a mapping.")
-        return {
+        own = {
             name: YamlNode(
                 reading=self.reading, name=name, key=key, node=node, pointer=f"{self.pointer}/{_escaped(name)}"
             )
             for name, (key, node) in self.reading.flat(self.node, self.pointer).items()
         }
+        return merged(own, self.base.entries(what)) if self.base is not None else own
+
+    def over(self, base: YamlNode | None) -> YamlNode:
+        """Return this place merged over another one, and over what that is merged over."""
+        if base is None or self.node.tag == "!override":
+            return self
+        return replace(self, base=self.base.over(base) if self.base is not None else base)
+
+    def alone(self) -> YamlNode:
+        """Return this place without what it is merged over."""
+        return replace(self, base=None)
 
     def items(self) -> list[YamlNode]:
         """Return the items of a list."""
         if self.node.id != "sequence":
             raise self.wrong("wrong_type", f"This must be a list, not {self.kind}.")
         return [
-            YamlNode(reading=self.reading, name="", key=node, node=node, pointer=f"{self.pointer}/{index}")
-            for index, node in enumerate(self.node.value)
+            *(self.base.items() if self.base is not None else ()),
+            *(
+                YamlNode(reading=self.reading, name="", key=node, node=node, pointer=f"{self.pointer}/{index}")
+                for index, node in enumerate(self.node.value)
+            ),
         ]
 
     def text(self) -> str:
@@ -266,7 +321,13 @@ class YamlNode:
         import yaml
 
         node = yaml.ScalarNode("tag:yaml.org,2002:str", text, self.key.start_mark)
-        return replace(self, name=name, node=node, pointer=f"{self.pointer}/{name}")
+        return replace(self, name=name, node=node, pointer=f"{self.pointer}/{name}", base=None)
+
+
+def merged(own: Mapping[str, YamlNode], base: Mapping[str, YamlNode]) -> dict[str, YamlNode]:
+    """Return the entries of a mapping that is merged over another one; `!reset` removes an entry."""
+    together = {**base, **{name: place.over(base.get(name)) for name, place in own.items()}}
+    return {name: place for name, place in together.items() if place.node.tag != "!reset"}
 
 
 def _kind(node: Node) -> str:

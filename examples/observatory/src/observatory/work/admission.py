@@ -185,7 +185,8 @@ class Admission:
                 # Its limits on this machine come from the operator's package as well.
                 update = {"image": _last_part(image), "resources": declared.resources}
                 return Admitted(runnable=asked.model_copy(update=update), config_schema=own.config_schema)
-        words = f"The {asked.type} {image!r} with the command {' '.join(asked.run)[:200]!r}"
+        command = f"the command {' '.join(asked.run)[:200]!r}" if asked.run else "its image's own command"
+        words = f"The {asked.type} {image!r} with {command}"
         given = f" and the variables {', '.join(sorted(environment))[:200]}" if environment else ""
         raise ImageError(
             f"{words}{given} is not declared by any package on this machine, and only declared programs run as "
