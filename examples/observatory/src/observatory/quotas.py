@@ -20,12 +20,14 @@ class Quotas:
     Args:
         episodes: Episodes that wait or are played.
         sessions: Games that run for people to play, of those that it has started.
+        replays: Replays that games show, of those that it has asked for. Callers without an account have it by address.
         stored: Bytes of its images, Coworlds and secrets, and of what the episodes that it asked for have left.
         requests: Calls of the API in a second, on average over ten. Callers without an account have it by address.
     """
 
     episodes: int | None = 2000
     sessions: int | None = 2
+    replays: int | None = 4
     stored: int | None = 50 * 2**30
     requests: int | None = 500
 
