@@ -14,6 +14,7 @@ import anyio.to_thread
 import httpx2
 import pytest
 import sqlalchemy as sa
+from starlette.requests import HTTPConnection
 from support.misfit_kit import leftovers
 from support.observatory import inside
 from support.observatory_kit import MISFITS, open_platform, roster, seed
@@ -23,7 +24,7 @@ from observatory import server
 from observatory.errors import Refusal
 from observatory.hosted import sessions as hosted_sessions
 from observatory.identity.accounts import keep_quotas
-from observatory.identity.limits import RequestLimit
+from observatory.identity.limits import ConnectionLimit, RequestLimit, sender_of
 from observatory.quotas import Quotas
 from observatory.store.audit import audit_lines
 from observatory.store.models import EpisodeRequest, GameConfig, User
@@ -185,6 +186,31 @@ def test_request_rate_limit_allows_bursts() -> None:
     # Who is forgotten begins anew; there is room for two
     limit.take("eve", 1)
     assert limit.take("ann", 1) == answers[0]
+
+
+def test_connections_are_counted_while_they_are_open() -> None:
+    limit = ConnectionLimit()
+    for _ in range(2):
+        here, there, other = ("replay", "192.0.2.1"), ("replay", "192.0.2.2"), ("play", "192.0.2.1")
+        with limit.held(*here, 1), limit.held(*there, 1), limit.held(*other, 1):
+            with pytest.raises(Refusal) as refused, limit.held(*here, 1):
+                raise AssertionError("one too many")
+            assert (refused.value.status, refused.value.code) == (429, "too_many_connections")
+
+
+@pytest.mark.parametrize(
+    ("address", "sender"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1:2:3:4", "2001:db8::/64"),
+        ("::1", "::/64"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_sender_is_an_address_or_a_line(address: str, sender: str) -> None:
+    assert sender_of(HTTPConnection({"type": "http", "client": (address, 0), "headers": []})) == sender
+    assert sender_of(HTTPConnection({"type": "http", "client": None, "headers": []})) == ""
 
 
 async def test_rate_limited_request_is_answered_with_429(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
@@ -18,6 +19,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from observatory.hosted import sessions as hosted_sessions
+from observatory.quotas import Quotas
 from observatory.store.models import HostedSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -111,6 +113,115 @@ async def test_unwatched_replay_session_is_stopped(tmp_path: Path, monkeypatch: 
             assert leftovers(run_ids=[row.run_id or ""]) == []
             # Who asks again gets it again
             assert (await client.post("/v2/coworlds/replays/session", json=body)).status_code == 200
+
+
+def socket_of(viewer_url: str) -> str:
+    """The address of a replay's socket."""
+    return viewer_url.partition("/client/")[0].replace("http", "ws") + "/replay"
+
+
+async def rounds(platform: Platform, ann: Account, world: World, many: int) -> list[str]:
+    """Episodes of a public league that are over."""
+    versions = [await platform.policy(ann, name) for name in ("a", "b")]
+    ids = [await platform.play_round(world, *versions) for _ in range(many)]
+    for each in ids:
+        assert (await platform.until_played(each)).status == "completed"
+    return ids
+
+
+async def test_strangers_do_not_keep_accounts_from_replays_and_games(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted_sessions, "MOST", 2)
+    async with open_platform(tmp_path, quotas=Quotas(replays=2)) as platform, AsyncExitStack() as stack:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        episodes = await rounds(platform, ann, world, 3)
+        stranger, other, client = [
+            await stack.enter_async_context(each)
+            for each in (
+                platform.client(),
+                platform.client(**{"X-Forwarded-For": "203.0.113.9"}),
+                platform.client(ann),
+            )
+        ]
+
+        async def ask(who: httpx2.AsyncClient, episode: str) -> httpx2.Response:
+            body = {"coworld_id": world.id, "episode_id": episode}
+            return await who.post("/v2/coworlds/replays/session", json=body)
+
+        held = [
+            await stack.enter_async_context(connect(socket_of((await ask(stranger, each)).json()["viewer_url"])))
+            for each in episodes[:2]
+        ]
+        refused = await ask(stranger, episodes[2])
+        assert (refused.status_code, refused.json()["type"]) == (429, "quota_exceeded")
+        refused = await ask(other, episodes[2])
+        assert (refused.status_code, refused.json()["type"]) == (503, "too_many_sessions")
+        # An account comes before those without one, and games have places of their own
+        shown = await ask(client, episodes[2])
+        assert shown.status_code == 200, shown.text
+        await held[0].wait_closed()
+        made = await client.post("/v2/coworlds/play/session", json={"coworld_id": world.id})
+        assert made.status_code == 200, made.text
+        # Nobody keeps a place for long while others wait
+        await stack.enter_async_context(connect(socket_of(shown.json()["viewer_url"])))
+        assert (await ask(other, episodes[0])).status_code == 503
+        monkeypatch.setattr(hosted_sessions, "SHARE_SECONDS", 0)
+        assert (await ask(other, episodes[0])).status_code == 200
+        await held[1].wait_closed()
+        labels = await runs(platform)
+    assert leftovers(run_ids=labels) == []
+
+
+async def test_replay_ends_however_many_watch_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosted_sessions, "REPLAY_SECONDS", 3)
+    async with open_platform(tmp_path) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        (episode,) = await rounds(platform, ann, world, 1)
+        async with platform.client() as client:
+            body = {"coworld_id": world.id, "episode_id": episode}
+            shown = (await client.post("/v2/coworlds/replays/session", json=body)).json()
+        async with connect(socket_of(shown["viewer_url"]), open_timeout=300) as socket:
+            with anyio.fail_after(300):
+                await socket.wait_closed()
+        labels = await runs(platform)
+    assert leftovers(run_ids=labels) == []
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_connections_are_limited_by_address(tmp_path: Path, trusted: bool) -> None:
+    proxies = ("127.0.0.0/8",) if trusted else ()
+    async with open_platform(tmp_path, connections=2, trusted_proxies=proxies) as platform, AsyncExitStack() as stack:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        (episode,) = await rounds(platform, ann, world, 1)
+        async with platform.client(ann) as client:
+            body = {"coworld_id": world.id, "episode_id": episode}
+            viewer = (await client.post("/v2/coworlds/replays/session", json=body)).json()["viewer_url"]
+            game = (await client.post("/v2/coworlds/play/session", json={"coworld_id": world.id})).json()
+
+        async def open_from(address: str, url: str) -> int:
+            try:
+                await stack.enter_async_context(
+                    connect(url, additional_headers={"X-Forwarded-For": address}, open_timeout=300)
+                )
+            except InvalidStatus as refused:
+                return refused.response.status_code
+            return 101
+
+        # Of IPv6 a whole line has one; what a client itself adds before the proxy does not count
+        lines = ("2001:db8:0:1::7", "::7, 2001:db8:0:1:ffff::8", "2001:db8:0:1::9", "2001:db8:0:2::7", "192.0.2.1")
+        answers = [await open_from(line, socket_of(viewer)) for line in lines]
+        assert answers == ([101, 101, 403, 101, 101] if trusted else [101, 101, 403, 403, 403])
+        async with httpx2.AsyncClient(headers={"X-Forwarded-For": lines[0]}, timeout=300) as browser:
+            page = await browser.get(viewer)
+            assert (page.status_code, page.headers["retry-after"]) == (429, "10")
+            # A game for people is another matter
+            assert (await browser.get(game["global_url"])).status_code == 200
+        watched = game["global_url"].replace("http", "ws").replace("/client/", "/")
+        assert await open_from(lines[0], watched) == 101
 
 
 async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) -> None:

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import base64
+import bz2
+import gzip
 import hashlib
 import json
+import lzma
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
+import sqlalchemy as sa
 from support.observatory import Inside, inside, running_observatory
 from support.registry import image_archive
 from support.uploads import MANIFEST_TYPE, image_parts, manifest_for, push, upload_image
 
 from coworld_runner.backends.docker.docker_backend import DockerBackend
 from observatory.identity.worker_login import worker_login
+from observatory.quotas import Quotas
 from observatory.store.blobs import BlobStore
+from observatory.store.models import User
+from observatory.store.unpacked_size import zstd
+from observatory.store.usage import stored_bytes
+
+KIND = {"Content-Type": MANIFEST_TYPE}
+MEBIBYTE = 1024 * 1024
 
 
 class Push:
@@ -226,6 +238,97 @@ async def test_malformed_repository_names_are_refused(tmp_path: Path) -> None:
             answer = await platform.http.get(f"/v2/a/blobs/{reference}", headers={"Authorization": f"Bearer {ann}"})
             assert answer.status_code in (400, 404), (reference, answer.text)
         assert (await platform.http.delete("/v2/a/manifests/v1")).status_code == 405
+
+
+def _bomb(pack: Callable[[bytes], bytes], mebibytes: int) -> bytes:
+    """Zeros, compressed in several parts, as any archiver may do."""
+    return pack(bytes(MEBIBYTE)) * mebibytes
+
+
+PACKERS = {"gzip": gzip.compress, "zstd": zstd.compress, "bzip2": bz2.compress, "xz": lzma.compress}
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+@pytest.mark.parametrize("way", ["at once", "in pieces", "over a restart"])
+async def test_layer_that_unpacks_to_too_much_is_refused(tmp_path: Path, kind: str, way: str) -> None:
+    content = _bomb(PACKERS[kind], 40)
+    quotas = Quotas(image=30 * MEBIBYTE)
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    async with inside(tmp_path, quotas=quotas) as platform:
+        push = await _begin(platform, await platform.add_user("ann"))
+        where = (await push("POST", "/blobs/uploads/", 202)).headers["location"]
+        if way == "in pieces":
+            # As soon as it is too much, long before its end
+            await push("PATCH", where, 202, content=content[: len(content) // 2])
+            refused = await push("PATCH", where, 413, content=content[len(content) // 2 : -100])
+        elif way == "at once":
+            refused = await push("PUT", where, 413, params={"digest": digest}, content=content)
+        else:
+            await push("PATCH", where, 202, content=content[: len(content) // 2])
+    if way == "over a restart":
+        async with inside(tmp_path, quotas=quotas) as platform:
+            push.platform = platform
+            rest = content[len(content) // 2 :]
+            refused = await push("PUT", where, 413, params={"digest": digest}, content=rest)
+    assert "31457280 bytes once it is unpacked" in refused.json()["errors"][0]["message"]
+    assert _blobs(tmp_path) == []
+
+
+async def test_unpacked_bytes_count_as_stored(tmp_path: Path) -> None:
+    """Whatever the parts of a bomb are, and in how many images, they are counted as what they are on an engine."""
+    layer = gzip.compress(bytes(8 * MEBIBYTE))
+    async with inside(tmp_path, quotas=Quotas(stored=20 * MEBIBYTE, image=30 * MEBIBYTE)) as platform:
+        ann = await platform.add_user("ann")
+        await upload_image(platform, ann, "one", image_parts(layer))
+        async with platform.services.database.reading() as session:
+            (user,) = await session.scalars(sa.select(User.id))
+            assert 8 * MEBIBYTE < await stored_bytes(session, user) < 8 * MEBIBYTE + 2000
+        push = await _begin(platform, ann, "two")
+        where = (await push("POST", "/blobs/uploads/", 202)).headers["location"]
+        refused = await push("PATCH", where, 413, content=_bomb(gzip.compress, 13))
+        assert "your quota is 20971520" in refused.json()["errors"][0]["message"]
+        # Sent once and named again and again, a layer is unpacked as often
+        packed, config, manifest = image_parts(layer)
+        for blob in (packed, config):
+            await push.blob(blob.content)
+        many = json.loads(manifest.content)
+        many["layers"] *= 4
+        refused = await push("PUT", "/manifests/v1", 413, content=json.dumps(many), headers=KIND)
+        assert "31457280 bytes once it is unpacked" in refused.json()["errors"][0]["message"]
+
+
+@pytest.mark.parametrize("size", [-5, 0, 99, 101, 100.0, True, "100", None])
+@pytest.mark.parametrize("part", ["layers", "config", "manifests"])
+async def test_manifest_with_a_wrong_size_is_refused(tmp_path: Path, part: str, size: object) -> None:
+    async with inside(tmp_path) as platform:
+        push = await _begin(platform, await platform.add_user("ann"))
+        layer, config, manifest = image_parts()
+        for blob in (layer, config):
+            await push.blob(blob.content)
+        wrong = json.loads(manifest.content)
+        if part == "manifests":
+            await push("PUT", f"/manifests/{manifest.digest}", 201, content=manifest.content, headers=KIND)
+            wrong = {"manifests": [{"digest": manifest.digest, "size": size}]}
+        elif part == "layers":
+            wrong["layers"][0]["size"] = size
+        else:
+            wrong["config"]["size"] = size
+        refused = await push("PUT", "/manifests/v1", 400, content=json.dumps(wrong), headers=KIND)
+        assert "the manifest says otherwise" in refused.json()["errors"][0]["message"]
+        await push("GET", "/manifests/v1", 404)
+
+
+async def test_manifest_with_too_many_layers_is_refused(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        push = await _begin(platform, await platform.add_user("ann"))
+        layer, config, manifest = image_parts()
+        for blob in (layer, config):
+            await push.blob(blob.content)
+        for many, status in ((127, 201), (128, 400), (20_000, 400)):
+            document = json.loads(manifest.content)
+            document["layers"] *= many
+            answer = await push("PUT", "/manifests/v1", status, content=json.dumps(document), headers=KIND)
+        assert "20000 layers, and 127 are the most" in answer.json()["errors"][0]["message"]
 
 
 async def test_stale_uploads_are_removed(tmp_path: Path) -> None:

@@ -219,9 +219,9 @@ async def open_platform(
     database: str | None = None,
     artifacts: str | None = None,
     quotas: Quotas | None = None,
-    trust_uploads: bool = False,
+    **more: Any,
 ) -> AsyncGenerator[Platform]:
-    """Serve an Observatory with its worker while the context is open."""
+    """Serve an Observatory with its worker while the context is open; `more` are further fields of its settings."""
     settings = Settings(
         data=tmp_path / "observatory",
         database=database,
@@ -231,7 +231,7 @@ async def open_platform(
         parallel=parallel,
         lease=lease,
         quotas=quotas or Quotas(),
-        trust_uploads=trust_uploads,
+        **more,
     )
     listener = server.bind("127.0.0.1", 0)
     settings = server.with_url(settings, listener, None)

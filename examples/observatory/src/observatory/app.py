@@ -58,6 +58,7 @@ PARTS = (
     "web.cli_sign_in",
     "work.housekeeping",
     "operations.retention",
+    "operations.unused_images",
     "work.rounds",
     "work.commissioner_service",
     "web",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import ipaddress
 import json as jsonlib
 import os
 import shlex
@@ -65,6 +66,20 @@ def cli() -> None:
     """  # noqa: D301 (click recognises a paragraph that keeps its lines by this character)
 
 
+def _proxies(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """The addresses given by `--trusted-proxy`; the default ones without it."""
+    if not given:
+        return Settings.trusted_proxies
+    if given == ("none",):
+        return ()
+    for text in given:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}.", context, option) from error
+    return given
+
+
 @cli.command("serve")
 @where
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -77,6 +92,17 @@ def cli() -> None:
     "machine; loopback only.",
 )
 @click.option("--url", metavar="URL", help="The URL that clients use, if the server is behind a proxy.")
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    envvar="OBSERVATORY_TRUSTED_PROXIES",
+    show_envvar=True,
+    callback=_proxies,
+    help="Address or network of a proxy that gives the client's address in X-Forwarded-For; `none`: no proxy. May be "
+    "repeated.  [default: 127.0.0.1 and ::1]",
+)
 @artifacts_option
 @runs
 @retains
@@ -85,8 +111,17 @@ def cli() -> None:
     "quotas",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="Limit for each account: waiting and running `episodes` (2000), `sessions` that people play (2), `stored` "
-    "bytes (50G), `requests` per second (500). `none` removes a limit. May be repeated.",
+    help="Limit for each account: waiting and running `episodes` (2000), `sessions` that people play (2), `replays` "
+    "shown (4), `stored` bytes (50G), unpacked bytes of one `image` (16G), `requests` per second (500). `none` removes "
+    "a limit. May be repeated.",
+)
+@click.option(
+    "--connections",
+    type=click.IntRange(1),
+    default=Settings.connections,
+    show_default=True,
+    metavar="N",
+    help="Connections to replays that an address may have open, and as many to games.",
 )
 @verbose_option
 def serve_command(
@@ -97,10 +132,12 @@ def serve_command(
     allow_remote: bool,
     trust_uploads: bool,
     url: str | None,
+    trusted_proxies: tuple[str, ...],
     artifacts: str | None,
     work: dict[str, Any],
     retention: Retention,
     quotas: tuple[str, ...],
+    connections: int,
     verbose: bool,
 ) -> None:
     """Serve the platform until it is stopped.
@@ -113,7 +150,14 @@ def serve_command(
 
     limits = Quotas(**read_quotas(quotas))
     settings = replace(
-        settings, artifacts=artifacts, quotas=limits, retention=retention, trust_uploads=trust_uploads, **work
+        settings,
+        artifacts=artifacts,
+        quotas=limits,
+        connections=connections,
+        retention=retention,
+        trust_uploads=trust_uploads,
+        trusted_proxies=trusted_proxies,
+        **work,
     )
     server.require_safe_address(settings, host, allow_remote=allow_remote)
     _log_to_stderr(verbose)

@@ -20,13 +20,18 @@ class Quotas:
     Args:
         episodes: Episodes that wait or are played.
         sessions: Games that run for people to play, of those that it has started.
-        stored: Bytes of its images, Coworlds and secrets, and of what the episodes that it asked for have left.
+        replays: Replays that games show, of those that it has asked for. Callers without an account have it by address.
+        stored: Bytes of its images (unpacked, if that is more), Coworlds and secrets, and of what the episodes that it
+            asked for have left.
+        image: Bytes of one image, unpacked.
         requests: Calls of the API in a second, on average over ten. Callers without an account have it by address.
     """
 
     episodes: int | None = 2000
     sessions: int | None = 2
+    replays: int | None = 4
     stored: int | None = 50 * 2**30
+    image: int | None = 16 * 2**30
     requests: int | None = 500
 
 
@@ -43,7 +48,7 @@ def read_quotas(words: Iterable[str]) -> dict[str, int | None]:
     for word in words:
         name, _, value = word.partition("=")
         match = _NUMBER.fullmatch(value)
-        if name not in names or match is None or (match["unit"] and name != "stored"):
+        if name not in names or match is None or (match["unit"] and name not in ("stored", "image")):
             raise UsageError(
                 f"{word!r} is not a quota.",
                 code="bad_quota",

@@ -237,6 +237,7 @@ async def serve(settings: Settings, listener: socket.socket) -> AsyncGenerator[S
             timeout_graceful_shutdown=STOPPING_SECONDS,
             timeout_keep_alive=30,
             ws_max_size=16 * 1024 * 1024,
+            forwarded_allow_ips=list(settings.trusted_proxies),
         )
         server = _Server(config)
 

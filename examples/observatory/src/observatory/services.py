@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .data_directory import prepare_directory
 from .identity.auth import Authenticator
-from .identity.limits import RequestLimit
+from .identity.limits import ConnectionLimit, RequestLimit
 from .runtime import Runtime
 from .settings import Settings
 from .store.artifacts import ArtifactStore, artifact_store
@@ -33,6 +33,7 @@ class Services:
     vault: Vault
     tokens: Authenticator = field(default_factory=Authenticator)
     requests: RequestLimit = field(default_factory=RequestLimit)
+    connections: ConnectionLimit = field(default_factory=ConnectionLimit)
     refused: RefusalLog = field(default_factory=RefusalLog)
     episodes: RowCache[EpisodeRequest] = field(
         default_factory=lambda: RowCache(EpisodeRequest.id, (EpisodeRequest.revision, EpisodeRequest.pruned_at))

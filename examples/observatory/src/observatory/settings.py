@@ -50,6 +50,7 @@ class Settings:
         key: File with the key that encrypts secrets; None: beside `data`, under its name and `.key`.
         artifacts: fsspec URL of the artifacts; None: `data/artifacts`.
         url: The address for clients (`http://127.0.0.1:8787`), without a trailing slash.
+        trusted_proxies: Addresses and networks of the proxies that are believed what the client's address is.
         public: Whether anonymous visitors may read public leagues, Coworlds and episodes.
         backend: Where episodes run: `docker`, `process`, `kubernetes`; `auto` chooses, `none` runs nothing.
         packages: Directories of the operator's own packages, whose programs may run as local processes.
@@ -59,6 +60,8 @@ class Settings:
         lease: Seconds until a worker's claim expires unless it is renewed.
         episode_timeout: The most seconds that a whole episode may take.
         quotas: The default quotas of an account.
+        connections: The most open connections from one address to replays, as many again to games for people, and to
+            episodes that are being played. Their pages are not trusted, so they do not say whose account it is.
         retention: Which episodes keep all their artifacts.
     """
 
@@ -67,6 +70,7 @@ class Settings:
     key: Path | None = None
     artifacts: str | None = None
     url: str = f"http://127.0.0.1:{DEFAULT_PORT}"
+    trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
     public: bool = True
     backend: BackendName = "none"
     packages: tuple[Path, ...] = ()
@@ -76,6 +80,7 @@ class Settings:
     lease: float = 30.0
     episode_timeout: float = time_limits.EPISODE
     quotas: Quotas = field(default_factory=Quotas)
+    connections: int = 128
     retention: Retention = field(default_factory=Retention)
 
     @property

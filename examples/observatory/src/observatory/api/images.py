@@ -19,7 +19,7 @@ from ..errors import Refusal, not_found
 from ..identity.auth import Caller
 from ..identity.limits import require_stored
 from ..store.audit import audit
-from ..store.columns import JsonObject
+from ..store.columns import JsonObject, now
 from ..store.models import Image, RegistryTag, User
 from .pagination import PageQuery, paginate
 from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
@@ -66,6 +66,12 @@ async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: 
         sa.select(Image).where(Image.user_id == user.id, Image.client_hash == body.client_hash)
     )
     if image is not None and image.status == "ready":
+        # It is about to be used, so it is not removed as unused in between.
+        await call.db.execute(
+            sa.update(RegistryTag)
+            .where(RegistryTag.repository == image.repository, RegistryTag.tag == image.tag)
+            .values(updated_at=now())
+        )
         return Json({"image": image_json(image, registry), "pre_signed_info": None})
     if image is None:
         image = await _new_image(call.db, user, body)

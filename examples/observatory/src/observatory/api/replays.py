@@ -42,4 +42,4 @@ async def start_session(call: Annotated[Call, gate("anyone", held=False)], body:
     row = await call.db.scalar(seen)
     if row is None or row.coworld_id != body.coworld_id:
         raise Refusal(404, "This Coworld has no such episode.", code="not_found")
-    return Json({"viewer_url": await viewer_of(call.services, call.caller, row), "ready": True})
+    return Json({"viewer_url": await viewer_of(call.services, call.caller, row, call.request), "ready": True})

@@ -36,7 +36,7 @@ from starlette.routing import Match
 
 from ..errors import Refusal, conflict, forbidden, unauthenticated
 from ..identity.auth import ANONYMOUS, Caller
-from ..identity.limits import QUOTA_CODES, quotas_of
+from ..identity.limits import QUOTA_CODES, sender_of, taker_of
 from ..services import Services
 from ..store.audit import Actor, acting, audit
 from ..store.columns import JsonObject
@@ -252,11 +252,11 @@ class _Route(APIRoute):
                 async with services.database.reading() as session:
                     caller = await identify(request, services, session, tolerant=gate.tolerant)
             except Refusal:
-                services.requests.take(address, base.requests)
+                services.requests.take(sender_of(request), base.requests)
                 raise
             try:
-                rate = quotas_of(caller.user, base).requests if caller.user else base.requests
-                request.state.limits = services.requests.take(caller.user_id or address, rate)
+                taker = taker_of(caller.user, request, base)
+                request.state.limits = services.requests.take(taker.key, taker.quotas.requests)
                 with acting(Actor(kind=caller.kind, user_id=caller.user_id, origin=address)):
                     return await proceed(request, services, caller)
             except Refusal as refusal:

@@ -30,13 +30,15 @@ from coworld_core.ids import new_run_id
 from ..episodes.downloads import plain_chunks
 from ..errors import Refusal, conflict, explained, not_found
 from ..identity.auth import Caller
-from ..identity.limits import quotas_of
+from ..identity.limits import Taker, quotas_of, taker_of
 from ..store.columns import JsonObject, new_id, now
 from ..store.models import Artifact, Coworld, EpisodeRequest, HostedSession, User
 from .archive import archive_play
 from .games import HostedGame, SeatedPerson, plan_game
 
 if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
     from coworld_core.episode.events import BaseEvent
     from coworld_core.episode.record import EpisodeRecord
     from coworld_core.manifest.models import Manifest
@@ -60,9 +62,13 @@ __all__ = [
 _log = logging.getLogger("observatory.hosted")
 
 MOST = 8
-"""The most sessions at a time."""
+"""The most sessions of each kind at a time."""
 IDLE_SECONDS = 300.0
 """How long a session without visitors keeps running."""
+REPLAY_SECONDS = 3600.0
+"""How long a replay is shown, however many watch it. A game for people has the time limit of an episode."""
+SHARE_SECONDS = 300.0
+"""How long a replay that is watched keeps its place while others wait for one."""
 START_SECONDS = 20.0
 """How long a request waits for a session to start before it is told to retry."""
 KEEP_SECONDS = 120.0
@@ -101,8 +107,11 @@ class Session:
     ready: anyio.Event = field(default_factory=anyio.Event)
     error: str = ""
     over: bool = False
+    taker: str = ""
+    """Whom it counts for, if it is a replay (`Taker.key`)."""
+    began: float = field(default_factory=anyio.current_time)
     used: float = 0.0
-    """The last visit, by the event loop's clock."""
+    """The last visit, by the event loop's clock, as `began`."""
     watching: int = 0
     """The number of open connections."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -147,17 +156,18 @@ class Sessions:
 
     # --- replays
 
-    async def show(self, row: EpisodeRequest, replay: Artifact, caller: Caller) -> Session:
+    async def show(self, row: EpisodeRequest, replay: Artifact, caller: Caller, taker: Taker) -> Session:
         """A session that shows an episode's replay; an existing one is shared.
 
         Raises:
-            Refusal: 503 while there are too many sessions.
+            Refusal: 429 while the caller has too many, 503 while the server has.
         """
         for session in self._sessions.values():
             if session.kind == "replay" and session.episode_id == row.id and not session.over:
                 session.used = anyio.current_time()
                 return session
-        session = await self._begin("replay", row.coworld_id, caller, episode_id=row.id)
+        self._make_room_for(taker)
+        session = await self._begin("replay", row.coworld_id, caller, episode_id=row.id, taker=taker.key)
         self._group.start_soon(self._run, session, self._replay, replay, name=f"replay {row.id}")
         return session
 
@@ -178,6 +188,7 @@ class Sessions:
             session.address, session.page = link.netloc, f"{link.path}?{link.query}" if link.query else link.path
             session.ready.set()
             async with anyio.create_task_group() as group:
+                group.cancel_scope.deadline = anyio.current_time() + REPLAY_SECONDS
                 group.start_soon(self._until_idle, session, group)
                 await shown.unit.wait()
                 group.cancel_scope.cancel()
@@ -220,6 +231,8 @@ class Sessions:
                 )
             await self.end(instead_of)
         self._require_room(caller.require())
+        if len(self._alive("play")) >= MOST:
+            raise _full("games are already being played")
         session = await self._begin(
             "play", game.coworld_id, caller, variant=game.variant, session=instead_of, within=within
         )
@@ -306,8 +319,8 @@ class Sessions:
         variant: str | None = None,
         session: Session | None = None,
         within: Within | None = None,
+        taker: str = "",
     ) -> Session:
-        await self._make_room()
         session = Session(
             id=session.id if session is not None else new_id("cps"),
             kind=kind,
@@ -316,26 +329,39 @@ class Sessions:
             user_id=caller.user_id,
             player_id=caller.player_id,
             episode_id=episode_id,
+            taker=taker,
             used=anyio.current_time(),
         )
-        async with self._services.database.writing() as db:
-            await db.merge(
-                HostedSession(
-                    id=session.id,
-                    kind=kind,
-                    user_id=caller.user_id,
-                    coworld_id=coworld_id,
-                    variant_id=variant,
-                    episode_request_id=episode_id,
-                    run_id=session.run_id,
-                    status="starting",
-                    ended_at=None,
-                )
-            )
-            if within is not None:
-                await db.flush()
-                await within(db, session)
+        # It counts from here on, so that requests at the same time do not exceed a limit together.
+        before = self._sessions.get(session.id)
         self._sessions[session.id] = session
+        try:
+            async with self._services.database.writing() as db:
+                await db.merge(
+                    HostedSession(
+                        id=session.id,
+                        kind=kind,
+                        user_id=caller.user_id,
+                        coworld_id=coworld_id,
+                        variant_id=variant,
+                        episode_request_id=episode_id,
+                        run_id=session.run_id,
+                        status="starting",
+                        ended_at=None,
+                    )
+                )
+                if within is not None:
+                    await db.flush()
+                    await within(db, session)
+        except BaseException:
+            session.over = True
+            session.ready.set()
+            session.ended.set()
+            if before is None:
+                del self._sessions[session.id]
+            else:
+                self._sessions[session.id] = before
+            raise
         return session
 
     async def end(self, *sessions: Session) -> None:
@@ -346,8 +372,8 @@ class Sessions:
 
     def _require_room(self, user: User) -> None:
         most = quotas_of(user, self._services.settings.quotas).sessions
-        mine = [each for each in self._sessions.values() if each.kind == "play" and each.user_id == user.id]
-        if most is not None and sum(not each.over for each in mine) >= most:
+        mine = [each for each in self._alive("play") if each.user_id == user.id]
+        if most is not None and len(mine) >= most:
             raise Refusal(
                 429,
                 f"You have {most} games in progress, the most allowed. End one, or wait until one is over.",
@@ -355,21 +381,39 @@ class Sessions:
                 headers={"Retry-After": "60"},
             )
 
-    async def _make_room(self) -> None:
-        alive = [session for session in self._sessions.values() if not session.over]
-        if len(alive) < MOST:
+    def _alive(self, kind: Literal["play", "replay"]) -> list[Session]:
+        return [session for session in self._sessions.values() if session.kind == kind and not session.over]
+
+    def _make_room_for(self, taker: Taker) -> None:
+        """End a replay if there are too many, of one account or in all: the one that is missed least."""
+        alive, most = self._alive("replay"), taker.quotas.replays
+        mine = [session for session in alive if session.taker == taker.key]
+        if most is not None and len(mine) >= most:
+            idle = [session for session in mine if session.ready.is_set() and not session.watching]
+            if not idle:
+                raise Refusal(
+                    429,
+                    f"You have {most} replays open, the most allowed. Close one, then try again.",
+                    code="quota_exceeded",
+                    headers={"Retry-After": "30"},
+                )
+        elif len(alive) >= MOST:
+            idle = [session for session in alive if self._gives_way(session, taker)]
+            if not idle:
+                raise _full("replays are already being shown")
+        else:
             return
-        idle = [session for session in alive if session.kind == "replay" and not session.watching]
-        if not idle:
-            raise Refusal(
-                503,
-                f"{MOST} games are already being shown, the most this server allows. Try again later.",
-                code="too_many_sessions",
-                headers={"Retry-After": "30"},
-            )
-        oldest = min(idle, key=lambda session: session.used)
-        oldest.over = True
-        oldest.scope.cancel()
+        last = min(idle, key=lambda session: (session.watching > 0, session.user_id is not None, session.used))
+        last.over = True
+        last.scope.cancel()
+
+    def _gives_way(self, session: Session, taker: Taker) -> bool:
+        """Whether a replay may be ended for another one."""
+        if not session.ready.is_set():
+            return False
+        if not session.watching or (taker.known and session.user_id is None):
+            return True
+        return anyio.current_time() - session.began >= SHARE_SECONDS
 
     async def _run(self, session: Session, body: Callable[..., Awaitable[None]], *arguments: object) -> None:
         """Run a session to its end, and clean up."""
@@ -457,16 +501,24 @@ def sessions_of(services: Services) -> Sessions:
     return services.runtime.sessions
 
 
-async def viewer_of(services: Services, caller: Caller, row: EpisodeRequest) -> str:
+async def viewer_of(services: Services, caller: Caller, row: EpisodeRequest, connection: HTTPConnection) -> str:
     """The address of a page on which the game shows an episode's replay.
 
+    Args:
+        services: The Observatory.
+        caller: Who asks.
+        row: The episode.
+        connection: The request.
+
     Raises:
-        Refusal: 404 without a replay, 503 with `Retry-After` while it is starting, 502 if it failed to start.
+        Refusal: 404 without a replay, 429 while the caller watches too many, 503 with `Retry-After` while the server
+            shows too many or this one is starting, 502 if it failed to start.
     """
     replay = next((item for item in row.artifacts if item.kind == "replay"), None)
     if replay is None:
         raise not_found("replay of episode", row.id)
-    session = await sessions_of(services).show(row, replay, caller)
+    taker = taker_of(caller.user, connection, services.settings.quotas)
+    session = await sessions_of(services).show(row, replay, caller, taker)
     await wait_ready(session)
     return f"{services.settings.url}/sessions/{session.id}{session.page}"
 
@@ -505,6 +557,15 @@ def seat_json(seat: SeatedPerson) -> JsonObject:
         "player_name": seat.name,
         "joined_at": seat.at,
     }
+
+
+def _full(what: str) -> Refusal:
+    return Refusal(
+        503,
+        f"{MOST} {what}, the most this server allows. Try again later.",
+        code="too_many_sessions",
+        headers={"Retry-After": "30"},
+    )
 
 
 def _path(link: str) -> str:

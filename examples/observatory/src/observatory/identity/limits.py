@@ -6,13 +6,17 @@ quotas.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections import Counter
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import HTTPConnection
 
 from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal
@@ -22,11 +26,15 @@ from ..store.usage import stored_bytes
 
 __all__ = [
     "QUOTA_CODES",
+    "ConnectionLimit",
     "RequestLimit",
+    "Taker",
     "quotas_of",
     "require_episodes",
     "require_stored",
     "room_of",
+    "sender_of",
+    "taker_of",
     "too_much_stored",
 ]
 
@@ -40,6 +48,41 @@ def quotas_of(user: User, base: Quotas) -> Quotas:
         return Quotas(**dict.fromkeys(asdict(base)))
     own: Mapping[str, int | None] = {name: value for name, value in (user.quotas or {}).items() if name in asdict(base)}
     return replace(base, **own)
+
+
+@dataclass(frozen=True)
+class Taker:
+    """Whom something that is limited counts for."""
+
+    key: str
+    """The account's id, or what `sender_of` returns."""
+    quotas: Quotas
+    known: bool
+    """Whether it is an account."""
+
+
+def taker_of(user: User | None, connection: HTTPConnection, base: Quotas) -> Taker:
+    """The account of a request, or its sender if it has none.
+
+    Args:
+        user: The account, if there is one.
+        connection: The request.
+        base: The default quotas.
+    """
+    if user is None:
+        return Taker(sender_of(connection), base, known=False)
+    return Taker(user.id, quotas_of(user, base), known=True)
+
+
+def sender_of(connection: HTTPConnection) -> str:
+    """The address of a request for limits: of IPv6 the network of 64 bits, as one line has all of its addresses."""
+    host = connection.client.host if connection.client else ""
+    with suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        if isinstance(address, ipaddress.IPv6Address):
+            inner = address.ipv4_mapped
+            return str(inner or ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
+    return host
 
 
 async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int) -> None:
@@ -156,3 +199,39 @@ class RequestLimit:
             )
         self._due[caller] = due
         return policy | {"RateLimit": f'"requests";r={int(-late / pause)}'}
+
+
+class ConnectionLimit:
+    """Limits the connections that each sender has open at a time, apart for each kind."""
+
+    def __init__(self) -> None:
+        self._open: Counter[tuple[str, str]] = Counter()
+
+    @contextmanager
+    def held(self, kind: str, sender: str, most: int) -> Generator[None]:
+        """Count a connection while the block lasts.
+
+        Args:
+            kind: What it leads to; each kind is counted apart.
+            sender: From `sender_of`.
+            most: The most connections of this kind.
+
+        Raises:
+            Refusal: 429 (code `too_many_connections`).
+        """
+        place = (kind, sender)
+        if self._open[place] >= most:
+            raise Refusal(
+                429,
+                f"{most} connections to such games are open from your address, the most allowed. Close one, then try "
+                "again.",
+                code="too_many_connections",
+                headers={"Retry-After": "10"},
+            )
+        self._open[place] += 1
+        try:
+            yield
+        finally:
+            self._open[place] -= 1
+            if not self._open[place]:
+                del self._open[place]

@@ -24,15 +24,19 @@ from ..errors import Refusal
 from ..identity.auth import Caller
 from ..identity.limits import QUOTA_CODES, quotas_of, require_stored, room_of, too_much_stored
 from ..identity.worker_login import is_worker
+from ..quotas import Quotas
 from ..services import Services
-from ..store.blobs import DigestMismatch, NoRoom, Upload, is_digest
+from ..store.blobs import DigestMismatch, NoRoom, TooLarge, Upload, is_digest
 from ..store.columns import now
-from ..store.models import Image, RegistryBlob, RegistryManifest, RegistryTag, Token
+from ..store.models import Image, RegistryBlob, RegistryManifest, RegistryTag, Token, User
 
 __all__ = ["router"]
 
 MAX_MANIFEST = 4 * 1024 * 1024
 """Longest image manifest, in bytes."""
+
+MAX_LAYERS = 127
+"""Most layers of an image, or images of an index; engines cannot mount more layers."""
 
 Action = Literal["pull", "push"]
 
@@ -158,8 +162,11 @@ async def _completed(visit: _Visit, upload: Upload, digest: str) -> Response:
     async with upload.lock:
         _check_range(visit.request, upload)
         await _append(visit, upload)
+        most = _quotas(visit).image
         try:
-            size = await visit.services.blobs.finish(upload, digest)
+            size = await visit.services.blobs.finish(upload, digest, most=most)
+        except TooLarge:
+            raise _too_large(most or 0) from None
         except DigestMismatch as error:
             raise _Refused(
                 400, "DIGEST_INVALID", f"The content does not match the digest {digest}: {error}."
@@ -220,7 +227,7 @@ async def _put_manifest(visit: _Visit) -> Response:
     if not media_type or len(media_type) > 200 or not media_type.isprintable():
         raise _Refused(400, "MANIFEST_INVALID", "A manifest needs a Content-Type.")
     async with visit.services.database.writing() as session:
-        await _check_parts(session, visit.repository, manifest)
+        await _check_parts(session, visit, manifest)
         if not by_digest:
             await _check_tag(session, visit.repository, visit.ref, digest)
         if await session.get(RegistryManifest, (visit.repository, digest)) is None:
@@ -429,16 +436,31 @@ async def _own_blob(visit: _Visit, digest: str, size: int) -> None:
 
 async def _append(visit: _Visit, upload: Upload) -> None:
     """Append the request's body to an upload, within the owner's quota."""
+    quotas = _quotas(visit)
+    async with visit.services.database.reading() as session:
+        room = await room_of(session, _owner(visit), visit.services.settings.quotas)
+    try:
+        await visit.services.blobs.append(upload, _stream(visit.request), room=room, most=quotas.image)
+    except NoRoom:
+        most = quotas.stored or 0
+        raise too_much_stored(most + 1, most) from None
+    except TooLarge:
+        raise _too_large(quotas.image or 0) from None
+
+
+def _owner(visit: _Visit) -> User:
     user = visit.bearer.caller.user
     assert user is not None, "pushing requires the token of an upload"
-    base, blobs = visit.services.settings.quotas, visit.services.blobs
-    async with visit.services.database.reading() as session:
-        room = await room_of(session, user, base)
-    try:
-        await blobs.append(upload, _stream(visit.request), room=room)
-    except NoRoom:
-        most = quotas_of(user, base).stored or 0
-        raise too_much_stored(most + 1, most) from None
+    return user
+
+
+def _quotas(visit: _Visit) -> Quotas:
+    return quotas_of(_owner(visit), visit.services.settings.quotas)
+
+
+def _too_large(most: int) -> _Refused:
+    message = f"An image may have {most} bytes once it is unpacked, and this one has more. Make it smaller, or ask an "
+    return _Refused(413, "SIZE_INVALID", f"{message}operator for a larger quota.")
 
 
 async def _mounted(visit: _Visit, digest: str, source: str) -> bool:
@@ -446,26 +468,36 @@ async def _mounted(visit: _Visit, digest: str, source: str) -> bool:
     async with visit.services.database.reading() as session:
         blob = await session.get(RegistryBlob, (source, digest)) if is_digest(digest) else None
         owner = await session.scalar(sa.select(Image.user_id).where(Image.repository == source).limit(1))
-    if blob is None or owner != visit.bearer.caller.user_id or visit.services.blobs.size(digest) is None:
+    if blob is None or owner != visit.bearer.caller.user_id or visit.services.blobs.claim(digest) is None:
         return False
     await _own_blob(visit, digest, blob.size)
     return True
 
 
-async def _check_parts(session: AsyncSession, repository: str, manifest: dict[str, Any]) -> None:
-    """Require that all parts of a manifest have been uploaded."""
+async def _check_parts(session: AsyncSession, visit: _Visit, manifest: dict[str, Any]) -> None:
+    """Require that all parts of a manifest have been uploaded, are as long as it says, and are not too much."""
+    repository, most, total = visit.repository, _quotas(visit).image, 0
     blobs = [part for part in (manifest.get("config"), *_listed(manifest, "layers")) if part is not None]
     for part in blobs:
         digest = _digest_of(part)
         if digest is None:
             raise _Refused(400, "MANIFEST_INVALID", "A descriptor in the manifest has no sha256 digest.")
         # Parts with `urls` are refused too: an engine would fetch them from there.
-        if part.get("urls") or await session.get(RegistryBlob, (repository, digest)) is None:
+        blob = None if part.get("urls") else await session.get(RegistryBlob, (repository, digest))
+        size = visit.services.blobs.size(digest)
+        if blob is None or size is None:
             raise _Refused(400, "MANIFEST_BLOB_UNKNOWN", f"{digest} has not been pushed to {repository}.")
+        _check_size(part, digest, size)
+        # A layer that is named twice is unpacked twice.
+        total += blob.size
+    if most is not None and total > most:
+        raise _too_large(most)
     for part in _listed(manifest, "manifests"):
         digest = _digest_of(part)
-        if digest is None or await session.get(RegistryManifest, (repository, digest)) is None:
+        row = None if digest is None else await session.get(RegistryManifest, (repository, digest))
+        if row is None:
             raise _Refused(400, "MANIFEST_BLOB_UNKNOWN", f"{digest} has not been pushed to {repository}.")
+        _check_size(part, row.digest, row.size)
     if not blobs and not _listed(manifest, "manifests"):
         raise _Refused(400, "MANIFEST_INVALID", "The manifest names no config, layers or manifests.")
 
@@ -483,7 +515,16 @@ def _listed(manifest: dict[str, Any], key: str) -> list[dict[str, Any]]:
     value: object = manifest.get(key) or []
     if not isinstance(value, list) or not all(isinstance(part, dict) for part in cast("list[object]", value)):
         raise _Refused(400, "MANIFEST_INVALID", f"`{key}` is not a list of objects.")
-    return cast("list[dict[str, Any]]", value)
+    parts = cast("list[dict[str, Any]]", value)
+    if len(parts) > MAX_LAYERS:
+        raise _Refused(400, "MANIFEST_INVALID", f"The manifest has {len(parts)} {key}, and {MAX_LAYERS} are the most.")
+    return parts
+
+
+def _check_size(part: dict[str, Any], digest: str, size: int) -> None:
+    given: object = part.get("size")
+    if type(given) is not int or given != size:
+        raise _Refused(400, "MANIFEST_INVALID", f"{digest} has {size} bytes, and the manifest says otherwise.")
 
 
 def _digest_of(part: object) -> str | None:

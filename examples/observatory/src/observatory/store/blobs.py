@@ -21,11 +21,12 @@ import anyio
 import anyio.to_thread
 
 from ..data_directory import prepare_directory
+from .unpacked_size import UnpackedSize
 
 if TYPE_CHECKING:
     from hashlib import _Hash  # pyright: ignore[reportPrivateUsage]
 
-__all__ = ["BlobStore", "DigestMismatch", "NoRoom", "Upload", "is_digest"]
+__all__ = ["BlobStore", "DigestMismatch", "NoRoom", "TooLarge", "Upload", "is_digest"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _UPLOAD = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -43,7 +44,11 @@ class DigestMismatch(Exception):
 
 
 class NoRoom(Exception):
-    """More bytes were received than allowed."""
+    """More bytes were received than the owner may store."""
+
+
+class TooLarge(Exception):
+    """One upload has more bytes than allowed."""
 
 
 @dataclass
@@ -58,6 +63,13 @@ class Upload:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     digest: _Hash | None = None
     """Hash of the received bytes, if this process received all of them."""
+    unpacked: UnpackedSize = field(default_factory=UnpackedSize)
+    """What they are when they are unpacked, under the same condition."""
+
+    @property
+    def counted(self) -> int:
+        """The bytes that it takes, unpacked if that is more."""
+        return max(self.size, self.unpacked.counted)
 
     @property
     def owner(self) -> str:
@@ -102,10 +114,37 @@ class BlobStore:
         except FileNotFoundError:
             return None
 
+    def claim(self, digest: str) -> int | None:
+        """As `size`, and `forget` leaves the blob alone for a day, until a row names it."""
+        try:
+            os.utime(self.path(digest))
+        except FileNotFoundError:
+            return None
+        return self.size(digest)
+
+    def forget(self, digest: str) -> int | None:
+        """Remove a blob that no row names; returns its size, or None if it was claimed or has gone.
+
+        On the event loop's thread, as `claim` is: nothing comes between the look and the removal.
+        """
+        path = self.path(digest)
+        try:
+            seen = path.stat()
+            if time.time() - seen.st_mtime <= _STALE_SECONDS:
+                return None
+            path.unlink()
+        except FileNotFoundError:
+            return None
+        return seen.st_size
+
+    def digests(self) -> list[str]:
+        """The digests of all blobs."""
+        return [f"sha256:{path.name}" for path in self._blobs.glob("??/*") if is_digest(f"sha256:{path.name}")]
+
     async def put(self, content: bytes) -> str:
         """Store a few bytes; returns their digest."""
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        if self.size(digest) is None:
+        if self.claim(digest) is None:
             upload = await self.start("")
             async with upload.lock:
                 await self.append(upload, _once(content))
@@ -144,8 +183,8 @@ class BlobStore:
         return upload if upload is not None and upload.repository == repository else None
 
     def unfinished(self, owner: str) -> int:
-        """The number of bytes in an owner's unfinished uploads."""
-        return sum(upload.size for upload in self._open.values() if upload.owner == owner)
+        """The number of bytes in an owner's unfinished uploads, unpacked."""
+        return sum(upload.counted for upload in self._open.values() if upload.owner == owner)
 
     def _load(self, directory: Path) -> Upload | None:
         try:
@@ -157,7 +196,9 @@ class BlobStore:
         self._open[directory.name] = upload
         return upload
 
-    async def append(self, upload: Upload, chunks: AsyncIterator[bytes], *, room: int | None = None) -> None:
+    async def append(
+        self, upload: Upload, chunks: AsyncIterator[bytes], *, room: int | None = None, most: int | None = None
+    ) -> None:
         """Append received bytes to an upload; bytes received before a dropped connection are kept.
 
         The caller must hold the upload's lock.
@@ -165,35 +206,43 @@ class BlobStore:
         Args:
             upload: The upload.
             chunks: The bytes.
-            room: The most bytes in all unfinished uploads of the owner; None: no limit.
+            room: The most bytes in all unfinished uploads of the owner, unpacked; None: no limit.
+            most: The most bytes in this one, unpacked; None: no limit.
 
         Raises:
-            NoRoom: There were more bytes than that. The upload is cancelled.
+            NoRoom: There were more bytes than `room`. The upload is cancelled.
+            TooLarge: There were more bytes than `most`. The upload is cancelled.
         """
         file = await anyio.open_file(upload.data, "r+b")
         try:
             await file.seek(upload.size)
             await file.truncate()
             async for chunk in chunks:
-                if room is not None and self.unfinished(upload.owner) + len(chunk) > room:
+                left = None if room is None else room - self.unfinished(upload.owner) + upload.counted
+                least = min((limit for limit in (left, most) if limit is not None), default=None)
+                if not await anyio.to_thread.run_sync(_write, file.wrapped, upload, chunk, least):
                     await self.cancel(upload)
-                    raise NoRoom
-                if chunk:
-                    await anyio.to_thread.run_sync(_write, file.wrapped, upload, chunk)
+                    raise TooLarge if least == most else NoRoom
         finally:
             with anyio.CancelScope(shield=True):
                 await file.aclose()
 
-    async def finish(self, upload: Upload, digest: str) -> int:
-        """Verify an upload and move it to the blobs; returns its size in bytes.
+    async def finish(self, upload: Upload, digest: str, *, most: int | None = None) -> int:
+        """Verify an upload and move it to the blobs; returns the bytes that it takes, unpacked if that is more.
 
         The caller must hold the upload's lock. The upload is over in either case.
 
+        Args:
+            upload: The upload.
+            digest: The digest that its bytes should have.
+            most: The most bytes, unpacked; None: no limit.
+
         Raises:
             DigestMismatch: Its bytes do not have the digest.
+            TooLarge: There are more bytes than `most`.
         """
         try:
-            return await anyio.to_thread.run_sync(self._finish, upload, digest)
+            return await anyio.to_thread.run_sync(self._finish, upload, digest, most)
         finally:
             with anyio.CancelScope(shield=True):
                 await self.cancel(upload)
@@ -217,28 +266,39 @@ class BlobStore:
                 swept += 1
         return swept
 
-    def _finish(self, upload: Upload, digest: str) -> int:
+    def _finish(self, upload: Upload, digest: str, most: int | None) -> int:
         hashed = upload.digest
         with upload.data.open("rb+") as file:
             if hashed is None:
-                hashed = hashlib.sha256()
+                hashed, upload.unpacked = hashlib.sha256(), UnpackedSize()
                 while chunk := file.read(_CHUNK):
                     hashed.update(chunk)
+                    if not upload.unpacked.add(chunk, most):
+                        raise TooLarge
             if f"sha256:{hashed.hexdigest()}" != digest:
                 raise DigestMismatch(f"{upload.size} bytes were received, with digest sha256:{hashed.hexdigest()}")
             os.fsync(file.fileno())
+            # As `claim` does
+            os.utime(file.fileno())
         path = self.path(digest)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         upload.data.replace(path)
         _sync_directory(path.parent)
-        return upload.size
+        return upload.counted
 
 
-def _write(file: IO[bytes], upload: Upload, chunk: bytes) -> None:
-    file.write(chunk)
-    upload.size += len(chunk)
-    if upload.digest is not None:
-        upload.digest.update(chunk)
+def _write(file: IO[bytes], upload: Upload, chunk: bytes, most: int | None) -> bool:
+    """Write a chunk; False, without writing it, if the upload would become larger than `most`."""
+    if upload.digest is None:
+        fits = most is None or upload.size + len(chunk) <= most
+    else:
+        fits = upload.unpacked.add(chunk, most)
+    if fits:
+        file.write(chunk)
+        upload.size += len(chunk)
+        if upload.digest is not None:
+            upload.digest.update(chunk)
+    return fits
 
 
 def _sync_directory(path: Path) -> None:

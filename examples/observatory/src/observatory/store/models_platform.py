@@ -180,6 +180,7 @@ class RegistryTag(Base):
     tag: Mapped[str] = mapped_column(primary_key=True)
     digest: Mapped[str]
     updated_at: Mapped[dt.datetime] = mapped_column(default=now)
+    """When it was last pushed, or found to be there by somebody who would have pushed it."""
 
 
 class RegistryBlob(Base):
@@ -190,6 +191,7 @@ class RegistryBlob(Base):
     repository: Mapped[str] = mapped_column(primary_key=True)
     digest: Mapped[str] = mapped_column(primary_key=True)
     size: Mapped[int]
+    """In bytes, unpacked if that is more (older rows: as pushed)."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 

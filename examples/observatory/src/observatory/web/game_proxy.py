@@ -7,9 +7,9 @@ cannot act as the visitor. Only the requests and headers named here are passed o
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote, urlsplit
 
 import anyio
@@ -21,11 +21,14 @@ from starlette.requests import HTTPConnection
 from coworld_core.rules.seat_wire import MAX_MESSAGE
 
 from ..api.routing import read_body
+from ..errors import Refusal
 from ..hosted.sessions import is_live_key
+from ..identity.limits import sender_of
 from ..store.models import EpisodeRequest
 
 if TYPE_CHECKING:
     import httpx2
+    from starlette.types import Receive, Scope, Send
     from websockets.asyncio.client import ClientConnection
 
     from ..services import Services
@@ -47,13 +50,22 @@ _BODY_LIMIT = 1024 * 1024
 
 class _Target:
     def __init__(
-        self, address: str, path: str, prefix: str, counted: Any, came: Callable[[], None] = lambda: None
+        self,
+        kind: str,
+        address: str,
+        path: str,
+        prefix: str,
+        counted: Callable[[], AbstractContextManager[None]],
+        came: Callable[[], None] = lambda: None,
     ) -> None:
+        self.kind = kind
+        """What kind of game it is: `play`, `replay` or `live`."""
         self.address = address
         self.path = path
         """The path with the query, as sent to the game."""
         self.prefix = prefix
         self.counted = counted
+        """Counts a visitor."""
         self.came = came
         """Called once the game has accepted a connection."""
 
@@ -73,14 +85,26 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 
 async def _forward(request: Request) -> Response:
-    import httpx2
-
     services = cast("Services", request.app.state.services)
     target = await _target(services, request)
     if target is None:
         return PlainTextResponse("There is no such game, or it is over.\n", status_code=404)
     client = services.runtime.games
     assert client is not None
+    with ExitStack() as visit:
+        try:
+            visit.enter_context(_counted(services, request, target))
+        except Refusal as refusal:
+            text = f"{refusal.message}\n"
+            return PlainTextResponse(text, status_code=refusal.status, headers=refusal.headers)
+        answer = await _ask(client, request, target)
+        return answer if isinstance(answer, Response) else _Passed(answer, target, visit.pop_all())
+
+
+async def _ask(client: httpx2.AsyncClient, request: Request, target: _Target) -> httpx2.Response | Response:
+    """A game's answer to a request, or our own without one."""
+    import httpx2
+
     body = await read_body(request, _BODY_LIMIT) if request.method == "POST" else None
     asked = client.build_request(
         request.method,
@@ -89,22 +113,41 @@ async def _forward(request: Request) -> Response:
         content=body,
     )
     try:
-        answer = await client.send(asked, stream=True)
+        return await client.send(asked, stream=True)
     except (httpx2.HTTPError, OSError):
         return PlainTextResponse("The game is not responding.\n", status_code=502)
-    return StreamingResponse(
-        _body(answer, target), status_code=answer.status_code, headers=_headers(answer.headers, target.prefix)
-    )
 
 
-async def _body(answer: httpx2.Response, target: _Target) -> AsyncGenerator[bytes]:
-    try:
-        with target.counted():
-            async for piece in answer.aiter_raw():
-                yield piece
-    finally:
-        with anyio.CancelScope(shield=True):
-            await answer.aclose()
+class _Passed(StreamingResponse):
+    """A game's answer, passed on."""
+
+    def __init__(self, answer: httpx2.Response, target: _Target, visit: ExitStack) -> None:
+        super().__init__(
+            answer.aiter_raw(), status_code=answer.status_code, headers=_headers(answer.headers, target.prefix)
+        )
+        self._answer = answer
+        self._visit = visit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            with self._visit:
+                await super().__call__(scope, receive, send)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._answer.aclose()
+
+
+@contextmanager
+def _counted(services: Services, connection: HTTPConnection, target: _Target) -> Generator[None]:
+    """Count a visitor of a game, and a connection of its address, while the block lasts.
+
+    Raises:
+        Refusal: 429 if the address has too many.
+    """
+    most = services.settings.connections
+    with services.connections.held(target.kind, sender_of(connection), most), target.counted():
+        yield
 
 
 def _headers(given: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -132,22 +175,22 @@ async def _tunnel(socket: WebSocket) -> None:
         await socket.close(1008)
         return
     try:
-        async with game_socket(
-            target.address,
-            target.path,
-            max_size=MAX_MESSAGE,
-            ping_interval=None,
-            compression=None,
-            open_timeout=30,
-            close_timeout=2,
-        ) as game:
-            await socket.accept()
-            target.came()
-            with target.counted():
+        with _counted(services, socket, target):
+            async with game_socket(
+                target.address,
+                target.path,
+                max_size=MAX_MESSAGE,
+                ping_interval=None,
+                compression=None,
+                open_timeout=30,
+                close_timeout=2,
+            ) as game:
+                await socket.accept()
+                target.came()
                 async with anyio.create_task_group() as group:
                     group.start_soon(_from_game, game, socket, group.cancel_scope)
                     group.start_soon(_to_game, socket, game, group.cancel_scope)
-    except (InvalidHandshake, OSError, TimeoutError):
+    except (InvalidHandshake, OSError, Refusal, TimeoutError):
         await socket.close(1008)
 
 
@@ -200,7 +243,9 @@ async def _target(services: Services, request: HTTPConnection) -> _Target | None
                 )
             )
         address = urlsplit(url or "").netloc
-        return _Target(address, asked, f"/live/{key}", nullcontext) if address.startswith("127.0.0.1:") else None
+        if not address.startswith("127.0.0.1:"):
+            return None
+        return _Target("live", address, asked, f"/live/{key}", nullcontext)
     sessions = services.runtime.sessions
     session = sessions.get(key) if sessions is not None else None
     if sessions is None or session is None or session.over or not session.address:
@@ -211,7 +256,7 @@ async def _target(services: Services, request: HTTPConnection) -> _Target | None
     def came() -> None:
         session.begun = session.begun or path == "player"
 
-    return _Target(session.address, asked, f"/sessions/{key}", lambda: sessions.used(session), came)
+    return _Target(session.kind, session.address, asked, f"/sessions/{key}", lambda: sessions.used(session), came)
 
 
 def _plain(path: str) -> str | None:

@@ -136,7 +136,7 @@ async def start_replay(request: Request) -> Response:
     if row is None:
         return JSONResponse({"detail": "There is no such episode."}, status_code=404)
     try:
-        url = await viewer_of(visit.services, visit.caller, row)
+        url = await viewer_of(visit.services, visit.caller, row, request)
     except Refusal as refusal:
         return JSONResponse({"detail": refusal.detail}, status_code=refusal.status, headers=refusal.headers)
     return JSONResponse({"viewer_url": url})
