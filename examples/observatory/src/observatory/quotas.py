@@ -21,12 +21,14 @@ class Quotas:
         episodes: Episodes that wait or are played.
         sessions: Games that run for people to play, of those that it has started.
         stored: Bytes of its images, Coworlds and secrets, and of what the episodes that it asked for have left.
+        players: Players, of those that it has ever made.
         requests: Calls of the API in a second, on average over ten. Callers without an account have it by address.
     """
 
     episodes: int | None = 2000
     sessions: int | None = 2
     stored: int | None = 50 * 2**30
+    players: int | None = 10
     requests: int | None = 500
 
 
