@@ -353,6 +353,12 @@ def test_a_league_by_name(run: Run, told: FakePlatform) -> None:
     told.on("GET", f"/v2/leagues/{LEAGUE['id']}", LEAGUE)
     assert json.loads(run("leagues", "open", "--json").stdout)["id"] == LEAGUE["id"]
     assert run("leagues", "opem").exit_code == exitcodes.REMOTE
+    # How many entries an account may have is shown where the server says it
+    assert "Entries of one account" not in run("leagues", "open").stdout
+    for most, words in ((1, "1"), (None, "any number")):
+        told.on("GET", f"/v2/leagues/{LEAGUE['id']}", {**LEAGUE, "entries_per_user": most})
+        [line] = [line for line in run("leagues", "open").stdout.splitlines() if "Entries of one account" in line]
+        assert line.split("account")[1].strip(" :") == words
 
 
 def test_policies_have_labels_for_programs(run: Run, told: FakePlatform) -> None:

@@ -51,7 +51,7 @@ def test_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(capsys, "user", "quota", "ann", "--reset", *where)[1] == "ann: default quotas\n"
     status, out, err = _run(capsys, "user", "quota", "ann", "episode=5", *where)
     assert (status, out) == (2, "")
-    assert "episodes, sessions, replays, stored, image, requests" in err
+    assert "episodes, sessions, replays, stored, image, players, requests" in err
     assert _run(capsys, "user", "disable", "ann", *where)[0] == 0
     _, out, _ = _run(capsys, "user", "list", *where)
     assert [line.split()[1:3] for line in out.splitlines()] == [
@@ -85,10 +85,14 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 2
     assert "already" in err
     _, out, _ = _run(capsys, "league", "list", *where)
-    plays = "stands still: free-play, season 1, 0 members, 1 division"
+    plays = "stands still: free-play, season 1, 0 members, 1 division, entries of one account: 1"
     assert out == f"{made['id']}  open (paint_arena)\n    {plays}\n"
     status, out, _ = _run(capsys, "league", "set", "open", "--rounds", "3", "--faults", "0", *where)
-    assert (status, out) == (0, "open: rounds 3, faults None, from the next round on.\n")
+    assert (status, out) == (0, "open: rounds 3, faults none, from the next round on.\n")
+    status, out, _ = _run(capsys, "league", "set", "open", "--entries-per-user", "0", *where)
+    assert (status, out) == (0, "open: entries none, from the next round on.\n")
+    _, out, _ = _run(capsys, "league", "list", *where)
+    assert "entries of one account: any number" in out
     status, _, err = _run(capsys, "league", "set", "open", *where)
     assert status == 2
     assert "Give at least one setting" in err

@@ -52,7 +52,10 @@ async def test_participation_guide_is_served(tmp_path: Path) -> None:
         assert text.startswith("# Open \\*to\\* all \\# x\n\n")
         assert f"coworld submit NAME --league {open_one}" in text
         assert f"export COWORLD_SERVER={platform.services.settings.url}" in text
-        assert "- Seats: 2\n- Divisions: Open\n- Policies one user may have in it: 3\n" in text
+        assert (
+            "- Seats: 2\n- Divisions: Open\n- Entries of one account: 1\n- Policies one user may have in it: 3\n"
+            in text
+        )
         template = manifest_for("x")
         assert template["game"]["protocols"]["player"]["value"].strip() in text
         await platform.ask("GET", "/v2/participate", params={"league_id": private}, expect=404)
@@ -281,7 +284,7 @@ async def test_players_submit_as_themselves(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
         await upload_coworld(platform, ann)
-        league_id = await _league(platform)
+        league_id = await _league(platform, terms={"entries_per_user": None})
         one, two = [(await platform.post("/players", ann, {"name": name}))["id"] for name in ("one", "two")]
         his = (await platform.post("/players", bob, {"name": "his"}))["id"]
         session = (await platform.post(f"/players/{one}/login", ann))["token"]
@@ -299,7 +302,7 @@ async def test_players_submit_as_themselves(tmp_path: Path) -> None:
         assert placed["player"]["name"] == "two"
         rows = await platform.get("/v2/league-policy-memberships", player_id=two)
         assert [row["policy_version"]["policy"]["name"] for row in rows] == ["shared"]
-        # Each player has a champion of its own
+        # Where the league admits any number of entries, each player has a champion of its own
         assert all(row["is_champion"] for row in await platform.get("/v2/league-policy-memberships"))
 
 

@@ -221,7 +221,7 @@ async def test_new_submission_is_checked_before_competing(tmp_path: Path) -> Non
             submissions = (await session.scalars(sa.select(Submission))).unique().all()
             said = {row.policy_version.policy.name: (row.status, row.notes or "") for row in submissions}
         assert states == {"good": ("competing", True), "bad": ("disqualified", False)}
-        assert said["good"] == ("placed", "")
+        assert said["good"] == ("placed", "Its image is the same as that of bad:v1 of bad in this league.")
         assert said["bad"][0] == "rejected"
         assert said["bad"][1].endswith("gone")
         # What it played to be let in is in no table

@@ -187,10 +187,18 @@ def league_details(row: League) -> str:
         ("Game", f"{row.game.name} ({row.game.id})"),
         ("Coworld", row.game.coworld_id or row.game.coworld_name),
         ("Commissioner", row.commissioner_key),
+        ("Entries of one account", _entries(row)),
         ("Public", row.public),
         ("Game of the week", row.is_game_of_week),
         ("Created", when(row.created_at)),
     )
+
+
+def _entries(row: League) -> object:
+    """The number of entries of one account; None if the server does not say."""
+    if "entries_per_user" not in row.model_fields_set:
+        return None
+    return "any number" if row.entries_per_user is None else row.entries_per_user
 
 
 def division_details(row: Division) -> str:

@@ -53,6 +53,7 @@ class League(Wire):
     game: Game = part(Game, "The game that is played.")
     commissioner_key: str | None = Field(default=None, description="Kind of commissioner.")
     commissioner_config: dict[str, Any] | None = Field(default=None, description="Its configuration.")
+    entries_per_user: int | None = newer("Champions that one account may have in it; null: any number.")
     public: bool = Field(default=False, description="Whether anyone may see it.")
     hidden: bool = Field(default=False, description="Whether lists leave it out.")
     is_game_of_week: bool = Field(default=False, description="Whether it is the game of the week.")

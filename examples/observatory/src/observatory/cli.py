@@ -8,7 +8,7 @@ import json as jsonlib
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -421,6 +421,14 @@ def league_group() -> None:
 @click.option(
     "--size", type=click.IntRange(1), default=8, show_default=True, help="Members of each division except the lowest."
 )
+@click.option(
+    "--entries-per-user",
+    type=click.IntRange(0),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Champions that one account may have; its further players continue their ratings. 0: any number.",
+)
 @click.option("--check", is_flag=True, help="A submission first plays an episode against itself.")
 @click.option(
     "--faults",
@@ -452,7 +460,7 @@ def league_add(
             variant_id=variant,
             public=not private,
             every=every,
-            terms={key: value for key, value in terms.items() if value is not None},
+            terms=_named_terms(terms),
             divisions=divisions,
         )
         lowest, *_ = await league_divisions(session, league.id)
@@ -475,6 +483,12 @@ def league_add(
 )
 @click.option("--moves", type=click.IntRange(0), help="How many members change places at the end of a season.")
 @click.option("--size", type=click.IntRange(1), help="Members of each division except the lowest.")
+@click.option(
+    "--entries-per-user",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Champions that one account may have; those that joined first are benched. 0: any number.",
+)
 @click.option("--check/--no-check", default=None, help="A submission first plays an episode against itself.")
 @click.option("--faults", type=click.IntRange(0), metavar="N", help="Faults in a row that disqualify; 0: never.")
 @commissioned
@@ -483,11 +497,7 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
     """Change how a league plays, from its next round on. Other settings stay as they are."""
     from .api.leagues import change_league_settings
 
-    # The values that mean None for these settings.
-    none = {"rounds": 0, "faults": 0, "commissioner_runnable_id": ""}
-    named = {
-        key: None if key in none and value == none[key] else value for key, value in terms.items() if value is not None
-    }
+    named = _named_terms(terms)
     if every is None and not named:
         raise click.UsageError("Give at least one setting to change, such as --rounds 10.")
 
@@ -500,8 +510,17 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
     said = {**named, **({} if every is None else {"every": every})}
     if (hooks := terms.get("hooks")) is not None:
         said["hooks"] = " ".join(cast("list[str]", hooks)) or "none"
-    words = ", ".join(f"{key.partition('_')[0]} {value}" for key, value in said.items())
+    words = ", ".join(f"{key.partition('_')[0]} {'none' if value is None else value}" for key, value in said.items())
     out.say(f"{result['name']}: {words}, from the next round on.")
+
+
+def _named_terms(terms: Mapping[str, object]) -> dict[str, object]:
+    """The settings that were given, by field of `LeagueSettings`."""
+    # The values that mean None for these settings.
+    none = {"rounds": 0, "faults": 0, "entries_per_user": 0, "commissioner_runnable_id": ""}
+    return {
+        key: None if key in none and value == none[key] else value for key, value in terms.items() if value is not None
+    }
 
 
 @league_group.command("list")
@@ -515,7 +534,9 @@ def league_list(settings: Settings, out: Out) -> None:
     for league in found:
         out.say(f"{league['id']}  {league['name']} ({league['coworld']})" + ("" if league["public"] else "  (private)"))
         plays = f"{league['decides']}, season {league['season']}, {league['members']} members, {league['divisions']} "
-        out.say(f"    {league['state']}: {plays}division{'s' if league['divisions'] > 1 else ''}{_under_way(league)}")
+        entries = "any number" if league["entries_per_user"] is None else league["entries_per_user"]
+        plays += f"division{'s' if league['divisions'] > 1 else ''}, entries of one account: {entries}"
+        out.say(f"    {league['state']}: {plays}{_under_way(league)}")
         if league["trouble"]:
             out.say(f"    The last attempt failed: {league['trouble']}")
         if league["unattended"]:

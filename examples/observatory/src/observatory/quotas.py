@@ -24,6 +24,7 @@ class Quotas:
         stored: Bytes of its images (unpacked, if that is more), Coworlds and secrets, and of what the episodes that it
             asked for have left.
         image: Bytes of one image, unpacked.
+        players: Players, of those that it has ever made.
         requests: Calls of the API in a second, on average over ten. Callers without an account have it by address.
     """
 
@@ -32,6 +33,7 @@ class Quotas:
     replays: int | None = 4
     stored: int | None = 50 * 2**30
     image: int | None = 16 * 2**30
+    players: int | None = 10
     requests: int | None = 500
 
 

@@ -10,6 +10,7 @@ from coworld_core import api
 
 from ..errors import conflict, not_found
 from ..identity.auth import PLAYER_SESSION, take_code
+from ..identity.limits import require_player
 from ..store.columns import JsonObject
 from ..store.models import Player
 from .routing import ApiRouter, Call, InPerson, Json, SignedIn, gate, refusals
@@ -75,6 +76,7 @@ async def create_player(call: InPerson, body: api.PlayerBody) -> Json:
     mine = (await call.db.scalars(sa.select(Player.name).where(Player.user_id == user.id))).all()
     if body.name in mine:
         raise conflict(f"You already have a player named {body.name!r}.", code="name_taken")
+    await require_player(call.db, user, call.services.settings.quotas)
     player = Player(user_id=user.id, name=body.name, is_default=not mine)
     call.db.add(player)
     await call.db.flush()

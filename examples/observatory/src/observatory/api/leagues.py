@@ -25,6 +25,7 @@ from ..name_keys import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round
+from ..work.league_members import bench_surplus
 from ..work.league_settings import LeagueSettings, describe_division
 from ..work.seasons import COMMISSIONED, CONTINUOUS, last_report, locked_league
 from .routing import Anyone, ApiRouter, Json, QueryModel, Team, refusals
@@ -396,6 +397,8 @@ async def change_league_settings(
         if not described:  # Else the commissioner's own description stays
             plays = league.commissioner_key != "static"
             division.commissioner_description = describe_division(settled, plays=plays)
+    if settled.entries_per_user is not None and "entries_per_user" in said:
+        await bench_surplus(session, league)
     words = {name: str(value) for name, value in said.items()}
     if "hooks" in said:
         words["hooks"] = ", ".join(settled.hooks) or "none"

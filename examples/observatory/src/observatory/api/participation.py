@@ -15,6 +15,7 @@ from coworld_core.manifest.manifest_file import load_manifest
 
 from ..errors import conflict, not_found
 from ..store.models import Coworld
+from ..work.league_settings import LeagueSettings
 from .catalogue import find_coworld
 from .leagues import find_league, league_divisions
 from .routing import Anyone, ApiRouter, QueryModel, binary, refusals
@@ -66,6 +67,7 @@ def _guide(league: League, coworld: Coworld, divisions: list[str], url: str) -> 
         f"- Variant: {_text(variant.name)} (`{variant.id}`): {_text(variant.description)}",
         f"- Seats: {slot_count(manifest, game_config_for(manifest, variant.id))}",
         f"- Divisions: {', '.join(_text(name) for name in divisions)}",
+        f"- Entries of one account: {LeagueSettings.of(league.commissioner_config).entries_in_words}",
     ]
     if manifest.players_per_user is not None:
         facts.append(f"- Policies one user may have in it: {manifest.players_per_user}")

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from ..store.columns import JsonObject
 from ..store.models import Division, Event, Game, League, Membership, Participant, Player, PolicyVersion, Submission
+from ..work.league_settings import LeagueSettings
 
 __all__ = ["division_json", "game_json", "league_json", "of_player", "player_ref", "policy_version_json"]
 
@@ -33,6 +34,7 @@ def league_json(league: League, base_url: str) -> JsonObject:
         "variant_id": league.variant_id,
         "commissioner_key": league.commissioner_key,
         "commissioner_config": league.commissioner_config,
+        "entries_per_user": LeagueSettings.of(league.commissioner_config).entries_per_user,
         "public": league.public,
         "hidden": league.hidden,
         "is_game_of_week": league.is_game_of_week,

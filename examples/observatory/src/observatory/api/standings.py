@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import sqlalchemy as sa
@@ -17,7 +17,7 @@ from coworld_core.evaluation.report_base import shared_places
 
 from ..store.columns import JsonObject
 from ..store.models import Division, Player, Round, RoundResult, Tally, User
-from ..work.seasons import COMMISSIONED, last_report, subjects_in
+from ..work.seasons import COMMISSIONED, Holder, entry_of_tally, holders_of, last_report, subjects_in
 from .leagues import find_division
 from .routing import Anyone, ApiRouter, Json, QueryModel
 
@@ -53,8 +53,10 @@ class Standing:
 
     rank: int
     """From 1; equal scores share it."""
+    entry_id: str
+    """The entry in the league (`Membership.entry_id`)."""
     subject_id: str
-    """A player, or a user who plays without one."""
+    """The player that it plays for, or the user who plays without one."""
     subject_type: str
     """`player` or `user`."""
     name: str | None
@@ -62,6 +64,8 @@ class Standing:
     """Mean score over the episodes."""
     episodes: int
     policy_version_ids: tuple[str, ...]
+    subject_ids: frozenset[str] = frozenset()
+    """All players, or users without one, that have played for it in this season."""
     rounds: int = 0
     """The number of finished rounds of the season in which it played."""
     rating: float | None = None
@@ -84,46 +88,66 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     newer members are below. Otherwise the order is by score. If a commissioner moves a member to another division
     during a season, its line moves too.
 
-    A subject's score is the mean over all finished episodes of the division's rounds, with all its policies. Requested
-    episodes do not count, wherever they were played (`Tally`).
+    The score of an entry is the mean over all finished episodes of the division's rounds, with all its policies.
+    Requested episodes do not count, wherever they were played (`Tally`).
     """
-    mean = sa.func.sum(Tally.total) / sa.func.sum(Tally.episodes)
-    count = sa.func.sum(Tally.episodes)
-    rows = await session.execute(
-        sa.select(Tally.subject_id, Player.name, User.name, sa.func.max(Tally.player_id), mean, count)
+    division = await session.get_one(Division, division_id)
+    season = division.league.season
+    entry = entry_of_tally(division.league_id)
+    tallies = await session.execute(
+        sa.select(
+            entry, Tally.policy_version_id, Tally.total, Tally.episodes, Player.id, Player.name, User.id, User.name
+        )
         .join(User, User.id == Tally.user_id)
         .outerjoin(Player, Player.id == Tally.player_id)
         .where(Tally.division_id == division_id)
-        .group_by(Tally.subject_id, Player.name, User.name)
-        .order_by(mean.desc(), count.desc(), Tally.subject_id)
     )
-    division = await session.get_one(Division, division_id)
-    season = division.league.season
+    sums: dict[str, _Sum] = {}
+    for id, version, total, episodes, player_id, player_name, user_id, user_name in tallies:
+        who = Holder.of(player_id, player_name, user_id, user_name)
+        sums.setdefault(id, _Sum(who)).add(who.id, version, float(total), int(episodes))
+    holders = await holders_of(session, division.league_id, list(sums))
     report = await last_report(session, division_id, season) or {"standings": []}
     stands = {line["subject"]: line for line in report["standings"]}
-    versions: dict[str, list[str]] = {}
-    pairs = sa.select(Tally.subject_id, Tally.policy_version_id).where(Tally.division_id == division_id)
-    for who, version in await session.execute(pairs):
-        versions.setdefault(who, []).append(version)
     lines = [
         Standing(
             rank=0,
-            subject_id=who,
-            subject_type="player" if player_id else "user",
-            name=player_name or user_name,
-            score=float(score),
-            episodes=int(episodes),
-            policy_version_ids=tuple(sorted(versions.get(who, ()))),
-            **{key: stands[who][key] for key in _STORED if key in stands.get(who, ())},
+            entry_id=id,
+            subject_id=holders.get(id, found.holder).id,
+            subject_type=holders.get(id, found.holder).kind,
+            name=holders.get(id, found.holder).name,
+            score=found.total / found.episodes,
+            episodes=found.episodes,
+            policy_version_ids=tuple(sorted(found.versions)),
+            subject_ids=frozenset(found.subjects),
+            **{key: stands[id][key] for key in _STORED if key in stands.get(id, ())},
         )
-        for who, player_name, user_name, player_id, score, episodes in rows
+        for id, found in sums.items()
     ]
     if division.league.commissioner_key == COMMISSIONED:
         here = await subjects_in(session, division_id)
-        lines = [line for line in lines if line.subject_id in here]
-    places = {who: line["place"] for who, line in stands.items()}
-    lines.sort(key=lambda line: places.get(line.subject_id, math.inf))
-    return _ranked(lines, {who: line.get("rank") for who, line in stands.items()})
+        lines = [line for line in lines if line.entry_id in here]
+    places = {id: line["place"] for id, line in stands.items()}
+    lines.sort(key=lambda line: (places.get(line.entry_id, math.inf), -line.score, -line.episodes, line.entry_id))
+    return _ranked(lines, {id: line.get("rank") for id, line in stands.items()})
+
+
+@dataclass
+class _Sum:
+    """What the tallies of an entry add up to."""
+
+    holder: Holder
+    """Somebody who played for it."""
+    total: float = 0.0
+    episodes: int = 0
+    versions: set[str] = field(default_factory=set[str])
+    subjects: set[str] = field(default_factory=set[str])
+
+    def add(self, subject: str, version: str, total: float, episodes: int) -> None:
+        self.total += total
+        self.episodes += episodes
+        self.versions.add(version)
+        self.subjects.add(subject)
 
 
 def _ranked(lines: Sequence[Standing], given: Mapping[str, int | None]) -> list[Standing]:
@@ -131,11 +155,11 @@ def _ranked(lines: Sequence[Standing], given: Mapping[str, int | None]) -> list[
 
     Args:
         lines: The lines, best first.
-        given: The ranks that a commissioner gave, by subject.
+        given: The ranks that a commissioner gave, by entry.
     """
 
     def level(line: Standing) -> object:
-        own = given.get(line.subject_id)
+        own = given.get(line.entry_id)
         if own is not None:
             return own
         # Sums in another order may differ in the last digits
@@ -160,7 +184,7 @@ async def leaderboard(call: Anyone, division_id: str, query: Annotated[RecentQue
                 "player_name": line.name,
                 "score": line.score,
                 "rounds_played": line.rounds,
-                "recent_rounds": _rounds_of(recent, line.subject_id),
+                "recent_rounds": _rounds_of(recent, line),
             }
             for line in lines
         ]
@@ -199,7 +223,7 @@ async def leaderboards(call: Anyone, division_id: str) -> Json:
                             "subject_name": line.name,
                             "values": {key: getattr(line, key) for key in keys},
                             "policy_version_ids": line.policy_version_ids,
-                            "recent_rounds": _rounds_of(recent, line.subject_id),
+                            "recent_rounds": _rounds_of(recent, line),
                         }
                         for line in lines
                     ],
@@ -242,10 +266,10 @@ async def _recent_rounds(session: AsyncSession, division: Division, count: int) 
     return [(found, by_round.get(found.id, ())) for found in rounds]
 
 
-def _rounds_of(recent: _Recent, subject_id: str) -> list[JsonObject]:
+def _rounds_of(recent: _Recent, line: Standing) -> list[JsonObject]:
     lines: list[JsonObject] = []
     for found, results in recent:
-        own = next((row for row in results if subject_id in (row.player_id, row.policy_version.user_id)), None)
+        own = next((row for row in results if (row.player_id or row.policy_version.user_id) in line.subject_ids), None)
         lines.append(
             {
                 "id": found.id,

@@ -18,10 +18,13 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
+from coworld_core.text.phrases import plural
+
 from ..bounded_mapping import BoundedMapping
-from ..errors import Refusal
+from ..errors import Refusal, conflict
 from ..quotas import Quotas
-from ..store.models import EpisodeRequest, User
+from ..store.account_lock import lock_account
+from ..store.models import EpisodeRequest, Player, User
 from ..store.usage import stored_bytes
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "Taker",
     "quotas_of",
     "require_episodes",
+    "require_player",
     "require_stored",
     "room_of",
     "sender_of",
@@ -94,8 +98,7 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
     most = quotas_of(user, base).episodes
     if most is None:
         return
-    # The lock makes concurrent requests of one account count each other.
-    await db.execute(sa.select(User.id).where(User.id == user.id).with_for_update(key_share=True))
+    await lock_account(db, user.id)
     there = await db.scalar(
         sa.select(sa.func.count())
         .select_from(EpisodeRequest)
@@ -108,6 +111,25 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
             "Try again when some have finished, or request fewer.",
             code="quota_exceeded",
             headers={"Retry-After": "60"},
+        )
+
+
+async def require_player(db: AsyncSession, user: User, base: Quotas) -> None:
+    """Refuse another player if an account has as many as its quota allows.
+
+    Raises:
+        Refusal: 409 (code `quota_exceeded`): waiting does not help.
+    """
+    most = quotas_of(user, base).players
+    if most is None:
+        return
+    await lock_account(db, user.id)
+    there = await db.scalar(sa.select(sa.func.count()).select_from(Player).where(Player.user_id == user.id)) or 0
+    if there >= most:
+        raise conflict(
+            f"Your account has {plural(there, 'player')}, and its quota is {most}. Play as one of them, or ask an "
+            "operator for a larger quota.",
+            code="quota_exceeded",
         )
 
 
@@ -133,8 +155,7 @@ async def require_stored(db: AsyncSession, user: User, base: Quotas, *, more: in
     most = quotas_of(user, base).stored
     if most is None:
         return
-    # The lock makes concurrent uploads of one account count each other.
-    await db.execute(sa.select(User.id).where(User.id == user.id).with_for_update(key_share=True))
+    await lock_account(db, user.id)
     there = await stored_bytes(db, user.id)
     if there + more > most:
         raise too_much_stored(there + more, most, status=status)

@@ -102,6 +102,7 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
             "trouble": leases[row.id].trouble if row.id in leases else None,
             "unattended": why_unattended(row, leases.get(row.id)),
             "season": row.season,
+            "entries_per_user": LeagueSettings.of(row.commissioner_config).entries_per_user,
             "members": members.get(row.id, 0),
             "divisions": divisions.get(row.id, 0),
             "rounds": under_way.get(row.id, []),

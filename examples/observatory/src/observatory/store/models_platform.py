@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import sqlalchemy as sa
+from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from .columns import Base, JsonList, JsonObject, id_column, now, reference
@@ -365,6 +366,11 @@ class Division(Base):
     league: Mapped[League] = relationship(lazy="joined", innerjoin=True)
 
 
+def _own_entry(context: DefaultExecutionContext) -> str:
+    given = context.get_current_parameters()
+    return given.get("player_id") or given["user_id"]
+
+
 class Membership(Base):
     """A policy version in a division."""
 
@@ -385,7 +391,10 @@ class Membership(Base):
     """`qualifying` (until its check is passed), `competing`, `retired` or `disqualified`."""
     substatus: Mapped[str | None]
     is_champion: Mapped[bool] = mapped_column(default=False)
-    """Whether it is its owner's champion; one for each owner and league."""
+    """Whether it is its owner's champion; one for each entry."""
+    entry_id: Mapped[str] = mapped_column(sa.String(64), default=_own_entry)
+    """In whose name it is rated: the player, or the account without one, that first took the entry. Every policy of an
+    entry continues its rating, whichever of the account's players it plays for."""
     start_time: Mapped[dt.datetime | None] = mapped_column(default=now)
     end_time: Mapped[dt.datetime | None]
     reason: Mapped[str | None] = mapped_column(sa.Text())

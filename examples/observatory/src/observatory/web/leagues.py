@@ -14,6 +14,7 @@ from sqlalchemy.orm import lazyload
 from starlette.requests import Request
 from starlette.responses import Response
 
+from coworld_core.text.phrases import listed
 from coworld_core.text.terminal import strip_controls
 
 from ..api.leagues import find_league
@@ -26,6 +27,7 @@ from ..store.models import (
     Commission,
     Division,
     EpisodeRequest,
+    Image,
     League,
     Membership,
     Policy,
@@ -70,6 +72,7 @@ async def league(request: Request) -> Response:
             sa.select(Season).where(Season.league_id == row.id).order_by(Season.number.desc()).limit(_ROUNDS)
         )
         lease = await visit.db.get(Commission, row.id)
+        terms = LeagueSettings.of(row.commissioner_config)
         return page(
             request,
             "league.html",
@@ -82,7 +85,8 @@ async def league(request: Request) -> Response:
                 "description": row.game.description,
                 "season": row.season,
                 "paused": state_of(row) == "paused",
-                "commissioner": LeagueSettings.of(row.commissioner_config).commissioner_runnable_id,
+                "commissioner": terms.commissioner_runnable_id,
+                "entries": terms.entries_in_words,
                 "trouble": lease.trouble if lease is not None else None,
                 "unattended": why_unattended(row, lease),
             },
@@ -106,7 +110,7 @@ async def league_round(request: Request) -> Response:
         results = await visit.db.scalars(
             sa.select(RoundResult).where(RoundResult.round_id == found.id).order_by(RoundResult.rank, RoundResult.id)
         )
-        byes = await names_of(visit.db, found.round_config.get("byes", []))
+        byes = await names_of(visit.db, found.division.league_id, found.round_config.get("byes", []))
         arena = found.division.league
         return page(
             request,
@@ -159,7 +163,7 @@ async def _division(session: AsyncSession, division: Division, season: int) -> J
             (key.replace("_", " ").capitalize(), words)
             for key, words in (division.commissioner_description or {}).items()
         ],
-        "standings": [{**line, "history": _line(history.get(line["subject_id"], ()))} for line in table],
+        "standings": [{**line, "history": _line(history.get(line["entry_id"], ()))} for line in table],
         "met": _met(table[:_MET], pairs),
     }
 
@@ -187,7 +191,7 @@ async def _table(session: AsyncSession, division_id: str) -> list[dict[str, Any]
 
 
 async def _history(session: AsyncSession, division_id: str, season: int) -> dict[str, list[float]]:
-    """Ratings after each of the last rounds, oldest first, by subject."""
+    """Ratings after each of the last rounds, oldest first, by entry."""
     reports = await session.scalars(
         sa.select(Round.report)
         .where(Round.division_id == division_id, Round.season == season, Round.report.is_not(None))
@@ -230,7 +234,7 @@ def _met(table: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]])
         {
             "name": row["name"],
             "rank": row["rank"],
-            "cells": [results.get((row["subject_id"], other["subject_id"])) for other in table],
+            "cells": [results.get((row["entry_id"], other["entry_id"])) for other in table],
         }
         for row in table
     ]
@@ -271,15 +275,32 @@ async def _members(session: AsyncSession, league_id: str) -> list[JsonObject]:
         .where(Membership.league_id == league_id, Membership.end_time.is_(None))
         .order_by(Membership.is_champion.desc(), Membership.created_at)
     )
+    members = rows.unique().all()
+    images = {member.policy_version.image_id for member in members}
+    found = await session.execute(sa.select(Image.id, Image.digest).where(Image.id.in_(images)))
+    digests = {id: digest for id, digest in found if digest is not None}
+    labels = [f"{member.policy_version.policy.name}:v{member.policy_version.version}" for member in members]
+    alike: dict[str, list[int]] = {}
+    for at, member in enumerate(members):
+        if (digest := digests.get(member.policy_version.image_id)) is not None:
+            alike.setdefault(digest, []).append(at)
     return [
         {
-            "label": f"{member.policy_version.policy.name}:v{member.policy_version.version}",
+            "label": labels[at],
             "owner": member.player.name if member.player else member.policy_version.user.name,
             "division": member.division.name,
             "state": "champion" if member.is_champion else "is being checked" if member.status == "qualifying" else "",
             "since": member.start_time,
+            "alike": listed(
+                (
+                    labels[other]
+                    for other in alike.get(digests.get(member.policy_version.image_id, ""), ())
+                    if other != at
+                ),
+                limit=3,
+            ),
         }
-        for member in rows.unique()
+        for at, member in enumerate(members)
     ]
 
 

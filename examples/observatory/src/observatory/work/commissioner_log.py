@@ -52,7 +52,7 @@ __all__ = ["CommissionedSeason", "Member", "division_key", "living_members", "op
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A member that competes: its owner's champion."""
+    """A member that competes: the champion of its entry."""
 
     membership_id: str
     division_id: str
@@ -67,7 +67,7 @@ class CommissionedSeason:
     number: int
     setup: GameSetup
     members: dict[str, Member]
-    """Members that compete, by subject, in the order in which they joined."""
+    """Members that compete, by entry, in the order in which they joined."""
     tournament: Tournament
     written: int
     """The number of events in the database."""
@@ -127,11 +127,11 @@ def division_key(id: str) -> str:
 
 
 async def living_members(session: AsyncSession, league_id: str) -> dict[str, Member]:
-    """The members that compete in a league, by subject, in the order in which they joined."""
+    """The members that compete in a league, by entry, in the order in which they joined."""
     # Includes members that the commissioner has excluded: it may change its mind.
     rows = await session.scalars(champions(Membership.league_id == league_id, Membership.status != QUALIFYING))
     return {
-        row.player_id or row.user_id: Member(
+        row.entry_id: Member(
             membership_id=row.id,
             division_id=row.division_id,
             candidate=Candidate.of(row.policy_version, row.player),

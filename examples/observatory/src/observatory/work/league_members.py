@@ -1,13 +1,17 @@
-"""Members of a league: placement, checks of newcomers, champions and disqualification."""
+"""Members of a league: placement, entries, checks of newcomers, champions and disqualification."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coworld_core.text.phrases import listed
+
 from ..episodes.access import player_faults
+from ..store.account_lock import lock_account
 from ..store.audit import audit
 from ..store.columns import now
 from ..store.database import Database
@@ -19,6 +23,7 @@ from ..store.models import (
     Division,
     EpisodeRequest,
     Game,
+    Image,
     League,
     Membership,
     Participant,
@@ -31,7 +36,16 @@ from .league_settings import LeagueSettings
 from .lineups import Candidate, episode_configs, plan_config
 from .new_episodes import EpisodeTemplate, add_episodes
 
-__all__ = ["CHECK", "QUALIFYING", "champions", "check_newcomers", "disqualify", "make_champion", "place_submission"]
+__all__ = [
+    "CHECK",
+    "QUALIFYING",
+    "bench_surplus",
+    "champions",
+    "check_newcomers",
+    "disqualify",
+    "make_champion",
+    "place_submission",
+]
 
 CHECK = "qualification"
 """`EpisodeRequest.source` of the episode in which a newcomer plays against itself."""
@@ -39,10 +53,12 @@ QUALIFYING = "qualifying"
 """`Membership.status` until that check is over."""
 _TRIES = 3
 """How many checks to play at most when something other than the policy fails."""
+_NAMED = 3
+"""How many members with the same image are named."""
 
 
 def champions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Select each owner's champion, in the order in which they joined. Closed policies and accounts are left out.
+    """Select the champion of each entry, in the order in which they joined. Closed policies and accounts are left out.
 
     Args:
         conditions: Further conditions on `Membership`.
@@ -59,9 +75,12 @@ def champions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 async def place_submission(session: AsyncSession, submission: Submission, version: PolicyVersion) -> None:
     """Place a submission in a division, or reject it with a reason.
 
-    It goes where its owner already plays, else into the lowest division. If the league checks newcomers, it competes
+    It goes where its entry already plays, else into the lowest division. If the league checks newcomers, it competes
     once it has passed the check.
     """
+    await lock_account(session, submission.user_id)
+    league = await session.get_one(League, submission.league_id)
+    terms = LeagueSettings.of(league.commissioner_config)
     already = await session.scalar(
         sa.select(Membership).where(
             Membership.league_id == submission.league_id,
@@ -74,12 +93,13 @@ async def place_submission(session: AsyncSession, submission: Submission, versio
         notes = f"{_label(version)} is already a member."
         if already.status == QUALIFYING:
             submission.status = "processing"
-        elif not already.is_champion and await _becomes_champion(session, submission, version):
-            await make_champion(session, already)
-            notes += " It is your champion again."
+        elif not already.is_champion and await _becomes_champion(session, submission, already):
+            benched = await make_champion(session, already)
+            notes = _sentences(notes, "It is your champion again.", _replaces(already, benched, terms))
         submission.notes = notes
         return
-    division = await _division_of(session, submission)
+    entry = await _entry_of(session, submission, terms.entries_per_user)
+    division = await _division_of(session, submission, entry)
     refusal = "The league has no division for newcomers." if division is None else await _full(session, submission)
     if division is None or refusal is not None:
         await _reject(session, submission, version, refusal or "")
@@ -90,27 +110,32 @@ async def place_submission(session: AsyncSession, submission: Submission, versio
         policy_version_id=version.id,
         user_id=submission.user_id,
         player_id=submission.player_id,
+        entry_id=entry,
         substatus="active",
     )
     membership.division, membership.policy_version = division, version
     session.add(membership)
     await session.flush()
     submission.membership_id = membership.id
-    league = await session.get_one(League, submission.league_id)
-    if LeagueSettings.of(league.commissioner_config).check:
+    if terms.check:
         membership.status, membership.substatus = QUALIFYING, "checking"
         submission.status = "processing"
-        submission.notes = "It plays an episode against itself before it competes."
+        submission.notes = _sentences(
+            "It plays an episode against itself before it competes.", await _same_image(session, membership)
+        )
         return
     await _compete(session, submission, membership)
 
 
 async def _compete(session: AsyncSession, submission: Submission, membership: Membership) -> None:
     version = membership.policy_version
-    submission.status, submission.notes = "placed", None
     membership.status, membership.substatus = "competing", "active"
-    if await _becomes_champion(session, submission, version):
-        await make_champion(session, membership)
+    replaced = None
+    if await _becomes_champion(session, submission, membership):
+        benched = await make_champion(session, membership)
+        replaced = _replaces(membership, benched, LeagueSettings.of(membership.division.league.commissioner_config))
+    submission.status = "placed"
+    submission.notes = _sentences(replaced, await _same_image(session, membership)) or None
     headline = f"{_label(version)} joined {membership.division.name}"
     await record_event(session, "submission_placed", headline, membership=membership)
 
@@ -128,11 +153,90 @@ async def _reject(session: AsyncSession, submission: Submission, version: Policy
     )
 
 
-async def _division_of(session: AsyncSession, submission: Submission) -> Division | None:
+async def _entry_of(session: AsyncSession, submission: Submission, most: int | None) -> str:
+    """The entry that a submission plays for (`Membership.entry_id`).
+
+    A player keeps its entry. Another player of the account takes a new one while the league admits more, and else
+    continues one that the account has, so that no rating begins afresh.
+    """
+    who = submission.player_id or submission.user_id
+    rows = await session.execute(
+        sa.select(
+            sa.func.coalesce(Membership.player_id, Membership.user_id), Membership.entry_id, Membership.is_champion
+        )
+        .where(Membership.league_id == submission.league_id, Membership.user_id == submission.user_id)
+        .order_by(Membership.created_at, Membership.id)
+    )
+    members = rows.all()
+    own = next((entry for player, entry, _ in members if player == who), None)
+    entries = list(dict.fromkeys(entry for _, entry, _ in members))
+    if own is not None or most is None or len(entries) < most:
+        return own or who
+    playing = [entry for _, entry, is_champion in members if is_champion]
+    free = [entry for entry in entries if entry not in playing]
+    return playing[0] if len(playing) >= most or not free else free[-1]
+
+
+async def _same_image(session: AsyncSession, membership: Membership) -> str | None:
+    """A sentence that names the members of the league with the same image, or None."""
+    version = membership.policy_version
+    digest = sa.select(Image.digest).where(Image.id == version.image_id).scalar_subquery()
+    others = (
+        (
+            await session.scalars(
+                sa.select(Membership)
+                .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)
+                .join(Image, Image.id == PolicyVersion.image_id)
+                .where(
+                    Membership.league_id == membership.league_id,
+                    Membership.id != membership.id,
+                    Membership.end_time.is_(None),
+                    Image.digest == digest,
+                )
+                .order_by(Membership.created_at, Membership.id)
+            )
+        )
+        .unique()
+        .all()
+    )
+    if not others:
+        return None
+    return f"Its image is the same as that of {_listed(others)} in this league."
+
+
+def _replaces(membership: Membership, benched: Sequence[Membership], terms: LeagueSettings) -> str | None:
+    """A sentence about champions of other players of the account that a champion replaces, or None."""
+    others = [one for one in benched if one.player_id != membership.player_id]
+    if not others:
+        return None
+    return f"It takes the place of {_listed(others)}: one account may have {_entries(terms)} in this league."
+
+
+def _entries(terms: LeagueSettings) -> str:
+    return f"{terms.entries_in_words} {'entry' if terms.entries_per_user == 1 else 'entries'}"
+
+
+def _listed(members: Sequence[Membership]) -> str:
+    """Members with their owners, for a sentence."""
+    owners = (one.player.name if one.player is not None else one.policy_version.user.name for one in members)
+    words = [f"{_label(one.policy_version)} of {owner}" for one, owner in zip(members, owners, strict=True)]
+    return listed(words, limit=_NAMED)
+
+
+def _sentences(*parts: str | None) -> str:
+    return " ".join(part for part in parts if part)
+
+
+async def _division_of(session: AsyncSession, submission: Submission, entry: str) -> Division | None:
     open_ones = sa.select(Division).where(Division.league_id == submission.league_id, Division.archived_at.is_(None))
     own = (
         open_ones.join(Membership, Membership.division_id == Division.id)
-        .where(Membership.is_champion, Membership.end_time.is_(None), _same_owner(submission))
+        .where(
+            Membership.is_champion,
+            Membership.end_time.is_(None),
+            Membership.league_id == submission.league_id,
+            Membership.entry_id == entry,
+        )
         .limit(1)
     )
     return await session.scalar(own) or await session.scalar(open_ones.order_by(Division.level).limit(1))
@@ -163,38 +267,64 @@ async def _full(session: AsyncSession, submission: Submission) -> str | None:
     return f"The game limits active policies to {most} for each user. Retire one first."
 
 
-async def _becomes_champion(session: AsyncSession, submission: Submission, version: PolicyVersion) -> bool:
+async def _becomes_champion(session: AsyncSession, submission: Submission, membership: Membership) -> bool:
     if submission.auto_champion != "lineage":
         return submission.auto_champion == "always"
     policies = await session.scalars(
         sa.select(PolicyVersion.policy_id)
         .join(Membership, Membership.policy_version_id == PolicyVersion.id)
-        .where(Membership.is_champion, Membership.league_id == submission.league_id, _same_owner(submission))
+        .where(
+            Membership.is_champion,
+            Membership.league_id == membership.league_id,
+            Membership.entry_id == membership.entry_id,
+        )
     )
     champions = set(policies)
-    return not champions or champions == {version.policy_id}
+    return not champions or champions == {membership.policy_version.policy_id}
 
 
-async def make_champion(session: AsyncSession, membership: Membership) -> None:
-    """Make a membership its owner's only champion in the league."""
-    await session.execute(
-        sa.update(Membership)
-        .where(
-            Membership.league_id == membership.league_id,
-            Membership.id != membership.id,
-            Membership.is_champion,
-            _same_owner(membership),
-        )
-        .values(is_champion=False, substatus="benched")
-        .execution_options(synchronize_session="fetch")
-    )
+async def make_champion(session: AsyncSession, membership: Membership) -> list[Membership]:
+    """Make a membership the only champion of its entry; returns those that are benched for it."""
+    await lock_account(session, membership.user_id)
     membership.is_champion, membership.substatus = True, "champion"
     await session.flush()
+    league = await session.get_one(League, membership.league_id)
+    return await bench_surplus(session, league, nominated=membership)
 
 
-def _same_owner(row: Submission | Membership) -> sa.ColumnElement[bool]:
-    player = Membership.player_id.is_(None) if row.player_id is None else Membership.player_id == row.player_id
-    return sa.and_(Membership.user_id == row.user_id, player, Membership.league_id == row.league_id)
+async def bench_surplus(
+    session: AsyncSession, league: League, *, nominated: Membership | None = None
+) -> list[Membership]:
+    """Bench champions beyond the league's number of entries for each account; those that joined last stay.
+
+    Args:
+        session: A writing session.
+        league: The league.
+        nominated: A champion that stays in any case; only champions of its account are benched.
+
+    Returns:
+        The benched members.
+    """
+    most = LeagueSettings.of(league.commissioner_config).entries_per_user
+    statement = (
+        sa.select(Membership)
+        .where(Membership.league_id == league.id, Membership.is_champion)
+        .order_by(Membership.created_at.desc(), Membership.id)
+    )
+    if nominated is not None:
+        statement = statement.where(Membership.user_id == nominated.user_id)
+    rows = (await session.scalars(statement)).unique().all()
+    kept: dict[str, set[str]] = {}
+    benched: list[Membership] = []
+    for row in sorted(rows, key=lambda row: row is not nominated):
+        entries = kept.setdefault(row.user_id, set())
+        if row.entry_id not in entries and (most is None or len(entries) < most):
+            entries.add(row.entry_id)
+        else:
+            row.is_champion, row.substatus = False, "benched"
+            benched.append(row)
+    await session.flush()
+    return benched
 
 
 # --- newcomers

@@ -31,6 +31,8 @@ class LeagueSettings(BaseModel):
     """How many change places between neighbouring divisions at the end of a season."""
     size: int = Field(default=8, ge=1)
     """The number of members of each division but the lowest, above which members must leave."""
+    entries_per_user: int | None = Field(default=1, ge=1)
+    """The number of champions that one account may have in the league; None: one for each of its players."""
     check: bool = False
     """Whether a submission plays an episode against itself before it competes."""
     faults: int | None = Field(default=None, ge=1)
@@ -42,6 +44,11 @@ class LeagueSettings(BaseModel):
     """The optional questions to ask the commissioner. A commissioner without one of these hooks never answers it."""
     lifetime_seconds: float = Field(default=3600.0, gt=0)
     """How long a commissioner's round may take, including its episodes."""
+
+    @property
+    def entries_in_words(self) -> str:
+        """The number of entries of one account, for people."""
+        return "any number" if self.entries_per_user is None else str(self.entries_per_user)
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | None) -> LeagueSettings:

@@ -101,7 +101,7 @@ class _Due:
     terms: LeagueSettings
     setup: GameSetup
     entrants: Mapping[str, Candidate]
-    """The members that compete, by subject, in the order in which they joined."""
+    """The members that compete, by entry, in the order in which they joined."""
     rules: TournamentRules
     state: TournamentState | None
     """The state stored with the last closed round."""
@@ -182,7 +182,7 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         begins=begins,
         terms=terms,
         setup=setup,
-        entrants={row.player_id or row.user_id: Candidate.of(row.policy_version, row.player) for row in members},
+        entrants={row.entry_id: Candidate.of(row.policy_version, row.player) for row in members},
         rules=rules,
         state=state,
         rounds=await _played(session, division_id, league.season, since, rules) if rounds else (),

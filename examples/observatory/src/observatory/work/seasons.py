@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -21,9 +22,12 @@ __all__ = [
     "COMMISSIONED",
     "CONTINUOUS",
     "MOST_RETREAT",
+    "Holder",
     "change_division",
     "change_league",
     "close_season",
+    "entry_of_tally",
+    "holders_of",
     "keep_report",
     "last_report",
     "locked_league",
@@ -109,8 +113,8 @@ async def close_season(session: AsyncSession, league: League) -> Season:
         played = [line["subject"] for line in report["standings"]]
         members = await subjects_in(session, division.id)
         ladder.append([one for one in played if one in members] + [one for one in members if one not in played])
-        names = await names_of(session, played)
-        means = await _means(session, division.id)
+        names = await names_of(session, league.id, played)
+        means = await _means(session, division)
         tables.append(
             {
                 "division_id": division.id,
@@ -125,7 +129,7 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     # A commissioner has already moved the members that it wanted to move.
     moves = 0 if league.commissioner_key == COMMISSIONED else terms.moves
     moved = risers(ladder, moves=moves, size=terms.size)
-    names = await names_of(session, [one.subject for one in moved])
+    names = await names_of(session, league.id, [one.subject for one in moved])
     for one in moved:
         await change_division(session, league.id, one.subject, divisions[one.to].id)
     await session.execute(sa.delete(Tally).where(Tally.division_id.in_(ids)))
@@ -150,14 +154,14 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     return season
 
 
-async def change_division(session: AsyncSession, league_id: str, subject: str, division_id: str) -> None:
-    """Move all members of a subject in a league to a division."""
+async def change_division(session: AsyncSession, league_id: str, entry: str, division_id: str) -> None:
+    """Move all members of an entry in a league to a division."""
     await session.execute(
         sa.update(Membership)
         .where(
             Membership.league_id == league_id,
             Membership.end_time.is_(None),
-            sa.func.coalesce(Membership.player_id, Membership.user_id) == subject,
+            Membership.entry_id == entry,
         )
         .values(division_id=division_id)
     )
@@ -262,29 +266,74 @@ def why_stopped(report: JsonObject | None) -> str | None:
             return f"No more rounds will be played in this season: {why}"
 
 
-async def names_of(session: AsyncSession, subjects: Sequence[str]) -> dict[str, str]:
-    """Names of subjects: players, and users who play without one."""
-    found: dict[str, str] = {}
-    for table in (Player, User):
-        for id, name in await session.execute(sa.select(table.id, table.name).where(table.id.in_(subjects))):
-            found[id] = name
-    return found
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """The player that an entry plays for, or the account without one."""
+
+    id: str
+    kind: str
+    """`player` or `user`."""
+    name: str
+
+    @classmethod
+    def of(cls, player_id: str | None, player_name: str | None, user_id: str, user_name: str) -> Holder:
+        """A player of a user, or the user if it plays without one."""
+        if player_id is None or player_name is None:
+            return cls(id=user_id, kind="user", name=user_name)
+        return cls(id=player_id, kind="player", name=player_name)
+
+
+async def holders_of(session: AsyncSession, league_id: str, entries: Sequence[str]) -> dict[str, Holder]:
+    """The holders of entries of a league: the champion's, else that of the member that joined last."""
+    newest = sa.func.row_number().over(
+        partition_by=Membership.entry_id,
+        order_by=(Membership.is_champion.desc(), Membership.created_at.desc(), Membership.id),
+    )
+    members = (
+        sa.select(Membership.entry_id, Membership.player_id, Membership.user_id, newest.label("place"))
+        .where(Membership.league_id == league_id, Membership.entry_id.in_(entries))
+        .subquery()
+    )
+    rows = await session.execute(
+        sa.select(members.c.entry_id, Player.id, Player.name, User.id, User.name)
+        .join(User, User.id == members.c.user_id)
+        .outerjoin(Player, Player.id == members.c.player_id)
+        .where(members.c.place == 1)
+    )
+    return {entry: Holder.of(*who) for entry, *who in rows}
+
+
+async def names_of(session: AsyncSession, league_id: str, entries: Sequence[str]) -> dict[str, str]:
+    """Names of the holders of entries of a league."""
+    return {entry: holder.name for entry, holder in (await holders_of(session, league_id, entries)).items()}
+
+
+def entry_of_tally(league_id: str) -> sa.ColumnElement[str]:
+    """The entry that a `Tally` counts for in a league."""
+    player = sa.func.coalesce(Membership.player_id, Membership.user_id)
+    own = sa.select(sa.func.min(Membership.entry_id)).where(
+        Membership.league_id == league_id, Membership.user_id == Tally.user_id, player == Tally.subject_id
+    )
+    return sa.func.coalesce(own.correlate(Tally).scalar_subquery(), Tally.subject_id)
 
 
 async def subjects_in(session: AsyncSession, division_id: str) -> list[str]:
-    """Subjects that compete in a division, in the order in which they joined."""
+    """Entries that compete in a division, in the order in which they joined."""
     found = await session.scalars(
-        sa.select(sa.func.coalesce(Membership.player_id, Membership.user_id))
+        sa.select(Membership.entry_id)
         .where(Membership.division_id == division_id, Membership.end_time.is_(None), Membership.is_champion)
         .order_by(Membership.created_at, Membership.id)
     )
     return list(dict.fromkeys(found))
 
 
-async def _means(session: AsyncSession, division_id: str) -> dict[str, JsonObject]:
+async def _means(session: AsyncSession, division: Division) -> dict[str, JsonObject]:
+    lines = (
+        sa.select(entry_of_tally(division.league_id).label("entry"), Tally.total, Tally.episodes)
+        .where(Tally.division_id == division.id)
+        .subquery()
+    )
     rows = await session.execute(
-        sa.select(Tally.subject_id, sa.func.sum(Tally.total), sa.func.sum(Tally.episodes))
-        .where(Tally.division_id == division_id)
-        .group_by(Tally.subject_id)
+        sa.select(lines.c.entry, sa.func.sum(lines.c.total), sa.func.sum(lines.c.episodes)).group_by(lines.c.entry)
     )
     return {who: {"score": float(total) / int(count), "episodes": int(count)} for who, total, count in rows}
