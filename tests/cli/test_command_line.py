@@ -271,7 +271,6 @@ def test_common_words_suggest_commands() -> None:
         ("serve", "game serve"),
         ("sit", "game join"),
         ("wrap", "game wrap"),
-        ("bundle", "episode-bundle"),
     ],
 )
 def test_a_former_name_leads_to_the_present_one(former: str, now: str) -> None:

@@ -140,12 +140,15 @@ def test_a_replay_is_shown_until_a_person_has_seen_enough(
         pytest.fail("the game still runs")
 
 
-def test_a_workspace_and_a_compressed_file_are_replays(played: tuple[Path, Path], start: Start, tmp_path: Path) -> None:
+def test_a_workspace_a_compressed_file_and_a_bundle_are_replays(played: tuple[Path, Path], start: Start, tmp_path: Path) -> None:
     directory, out = played
     packed = tmp_path / "packed file.gz"
     packed.write_bytes(gzip.compress((out / "replay").read_bytes()))
-    for replay in (out, packed, packed.as_uri()):
-        run = start("replay", directory, replay, "--json")
+    bundle = tmp_path / "episode.zip"
+    assert coworld("bundle", out, "-o", bundle).status == 0
+    # An episode's record says which game played it
+    for words in ((directory, out), (directory, packed), (directory, packed.as_uri()), (directory, bundle), (out,)):
+        run = start("replay", *words, "--json")
         run.until(lambda run=run: run.stdout.endswith("}\n"), "the answer")
         answer = json.loads(run.stdout)
         assert fetch(answer["link"]) == 200

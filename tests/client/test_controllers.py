@@ -19,6 +19,8 @@ from coworld_client.seat.answers import NOTHING, default_action, understood
 from coworld_client.seat.controllers import load_controller
 from coworld_client.seat.llm import MOST_TRIES, LlmPlayer
 from coworld_core.errors import UsageError
+from coworld_core.roles.bundle import BundleItem, plan_bundle
+from coworld_core.roles.bundle_file import Pieces, pack_bundle
 from coworld_core.rules import Frame, ReplayHeader, ReplayWriter, read_replay
 from coworld_runner.errors import unwrapped
 from coworld_runner.package.own_players.named_player import read_own_player
@@ -189,6 +191,23 @@ async def test_diverging_recording_reports_the_tick(
     with pytest.raises(SeatError, match=says) as failed:
         await played(load_controller(str(tmp_path / "recording.json")), sticks=9)
     assert failed.value.code == "recording_diverged"
+
+
+def test_recording_is_read_from_a_bundle(tmp_path: Path) -> None:
+    recorded(tmp_path / "replay", [{0: {"take": 2}}])
+    content = (tmp_path / "replay").read_bytes()
+    items = [
+        BundleItem[Pieces](part="replay", source=lambda: [content]),
+        BundleItem[Pieces](part="results", source=lambda: [b"{}"]),
+    ]
+    for include in (None, ["results"]):
+        plan = plan_bundle("r", items, status="success", include=include)
+        (tmp_path / "b.zip").write_bytes(b"".join(pack_bundle(plan)))
+        if include is None:
+            read_own_player(f"recording:{tmp_path}/b.zip@0").put(tmp_path)
+            assert json.loads((tmp_path / "recording.json").read_text())["actions"]["0"] == {"0": {"take": 2}}
+    with pytest.raises(UsageError, match="has no replay"):
+        read_own_player(f"recording:{tmp_path}/b.zip")
 
 
 @pytest.mark.parametrize("word", ["slot", "seat"])

@@ -31,7 +31,6 @@ _MEANT: Mapping[str, Sequence[str]] = {
     "serve": ("game serve",),
     "sit": ("game join",),
     "wrap": ("game wrap",),
-    "bundle": ("episode-bundle",),
     **dict.fromkeys(("start", "up"), ("run", "play")),
     **dict.fromkeys(("watch", "view", "viewer", "open"), ("replay", "play")),
     **dict.fromkeys(("example", "sample", "quickstart", "hello", "tutorial"), ("demo",)),

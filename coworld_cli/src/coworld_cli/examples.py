@@ -18,6 +18,10 @@ coworld play examples/paintarena --human 0
 coworld replay
 coworld replay examples/paintarena examples/paintarena/results/latest
 coworld replay examples/paintarena --html game.html
+coworld replay examples/paintarena episode.zip
+coworld bundle latest -o episode.zip
+coworld bundle examples/paintarena/results/latest --include results --include replay
+coworld bundle results/latest/3 --slot 0
 coworld compare frontier-painter sweep-painter -m examples/paintarena --variant quick
 coworld compare ./new.py ./old.py -m examples/nim
 coworld compare my-player:2 my-player:1 -m examples/paintarena --require better --markdown

@@ -105,7 +105,9 @@ WORDS: Mapping[str, str] = {
     "repeat_evaluation": "Repeat the command that began it, or name another directory with -o.",
     "restore_player": "Restore the old content, or start again: in another directory (-o), or under another name.",
     "show_tournament": "That is a tournament: `coworld tournament show {directory!q}`.",
-    # Replays
+    # Replays and bundles
+    "name_game": "Name the game first: coworld replay MANIFEST {bundle!q}.",
+    "play_and_name": "`coworld run-episode MANIFEST` leaves one; any other can be named by its path.",
     "play_first": "`coworld run-episode MANIFEST` leaves one; `coworld replay MANIFEST REPLAY` shows any other.",
     "smaller_page": "A page takes {size}. `coworld replay` without --html shows this one.",
     "whole_bundle": "Copy it into the bundle. `coworld replay` without --html shows this one.",

@@ -80,6 +80,7 @@ _COMMANDS: CommandTable = {
         "league": ("leagues", "Request leagues for a Coworld (for the platform's team)."),
     },
     "Episodes": {
+        "bundle": ("bundles", "Pack what an episode has left into one file."),
         "episodes": ("episode_requests", "List episodes, or show one."),
         "replays": ("replays", "List replays, or download them."),
         "replay-open": ("replays", "Show an episode's replay in the browser."),

@@ -73,10 +73,12 @@ def replay(
 ) -> int:
     """Show a replay in the browser, until Ctrl-C.
 
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. REPLAY is a file,
-    the directory of an episode, or a file://, http(s):// or s3:// address; gzip and zlib are unpacked. REPLAY defaults
-    to the last one of the package; without both arguments, it is the last one at or below the current directory. If the
-    game has a static replay viewer that is built, the viewer shows it, and the game itself does not run.
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. REPLAY is a file, a
+    bundle, the directory of an episode, RUN/N for the Nth of a run of several, or a file://, http(s):// or s3://
+    address; gzip and zlib are unpacked. REPLAY defaults to the last one of the package; without both arguments, it is
+    the last one at or below the current directory. The directory of an episode is enough, too, as it says which game
+    played it. If the game has a static replay viewer that is built, the viewer shows it, and the game itself does not
+    run.
     """
     if html is not None and open_browser:
         raise click.UsageError(
@@ -101,7 +103,7 @@ async def _show(
     from coworld_core.ids import new_run_id
     from coworld_runner.package.viewer_bundle import find_bundle
     from coworld_runner.replay.recorded_page import record_page, viewer_page
-    from coworld_runner.replay.replay_file import last_replay, resolve_replay
+    from coworld_runner.replay.replay_file import game_of, last_replay, resolve_replay
     from coworld_runner.replay.replay_session import ReplayOptions, open_replay
     from coworld_runner.runs.event_bus import EventBus
 
@@ -112,6 +114,8 @@ async def _show(
     if not options.manifest:
         found, last = last_replay(Path.cwd(), below=True)
         options, replay = options.but(manifest=str(found)), str(last)
+    elif replay is None and (game := game_of(options.manifest)) is not None:
+        options, replay = options.but(manifest=game), options.manifest
     package = await find_package(options, running)
     replay = replay or str(last_replay(package.default_results_dir().parent)[1])
     viewer = find_bundle(package)

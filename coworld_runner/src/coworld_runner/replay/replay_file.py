@@ -1,4 +1,4 @@
-"""Opens a replay, wherever it is and however it is compressed.
+"""Opens a replay, wherever it is and however it is packed.
 
 A replay is opaque bytes of any game, and may be raw, zlib or gzip. Its first bytes tell which; its name counts only for
 rare zlib headers. It is unpacked in bounded pieces up to a limit, never in memory as a whole.
@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +21,19 @@ from urllib.parse import unquote, urlsplit
 import anyio.from_thread
 import anyio.to_thread
 
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.record import read_record
 from coworld_core.errors import CoworldError, EnvironmentFault, RemoteError, UsageError
 from coworld_core.files.compression import Compression, Unpacker, detect_compression, sniff_compression
 from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
+from coworld_core.roles.bundle_file import is_bundle, read_bundle
+from coworld_core.text.phrases import listed
 from coworld_core.text.size_text import shown_size
 from coworld_core.text.urls import shown_url
 
 from ..package.locations import FETCH_SECONDS, Location, fetch, missing, read_location, s3_address
+from ..runs.episode_places import find_episode, runs_below, several_episodes
 from ..runs.scratch import open_scratch
 from ..runs.workspace import replays_of
 
@@ -37,6 +42,7 @@ __all__ = [
     "Compression",
     "Replay",
     "ReplayError",
+    "game_of",
     "last_replay",
     "resolve_replay",
     "sniff_compression",
@@ -85,8 +91,9 @@ async def resolve_replay(
     """Provide a replay as a plain file while the context is open.
 
     Args:
-        argument: A path (a directory counts when it holds a file `replay`, as a workspace does), or an address:
-            `file://`, `http(s)://`, or `s3://bucket/key` for a public object.
+        argument: A path (of a replay, a bundle or a workspace, of an episode of a run of many, or `latest`, as
+            `coworld_runner.runs.episode_places.find_episode` explains), or an address: `file://`, `http(s)://`, or
+            `s3://bucket/key` for a public object. What an address leads to may be a bundle, too.
         directory: An existing directory for copies. None: a temporary one, removed on leaving.
         limit: Size limit of the replay in bytes, fetched or unpacked.
         timeout: Seconds to wait for a connection, or for the next bytes.
@@ -98,6 +105,7 @@ async def resolve_replay(
         RemoteError: The host cannot be reached or refused; the message names it.
         ReplayError: It is empty, damaged, cut short or too large (codes `replay_empty`, `replay_damaged`,
             `replay_truncated`, `replay_too_large`, `replay_bomb`).
+        BundleError: It is a bundle that is not valid.
         EnvironmentFault: There is no room for a copy.
     """
     source = read_location(argument, what="replay")
@@ -132,11 +140,8 @@ def last_replay(place: Path, *, below: bool = False) -> tuple[Path, Path]:
         UsageError: There is none.
     """
     found = [
-        (replay.stat().st_mtime_ns, results.parent, replay)
-        for depth in ("", "*/", "*/*/")[: 3 if below else 1]
-        for results in place.glob(f"{depth}results")
-        for run in results.glob("*")
-        if not run.is_symlink()
+        (replay.stat().st_mtime_ns, package, replay)
+        for package, run in runs_below(place, below=below)
         for replay in replays_of(run)
     ]
     if not found:
@@ -149,15 +154,72 @@ def last_replay(place: Path, *, below: bool = False) -> tuple[Path, Path]:
     return package, replay
 
 
+def game_of(argument: str) -> str | None:
+    """Tell which game has played an episode. Blocks.
+
+    Args:
+        argument: The path of an episode, as `find_episode` reads it, or anything else.
+
+    Returns:
+        Where the game's manifest is, according to the episode's record; None if the argument names no episode.
+
+    Raises:
+        UsageError: It is a bundle, which does not tell (`game_unknown`); or there is no such episode.
+    """
+    source = read_location(argument, what="manifest")
+    if source.path is None:
+        return None
+    place = find_episode(source.path)
+    if EpisodeLayout(place).record.is_file():
+        return read_record(place).manifest or None
+    if place.is_file() and is_bundle(place):
+        raise UsageError(
+            f"{place} is a bundle, which does not say which game shows its replay.",
+            code="game_unknown",
+            hint=Hint("name_game", "Name the game's manifest, too.", bundle=argument),
+            context={"path": str(place)},
+        )
+    return None
+
+
 async def _local(source: Location, copies: Callable[[], Awaitable[Path]], limit: int) -> Replay:
     assert source.path is not None
-    path, head, size = await anyio.to_thread.run_sync(_look, source.path)
-    compression = await anyio.to_thread.run_sync(_compression, path, head, path.name)
+    place = await anyio.to_thread.run_sync(find_episode, source.path)
+    path, head, size = await anyio.to_thread.run_sync(_look, place)
+    name, shown, bundled = path.name, str(path), await anyio.to_thread.run_sync(is_bundle, path)
+    if bundled:
+        path = await anyio.to_thread.run_sync(_of_bundle, path, await copies() / "bundled", limit, shown)
+        path, head, size = await anyio.to_thread.run_sync(_look, path)
+        name = "replay"
+    compression = await anyio.to_thread.run_sync(_compression, path, head, name)
     if compression == "none":
-        return Replay(path=path, name=_name(path.name), size=size, source=str(path), compression="none", copied=False)
+        return Replay(path=path, name=_name(name), size=size, source=shown, compression="none", copied=bundled)
     target = await copies() / "replay"
-    size = await anyio.to_thread.run_sync(_unpack, path, target, compression, limit, str(path))
-    return Replay(path=target, name="replay", size=size, source=str(path), compression=compression, copied=True)
+    size = await anyio.to_thread.run_sync(_unpack, path, target, compression, limit, shown)
+    return Replay(path=target, name="replay", size=size, source=shown, compression=compression, copied=True)
+
+
+def _of_bundle(path: Path, target: Path, limit: int, shown: str) -> Path:
+    """Extract the replay of a bundle; returns its path. Runs in a worker thread."""
+    bundle = read_bundle(path)
+    file = bundle.file("replay")
+    if file is None:
+        parts = listed(list(dict.fromkeys(file.token for file in bundle.files))) or "nothing"
+        raise UsageError(
+            f"There is no replay in the bundle {shown}.",
+            code="no_replay",
+            hint=f"It includes {parts}.",
+            context={"path": shown},
+        )
+    if file.size > limit:
+        raise ReplayError(
+            f"The replay in the bundle {shown} has {shown_size(file.size)}, more than {shown_size(limit)}.",
+            code="replay_too_large",
+            hint="Raise the limit if you trust the source.",
+        )
+    with _copying(target, shown):
+        bundle.extract(file, target, pause=anyio.from_thread.check_cancelled)
+    return target
 
 
 def _look(path: Path) -> tuple[Path, bytes, int]:
@@ -165,7 +227,7 @@ def _look(path: Path) -> tuple[Path, bytes, int]:
     try:
         if path.is_dir():
             if not (path / "replay").is_file():
-                raise UsageError(
+                raise several_episodes(path) or UsageError(
                     f"{path} is a directory, and there is no file `replay` in it.",
                     code="path_missing",
                     hint="Name the replay itself, or the workspace of an episode that wrote one.",
@@ -219,6 +281,10 @@ async def _remote(
     if answer.encoding:
         # Decode here, within the limit, because the transport has none
         fetched = await anyio.to_thread.run_sync(_decoded, fetched, answer.encoding, limit, shown)
+    if await anyio.to_thread.run_sync(is_bundle, fetched):
+        bundled = await anyio.to_thread.run_sync(_of_bundle, fetched, directory / "bundled", limit, shown)
+        fetched.unlink()
+        fetched, name = bundled, "replay"
     head = await anyio.to_thread.run_sync(_head, fetched)
     compression = await anyio.to_thread.run_sync(_compression, fetched, head, name or "replay")
     plain = _name(name) if compression == "none" else "replay"
@@ -267,10 +333,16 @@ def _name(name: str) -> str:
 
 def _unpack(source: Path, target: Path, compression: Compression, limit: int, shown: str) -> int:
     """Unpack a file piece by piece; returns the size. Runs in a worker thread and stops when its task is cancelled."""
+    with _copying(target, shown), source.open("rb") as packed, target.open("xb") as plain:
+        unpacker = Unpacker(compression, limit=limit, what="replay", source=shown, error=ReplayError)
+        return unpacker.run(packed.read, plain.write, pause=anyio.from_thread.check_cancelled)
+
+
+@contextlib.contextmanager
+def _copying(target: Path, shown: str) -> Generator[None]:
+    """Remove an incomplete copy of a replay."""
     try:
-        with source.open("rb") as packed, target.open("xb") as plain:
-            unpacker = Unpacker(compression, limit=limit, what="replay", source=shown, error=ReplayError)
-            size = unpacker.run(packed.read, plain.write, pause=anyio.from_thread.check_cancelled)
+        yield
     except OSError as error:
         _discard(target)
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
@@ -283,7 +355,6 @@ def _unpack(source: Path, target: Path, compression: Compression, limit: int, sh
     except BaseException:
         _discard(target)
         raise
-    return size
 
 
 def _discard(path: Path) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._workspace_contents import Contents
 
 __all__ = [
+    "LATEST",
     "WorkspaceReservation",
     "artifact_records",
     "atomic_write",
@@ -41,7 +42,8 @@ __all__ = [
     "unwritable",
 ]
 
-_LATEST = "latest"
+LATEST = "latest"
+"""Name of the link to the newest workspace among the results of a package."""
 _OTHER_WORKSPACE = Hint("other_workspace", "Name another directory as workspace.")
 _SHOWN = 3
 """Number of names that an error lists."""
@@ -253,10 +255,10 @@ def point_latest(results: Path, workspace: Path) -> None:
 
     Does nothing on a file system without links, or if `latest` is not a link.
     """
-    link = results / _LATEST
+    link = results / LATEST
     if link.exists() and not link.is_symlink():
         return
-    temporary = results / f".{_LATEST}-{secrets.token_hex(4)}"
+    temporary = results / f".{LATEST}-{secrets.token_hex(4)}"
     with contextlib.suppress(OSError, NotImplementedError):
         temporary.symlink_to(workspace.name, target_is_directory=True)
         try:

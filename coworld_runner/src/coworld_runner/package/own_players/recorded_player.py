@@ -25,7 +25,7 @@ def read_recording(word: str) -> OwnPlayer:
     """Read the actions of an earlier episode.
 
     Args:
-        word: `recording:` with an episode's directory, its replay, or the artifact of an `llm:` player.
+        word: `recording:` with an episode's directory, its replay, its bundle, or the artifact of an `llm:` player.
 
     Raises:
         UsageError: There is no such file, or it does not hold actions by tick.
@@ -33,6 +33,7 @@ def read_recording(word: str) -> OwnPlayer:
     # Only recordings need zips, and the kit's rules
     import zipfile
 
+    from coworld_core.roles.bundle_file import is_bundle
     from coworld_core.rules import ReplayFormatError
 
     match = _FORM.fullmatch(word.removeprefix(RECORDING))
@@ -41,13 +42,16 @@ def read_recording(word: str) -> OwnPlayer:
     place = Path(match["path"]).expanduser()
     path = EpisodeLayout(place).replay if place.is_dir() else place
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES)
+        if is_bundle(path):
+            data = _replay_of_bundle(path)
+        else:
+            with path.open("rb") as file:
+                data = file.read(MOST_BYTES)
     except OSError as error:
         raise UsageError(
             f"There is no recording at {path}: {error.strerror}.",
             code="no_recording",
-            hint="Name an episode's directory, its replay, or an llm: player's artifact.",
+            hint="Name an episode's directory, its replay, its bundle, or an llm: player's artifact.",
         ) from None
     try:
         actions = _answered(data) if data.startswith(b"PK") else _replayed(data, str(path))
@@ -69,6 +73,16 @@ def read_recording(word: str) -> OwnPlayer:
         command=(PYTHON, "-m", "coworld_client.seat", "{}/recording.json"),
         needs_client=True,
     )
+
+
+def _replay_of_bundle(path: Path) -> bytes:
+    from coworld_core.roles.bundle_file import read_bundle
+
+    bundle = read_bundle(path)
+    file = bundle.file("replay")
+    if file is None or file.size > MOST_BYTES:
+        raise UsageError(f"The bundle {path} has no replay, or a very large one.", code="no_recording")
+    return b"".join(bundle.pieces(file))
 
 
 def _replayed(data: bytes, source: str) -> dict[int, dict[int, Any]]:
