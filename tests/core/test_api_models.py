@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 
 from coworld_core import api
 from coworld_core.api import (
-    BUNDLE_PARTS,
     Body,
     Coworld,
     CoworldUploadBody,
@@ -408,7 +407,3 @@ def test_secrets_are_in_no_repr() -> None:
 def test_unknown_token_is_anonymous() -> None:
     assert Whoami.read({"user_email": "unknown", "subject_type": "anonymous"}).subject_type.is_anonymous
     assert not Whoami.read({"subject_type": "service"}).subject_type.is_anonymous
-
-
-def test_parts_of_a_bundle_are_those_of_the_contract() -> None:
-    assert BUNDLE_PARTS == ("results", "replay", "error_info", "game_logs", "player_logs", "player_artifact")

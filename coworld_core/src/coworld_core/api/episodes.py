@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, computed_field
 
+from ..roles.bundle import BUNDLE_PARTS, BundlePart
 from ._open_enums import OpenText, RequestStatus
 from ._wire_models import Time, Wire, newer, required
 from .policies import label_of
@@ -30,19 +31,6 @@ ArtifactType = Literal["spec", "game-config", "logs", "error-info", "results", "
 
 ARTIFACT_TYPES: tuple[ArtifactType, ...] = ("spec", "game-config", "logs", "error-info", "results", "replay")
 """All artifact types."""
-
-BundlePart = Literal["results", "replay", "error_info", "game_logs", "player_logs", "player_artifact"]
-"""Parts that a bundle may include."""
-
-BUNDLE_PARTS: tuple[BundlePart, ...] = (
-    "results",
-    "replay",
-    "error_info",
-    "game_logs",
-    "player_logs",
-    "player_artifact",
-)
-"""All parts, in the order of a bundle."""
 
 
 class EpisodeErrorType(OpenText):
