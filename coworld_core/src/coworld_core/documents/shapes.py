@@ -165,6 +165,8 @@ _EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "bool_type": "true or false",
+    "float_type": "a number",
+    "finite_number": "a finite number",
     "tuple_type": "a list",
     "list_type": "a list",
     "dict_type": "an object",

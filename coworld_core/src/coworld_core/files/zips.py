@@ -9,6 +9,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self, cast
@@ -17,7 +18,7 @@ from ..errors import CoworldError, UsageError
 from ..text.size_text import shown_size
 from ..text.terminal import strip_controls
 
-__all__ = ["BROKEN_ZIP", "ZipReader", "ZipWriter", "open_zip"]
+__all__ = ["BROKEN_ZIP", "ZipReader", "ZipTrouble", "ZipWriter", "open_zip"]
 
 BROKEN_ZIP: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
@@ -45,6 +46,18 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 
 
+@dataclass(frozen=True)
+class ZipTrouble:
+    """Why a zip is not opened."""
+
+    code: str
+    """`name`, `bomb` or `too_large`."""
+    why: str
+    """What is wrong, as a part of a sentence about the zip."""
+    entry: str | None = None
+    """The entry that is to blame."""
+
+
 class ZipReader:
     """A zip whose entries were checked: `open_zip` opens one.
 
@@ -59,36 +72,51 @@ class ZipReader:
         self.refuse = refuse
         self._archive = archive
 
-    def check(self, limit: int) -> None:
-        """Check that the entries can be unpacked safely, and list them in `entries`."""
+    def check(self, limit: int, troubles: list[ZipTrouble] | None = None) -> None:
+        """Check that the entries can be unpacked safely, and list them in `entries`.
+
+        Args:
+            limit: Maximum unpacked size in bytes.
+            troubles: Receives all troubles; `entries` remains empty then. None: the first of them is raised.
+        """
+        found = False
+        for trouble in self._troubles(limit):
+            if troubles is None:
+                raise self.refuse(trouble.why, trouble.code)
+            found = True
+            troubles.append(trouble)
+        if not found:
+            self.entries = {entry.filename: entry for entry in self._archive.infolist()}
+
+    def _troubles(self, limit: int) -> Iterator[ZipTrouble]:
         entries = self._archive.infolist()
         if len(entries) > _MAX_ENTRIES:
-            raise self.refuse(f"it has more than {_MAX_ENTRIES} entries", "bomb")
+            yield ZipTrouble("bomb", f"it has more than {_MAX_ENTRIES} entries")
+            return
         names: dict[str, zipfile.ZipInfo] = {}
         for entry in entries:
+            name = entry.filename
             if why := _trouble(entry):
-                raise self.refuse(f"its entry {_shown(entry.filename)} {why}", "name")
-            folded = entry.filename.removesuffix("/").casefold()
+                yield ZipTrouble("name", f"its entry {_shown(name)} {why}", name)
+            folded = name.removesuffix("/").casefold()
             if names.setdefault(folded, entry) is not entry:
-                raise self.refuse(f"it holds {_shown(entry.filename)} twice", "name")
+                yield ZipTrouble("name", f"it holds {_shown(name)} twice", name)
         for folded, entry in names.items():
             above = folded
             while (above := above.rpartition("/")[0]) != "":
                 if above in names and not names[above].is_dir():
-                    why = (
-                        f"its entry {_shown(entry.filename)} is below {_shown(names[above].filename)}, which is a file"
-                    )
-                    raise self.refuse(why, "name")
+                    upper = _shown(names[above].filename)
+                    why = f"its entry {_shown(entry.filename)} is below {upper}, which is a file"
+                    yield ZipTrouble("name", why, entry.filename)
         total = sum(entry.file_size for entry in entries)
         if total > limit:
             largest = max(entries, key=lambda entry: entry.file_size)
             why = f"it would unpack to {shown_size(total)}, more than {shown_size(limit)} {_most(largest)}"
-            raise self.refuse(why, "too_large")
-        if total > max(_HARMLESS, _RATIO * self.path.stat().st_size):
+            yield ZipTrouble("too_large", why, largest.filename)
+        elif total > max(_HARMLESS, _RATIO * self.path.stat().st_size):
             largest = max(entries, key=lambda entry: entry.file_size)
             why = f"it would unpack to {shown_size(total)}, {_RATIO} times its size or more {_most(largest)}"
-            raise self.refuse(why, "bomb")
-        self.entries = {entry.filename: entry for entry in entries}
+            yield ZipTrouble("bomb", why, largest.filename)
 
     def pieces(self, name: str) -> Iterator[bytes]:
         """Unpack an entry piece by piece, and no more bytes of it than the zip says.
@@ -142,7 +170,13 @@ class ZipReader:
 
 @contextlib.contextmanager
 def open_zip(
-    path: Path, *, limit: int, what: str, error: type[CoworldError], hint: str | None = None
+    path: Path,
+    *,
+    limit: int,
+    what: str,
+    error: type[CoworldError],
+    hint: str | None = None,
+    troubles: list[ZipTrouble] | None = None,
 ) -> Generator[ZipReader]:
     """Open a zip that may be malicious, after checking its entries: their number, names, kinds, sizes and compression.
 
@@ -152,6 +186,7 @@ def open_zip(
         what: A noun for messages and for the prefix of codes, such as "bundle".
         error: The class of errors to raise.
         hint: What to do about such a zip.
+        troubles: Receives all that is wrong with the entries, and the zip is open without any. None: it is raised.
 
     Raises:
         UsageError: There is no such file (`path_missing`).
@@ -182,7 +217,7 @@ def open_zip(
         except BROKEN_ZIP as failure:
             raise refuse(f"it is damaged, or not a zip ({failure})", "unreadable") from failure
         reader = ZipReader(path, archive, refuse)
-        reader.check(limit)
+        reader.check(limit, troubles)
         yield reader
 
 
