@@ -483,23 +483,22 @@ class _Audit:
             return True
         self._failed_code = "rules_failed"
         states: list[Rules] = []
-        for seed in range(self._seed, self._seed + 4):
-            self._begin(seed)
-            play, choose = self._started(seed), random.Random(seed)
-            while not play.over and play.tick < min(self._ticks, _STATES):
-                states.append(copy.deepcopy(play.rules))
-                actions = self._actions(play, choose)
-                self._script.actions.append(actions)
-                play.step(_read(play, actions))
+        until = time.monotonic() + self._seconds
         try:
-            for name, problem in leaks(states):
-                path, line = _place(self._rules.secret_attributes)
-                self._add(
-                    "rules_leak_secret",
-                    f"{name} {problem[:40]}",
-                    f"{path}:{line}: {problem} (seed {self._seed}).",
-                    line,
-                )
+            for seed in range(self._seed, self._seed + 4):
+                self._begin(seed)
+                play, choose = self._started(seed), random.Random(seed)
+                while not play.over and play.tick < min(self._ticks, _STATES):
+                    states.append(copy.deepcopy(play.rules))
+                    actions = self._actions(play, choose)
+                    self._script.actions.append(actions)
+                    play.step(_read(play, actions))
+            path, line = _place(self._rules.secret_attributes)
+            for name, problem in leaks(states, late=lambda: time.monotonic() > until):
+                message = f"{path}:{line}: {problem} (seed {self._seed})."
+                self._add("rules_leak_secret", f"{name} {len(self.found)}", message, line)
+        except RulesError:
+            raise
         except Exception as error:
             raise RulesError.raised(error, where="secret_attributes", tick=0) from error
         return True
