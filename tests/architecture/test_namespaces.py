@@ -141,6 +141,8 @@ from coworld_core.rules import Play, Rules, RulesError, audit_rules
 from coworld_runner.kit.rollout import PolicyError, rollout
 
 class Count(Rules):
+    Action = int
+
     def start(self): self.left = 2
     def legal(self, seat): return [1]
     def observe(self, seat): return self.left

@@ -20,7 +20,7 @@ from coworld_runner.certification.player_presence import check_attendance
 from coworld_runner.certification.secret_leaks import slots_leaked
 from coworld_runner.certification.step_answers import StepAnswer, advice, missing, skipped
 from coworld_runner.certification.step_ledger import StepLedger
-from coworld_runner.certification.transcript import TRANSCRIPT
+from coworld_runner.certification.transcript import OWN_STEPS, TRANSCRIPT
 from coworld_runner.testing.fake_backend import FakeBackend
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
@@ -75,7 +75,7 @@ def test_the_fault_that_decides_comes_first_and_results_are_another_steps() -> N
 
 
 def test_every_step_of_the_transcript_is_carried_out_and_no_other() -> None:
-    assert list(STEPS) == [step.id for step in TRANSCRIPT.steps]
+    assert list(STEPS) == [step.id for step in TRANSCRIPT.steps + OWN_STEPS]
 
 
 @pytest.mark.parametrize(

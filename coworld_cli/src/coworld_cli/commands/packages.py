@@ -317,6 +317,8 @@ def certify(
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.
 
+    For a game made with the kit, its rules are audited in a further step.
+
     A failed step does not end the certification: whatever can still be checked is checked. The result is written as
     certification.json and, for people, as certification.html. The exit status is 1 if the Coworld is not certified.
     """

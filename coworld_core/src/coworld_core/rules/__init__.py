@@ -1,7 +1,8 @@
 """A game as rules: which actions are legal, what they do, and who has won.
 
-This package contains `Rules`, the play of one episode, schemas generated from types, replays and the audit. It uses no
-sockets, clocks, files or threads: the runner serves games, and the client plays in them.
+This package contains `Rules`, the play of one episode, schemas generated from types, replays and the audit. Apart from
+the audit, which measures time, it uses no sockets, clocks, files or threads: the runner serves games, and the client
+plays in them.
 """
 
 from __future__ import annotations

@@ -140,6 +140,7 @@ def audit_rules(
         if audit.guarded(audit.play_out):
             audit.guarded(audit.play_out, missing=True)
         audit.guarded(audit.search_leaks)
+    audit.forget_games()
     return Report(source=rules.__name__, issues=tuple(audit.found.values()))
 
 
@@ -238,7 +239,6 @@ class _Audit:
         self._play: Play | None = None
         self._valid: set[str] = set()
         self._taken: list[tuple[int, Any, str]] = []
-        self._failed_code = "rules_failed"
         self._checking = True
         """Whether answers are checked; once is enough in games that are the same."""
         self._timing = False
@@ -276,7 +276,8 @@ class _Audit:
         try:
             return play(**options)
         except RulesError as error:
-            code = error.code if error.code in AUDIT_CODES and error.code != "rules_failed" else self._failed_code
+            missed = any(None in actions.values() for actions in self._script.actions)
+            code = "rules_fail_on_missed_turns" if missed and error.code == "rules_failed" else error.code
             lines = "".join(f"\n{line}" for line in error.lines)
             placed = re.search(r"line (\d+)", error.lines[-1]) if error.lines else None
             line = int(placed[1]) if placed else _place(getattr(self._rules, error.where, None))[1]
@@ -299,10 +300,11 @@ class _Audit:
             self._differs("rules_not_deterministic", "the same seed and actions", first, found)
         elif found := first.last().difference(self._run(self._seed, first, looking=False)):
             self._differs("rules_change_when_asked", "looking only at the end", first, found)
-        elif first.chance and not any(first.difference(self._run(self._seed + n)) for n in range(1, 6)):
-            message = "The game uses randomness, but five other seeds gave the same game."
-            self._add("rules_ignore_seed", "", message, None)
         else:
+            if first.chance and not any(first.difference(self._run(self._seed + n)) for n in range(1, 6)):
+                message = "The game uses randomness, but five other seeds gave the same game."
+                # Chance may matter to other actions than these
+                self._add("rules_ignore_seed", "", message, None, severity="warning")
             return True
         return False
 
@@ -340,7 +342,6 @@ class _Audit:
     def play_out(self, *, missing: bool = False) -> bool:
         """Play a game to its end, without comparing it, perhaps with missed turns."""
         self._timing = True
-        self._failed_code = "rules_fail_on_missed_turns" if missing else "rules_failed"
         done = self._begin(self._seed)
         play, choose = self._started(self._seed), random.Random(self._seed)
         seconds = self._seconds if missing else self._seconds * _TO_THE_END
@@ -360,6 +361,11 @@ class _Audit:
                 self._check_pace(play.tick, spent)
         play.results()
         return True
+
+    def forget_games(self) -> None:
+        """Keep only the findings: something may know the observed class for good, which knows the audit."""
+        self._begin(self._seed)
+        self._valid.clear()
 
     def _begin(self, seed: int) -> _Script:
         self._play, self._script, self._taken = None, _Script(seed), []
@@ -481,25 +487,23 @@ class _Audit:
         """Look for secrets in what others see."""
         if self._rules.secret_attributes is Rules.secret_attributes:
             return True
-        self._failed_code = "rules_failed"
         states: list[Rules] = []
-        for seed in range(self._seed, self._seed + 4):
-            self._begin(seed)
-            play, choose = self._started(seed), random.Random(seed)
-            while not play.over and play.tick < min(self._ticks, _STATES):
-                states.append(copy.deepcopy(play.rules))
-                actions = self._actions(play, choose)
-                self._script.actions.append(actions)
-                play.step(_read(play, actions))
+        until = time.monotonic() + self._seconds
         try:
-            for name, problem in leaks(states):
-                path, line = _place(self._rules.secret_attributes)
-                self._add(
-                    "rules_leak_secret",
-                    f"{name} {problem[:40]}",
-                    f"{path}:{line}: {problem} (seed {self._seed}).",
-                    line,
-                )
+            for seed in range(self._seed, self._seed + 4):
+                self._begin(seed)
+                play, choose = self._started(seed), random.Random(seed)
+                while not play.over and play.tick < min(self._ticks, _STATES):
+                    states.append(copy.deepcopy(play.rules))
+                    actions = self._actions(play, choose)
+                    self._script.actions.append(actions)
+                    play.step(_read(play, actions))
+            path, line = _place(self._rules.secret_attributes)
+            for name, problem in leaks(states, late=lambda: time.monotonic() > until):
+                message = f"{path}:{line}: {problem} (seed {self._seed})."
+                self._add("rules_leak_secret", f"{name} {len(self.found)}", message, line)
+        except RulesError:
+            raise
         except Exception as error:
             raise RulesError.raised(error, where="secret_attributes", tick=0) from error
         return True

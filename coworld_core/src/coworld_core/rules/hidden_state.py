@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -52,15 +52,16 @@ def _views(rules: Rules, seat: int | None) -> dict[str, str]:
     }
 
 
-def leaks(states: Sequence[Rules]) -> Generator[tuple[str, str]]:
+def leaks(states: Sequence[Rules], *, late: Callable[[], bool]) -> Generator[tuple[str, str]]:
     """Find secrets that those see who must not.
 
     Args:
         states: Copies of states of a game, of one or more episodes, each before its end. Values of one are tried in
             place of those of another.
+        late: Returns whether to stop.
 
     Yields:
-        The attribute, and what is wrong with it, once for each attribute and pair of seats.
+        The attribute, and what is wrong with it, once for an attribute and seats, and once for it and spectators.
     """
     known: dict[tuple[str, str], dict[str, Any]] = {}
     for state in states:
@@ -70,15 +71,17 @@ def leaks(states: Sequence[Rules]) -> Generator[tuple[str, str]]:
             if isinstance(value, list | tuple):
                 turned = cast("Sequence[Any]", value)[::-1]
                 values.setdefault(repr(turned), turned)
-    told: set[tuple[str, object, object]] = set()
+    told: set[tuple[str, bool]] = set()
     for state in states:
         seen: dict[int | None, dict[str, str]] = {}
         for name, owner, value in _secrets(state):
             others = [one for text, one in known[name, _shape(value)].items() if text != repr(value)]
             for other in others[:_OTHERS]:
+                if late():
+                    return
                 changed = _replaced(state, name, owner, other)
                 for viewer in _strangers(state, owner):
-                    if (name, owner, viewer) in told:
+                    if (name, viewer is None) in told:
                         continue
                     if viewer not in seen:
                         seen[viewer] = _views(copy.deepcopy(state), viewer)
@@ -87,7 +90,7 @@ def leaks(states: Sequence[Rules]) -> Generator[tuple[str, str]]:
                     with suppress(Exception):
                         difference = _difference(seen[viewer], _views(changed, viewer))
                     if difference is not None:
-                        told.add((name, owner, viewer))
+                        told.add((name, viewer is None))
                         who = "spectators, and so every seat, see" if viewer is None else f"seat {viewer} sees"
                         whose = f"{name}" if owner is None else f"{name} of seat {owner}"
                         yield name, f"{who} {whose}: with {value!r} and with {other!r} there, {difference}"
