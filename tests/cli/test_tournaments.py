@@ -25,6 +25,14 @@ def test_tournament_commands_run_a_league(tmp_path: Path) -> None:
     assert run.status == 0, run.stderr
     assert "\n2 of 2 share the first place, after 1 round.\n" in run.stdout
     assert coworld("tournament", "standings", "league", cwd=tmp_path).stdout == run.stdout
+    files = [tmp_path / "league" / name for name in ("report.json", "report.md")]
+    before = [file.read_bytes() for file in files]
+    for file in files:
+        file.unlink()
+    assert coworld("tournament", "standings", "league", "--rating", "mean", cwd=tmp_path).status == 0
+    assert not any(file.exists() for file in files)
+    assert coworld("tournament", "standings", "league", cwd=tmp_path).stdout == run.stdout
+    assert [file.read_bytes() for file in files] == before
     shown = coworld("tournament", "show", "league", "--markdown", cwd=tmp_path)
     assert shown.stdout == (tmp_path / "league/report.md").read_text()
     mean = coworld("tournament", "standings", "league", "--rating", "mean", "--json", cwd=tmp_path)

@@ -29,6 +29,7 @@ from coworld_runner.backend import Publish, Unit, UnitSpec
 from coworld_runner.certification import TRANSCRIPT, Certification, certify, certify_refused, read_certification
 from coworld_runner.certification import certification_record as record_module
 from coworld_runner.certification.document_schemas import document_schema
+from coworld_runner.package.resolver import resolve_package
 from coworld_runner.testing.fake_backend import FakeBackend
 
 STEPS = [
@@ -241,6 +242,17 @@ async def test_a_manifest_that_cannot_be_read_gets_a_record_with_every_issue(tmp
         assert found.manifest == str(path)
     assert {step.skip_reason for step in found.steps if step.status == "skip"} == {"premise_failed"}
     assert not (tmp_path / "out/episode").exists()
+
+
+async def test_a_template_with_an_error_is_not_told_that_it_is_a_template(tmp_path: Path) -> None:
+    template = json.loads((Path(__file__).parents[2] / "examples/nim/coworld_manifest_template.json").read_text())
+    del template["game"]["config_schema"]
+    (tmp_path / "coworld_manifest_template.json").write_text(json.dumps(template))
+    with pytest.raises(ManifestError) as refused:
+        await resolve_package(tmp_path)
+    found = await certify_refused(refused.value, workspace=tmp_path / "out")
+    broken = [(issue.code, issue.pointer) for issue in found.step("matriculate").broken]
+    assert broken == [("missing_field", "/game")]
 
 
 async def test_a_refused_manifest_without_wrong_configs_skips_them(tmp_path: Path) -> None:

@@ -22,10 +22,7 @@ __all__ = [
     "image_problem",
 ]
 
-BUILD_FIRST = Hint(
-    "build_first",
-    "Make a manifest of it with build_coworld, or use the process backend, which needs no images.",
-)
+BUILD_FIRST = Hint("build_first", "Make a manifest of it with build_coworld.")
 """The hint for a template, where images are needed."""
 
 ImageKind = Literal["digest", "content", "registry", "local", "unpublished", "template", "file"]

@@ -21,10 +21,11 @@ from .report_base import Evaluation, EvaluationPlan
 from .report_contents import ShownReport
 from .scrimmage import Scrimmage, ScrimmagePlan
 
-__all__ = ["PLAN_NAME", "REPORT_NAME", "open_evaluation", "read_plan", "report_rows"]
+__all__ = ["MARKDOWN_NAME", "PLAN_NAME", "REPORT_NAME", "open_evaluation", "read_plan", "report_rows"]
 
 PLAN_NAME = "plan.json"
 REPORT_NAME = "report.json"
+MARKDOWN_NAME = "report.md"
 
 _WHAT = "evaluation plan"
 _PLANS: dict[str, type[EvaluationPlan]] = {

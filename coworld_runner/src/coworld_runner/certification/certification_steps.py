@@ -203,7 +203,14 @@ def _strict_report_of_refused(report: Report) -> Report:
     source = Path(report.source)
     # The strict rules find at least as much as the rules that refused it
     strict = check_manifest(source, mode="strict") if source.is_file() else report
+    if "template_not_built" in _codes(strict) - _codes(report):
+        # A template was welcome
+        strict = check_manifest(source, mode="strict", template=True)
     return strict if strict.errors else report
+
+
+def _codes(report: Report) -> set[str]:
+    return {issue.code for issue in report.issues}
 
 
 def _manifest_invalid(report: Report) -> StepAnswer:

@@ -17,7 +17,7 @@ from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_record, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
 from coworld_core.evaluation.designs import Lineup
-from coworld_core.evaluation.evaluation_files import PLAN_NAME, REPORT_NAME, open_evaluation, read_plan
+from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, REPORT_NAME, open_evaluation, read_plan
 from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.metrics import known_metrics, measured
 from coworld_core.evaluation.report_base import Evaluation, EvaluationPlan
@@ -40,6 +40,7 @@ __all__ = [
     "play_evaluation",
     "read_evaluation",
     "refuse_changed",
+    "write_report",
 ]
 
 _MAY_DIFFER = ("max_blocks", "before", "rating", "lowest", "highest")
@@ -225,8 +226,19 @@ async def open_evaluation_run(
             report = evaluation.report()
             status: EpisodeStatus = "completed" if evaluation.stopped else "interrupted"
             keyed.finish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=run.seconds()))
-            run.reserve.write(directory / REPORT_NAME, _as_file(report))
-            atomic_write(directory / "report.md", report_markdown(report).encode())
+            write_report(directory, report, write=run.reserve.write)
+
+
+def write_report(directory: Path, report: ShownReport, *, write: Callable[[Path, bytes], None] = atomic_write) -> None:
+    """Write `report.json` and `report.md`.
+
+    Args:
+        directory: The evaluation's directory.
+        report: The report.
+        write: What writes the first.
+    """
+    write(directory / REPORT_NAME, _as_file(report))
+    atomic_write(directory / MARKDOWN_NAME, report_markdown(report).encode())
 
 
 def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:

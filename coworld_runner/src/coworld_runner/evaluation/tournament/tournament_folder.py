@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRow
-from coworld_core.errors import UsageError
+from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
+from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, REPORT_NAME
 from coworld_core.evaluation.report_contents import ShownReport
 from coworld_core.text.phrases import listed
 from coworld_core.tournament.standings import Tournament, TournamentReport
@@ -30,9 +31,10 @@ from coworld_core.tournament.tournament_log import (
 from ...episode.episode_rows import Rows
 from ...package.resolver import Package
 from ...runs._append_log import AppendedFile
+from ...runs._locks import is_free
 from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
-from ..evaluation_run import PlayedEvaluation, measure_row, refuse_changed
+from ..evaluation_run import PlayedEvaluation, measure_row, refuse_changed, write_report
 from .pairing_plugins import find_pairing
 from .tournament_settings import TournamentSettings, found_from
 
@@ -47,6 +49,8 @@ not have the lowest and the highest score."""
 
 def read_tournament(directory: str | os.PathLike[str], *, rating: str = "") -> PlayedEvaluation:
     """Read a tournament's report so far and its episodes; another process may be writing the log.
+
+    If nobody is, and its `report.json` or `report.md` was deleted, both are written again.
 
     Args:
         directory: The tournament's directory.
@@ -75,6 +79,11 @@ def read_tournament(directory: str | os.PathLike[str], *, rating: str = "") -> P
     if rating:
         tournament.apply(Configured(rules=tournament.rules.model_copy(update={"rating": rating})))
     report: ShownReport = tournament.report()
+    deleted = not all((place / name).exists() for name in (REPORT_NAME, MARKDOWN_NAME))
+    if deleted and episodes and not rating and is_free(place / LOG_NAME):
+        # The directory may be somebody else's, or on a medium that cannot be written to
+        with suppress(EnvironmentFault, WorkspaceError):
+            write_report(place, report)
     return PlayedEvaluation(workspace=place, report=report, episodes=episodes, reread=rows)
 
 
