@@ -23,10 +23,13 @@ LIBRARIES = ("coworld_core", "coworld_runner", "coworld_client")
 PAGES = {"coworld_client.uploads.packages": "the guide that is written beside a downloaded package, with lines to type"}
 """Modules with documents for people at a terminal, and which."""
 ARGUMENTS = {
+    "coworld_runner.backends.process._pip_requirements": "pip",
+    "coworld_runner.backends.process._python_environment": "uv and pip",
     "coworld_runner.build._pinned_sources": "git",
     "coworld_runner.kit.wrappers.card": "itself, as a program of its own",
+    "coworld_runner.package.images.dockerfile": "pip",
 }
-"""Modules that give options to other programs, and to which."""
+"""Modules that give or read options of other programs, and which."""
 
 _OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*(?![\w-])")
 _OF_OTHERS = re.compile(r"\b(apt-get|aws|docker|git|kubectl|pip|python|uv)\b[^.;`]*$")

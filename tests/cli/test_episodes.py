@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.cli_kit import coworld
+from support.cli_kit import QUICK, coworld
+from support.wheels import write_wheel
 
 from coworld_core.episode.events import read_events
 from coworld_core.episode.layout import EpisodeLayout
@@ -224,6 +225,22 @@ def test_a_player_with_a_command_of_its_own(world: World, tmp_path: Path) -> Non
     assert done.status == 1, done.stdout
     assert done.json["slots"][0]["run"] == ["python3", "player.py", "exits-3"]
     assert done.json["faults"][0]["error_type"] == "player_error"
+
+
+def test_install_gives_a_player_what_its_requirements_name(world: World, tmp_path: Path) -> None:
+    bot = tmp_path / "bot"
+    write_wheel(bot, "wordlist", "1")
+    (bot / "requirements.txt").write_text("--no-index\n--find-links .\nwordlist\n")
+    program = f'import runpy, wordlist\n\nrunpy.run_path("{QUICK / "player.py"}", run_name="__main__")\n'
+    (bot / "main.py").write_text(program)
+    asked = ("run-episode", world(), "--player", bot, "--json", "--backend")
+    env = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    without = coworld(*asked, "process", "-o", tmp_path / "without", env=env)
+    assert "has no wordlist: install it there, add --install for" in without.json["faults"][0]["hint"]
+    done = coworld(*asked, "process", "--install", "-o", tmp_path / "with", env=env)
+    assert done.status == 0, done.stdout
+    refused = coworld(*asked, "docker", "--install", "-o", tmp_path / "refused")
+    assert (refused.status, "--install is for local processes" in refused.stdout) == (2, True)
 
 
 def test_scrimmage_seats_one_player_everywhere(world: World, tmp_path: Path) -> None:

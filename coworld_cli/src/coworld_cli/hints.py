@@ -42,6 +42,8 @@ WORDS: Mapping[str, str] = {
     "play_in_containers": "`coworld play` runs it in containers.",
     "sweep": "`coworld clean` finds them.",
     "sweep_leftovers": "`coworld clean` lists them, `coworld clean --yes` removes them.",
+    "install_packages": "Local processes run with the Python that runs coworld, which has no {module}: install it there"
+    "{told}, add --install for an environment of the package's own, or use --backend docker.",
     # Kubernetes
     "check_permissions": "`coworld doctor --backend kubernetes` says what is not permitted.",
     "collector_image_unreachable": "The pods' own helper runs in {image!r}: name another image with Python with "

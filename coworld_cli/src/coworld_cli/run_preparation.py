@@ -99,7 +99,10 @@ async def find_package(options: PackageOptions, running: Running) -> Package:
 async def opened_backend(options: WhereOptions, package: Package, running: Running) -> AsyncGenerator[Backend]:
     """Enter the backend that a package runs on, and narrate which one and why."""
     options.refuse_cluster()
-    async with open_backend(options.backend, package, cluster=options.cluster()) as (backend, choice):
+    if options.install and options.backend in ("docker", "kubernetes"):
+        raise click.UsageError("--install is for local processes: an image has what its Dockerfile installs.")
+    opened = open_backend(options.backend, package, cluster=options.cluster(), install=options.install)
+    async with opened as (backend, choice):
         update = (worded(choice.hint) or "").removesuffix(".")
         why = "; ".join(filter(None, (choice.reason, update)))
         running.out.note(f"Backend: {backend.name} ({clean(why, one_line=True)})")

@@ -512,6 +512,18 @@ class Backend(abc.ABC):
             context={"backend": self.name, "image": image},
         )
 
+    async def ensure_packages(self, name: str, directory: Path, *, publish: Publish | None = None) -> None:  # noqa: B027
+        """Install what the files of a player ask for, on a backend without images that is to install; else do nothing.
+
+        Args:
+            name: The player, for messages.
+            directory: Its files. A unit has them as its inputs.
+            publish: Receives progress events.
+
+        Raises:
+            BuildError: Something cannot be installed.
+        """
+
     @abc.abstractmethod
     def units(
         self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0

@@ -101,6 +101,14 @@ class WhereOptions(Options):
         section=_CLUSTER,
         help="Whether the cluster enforces network policies.  [default: inferred from what is installed there]",
     )
+    install: bool = option(
+        "--install",
+        section=_WHERE,
+        is_flag=True,
+        default=False,
+        help="For local processes: give the package, and each player that is a directory, an environment of its own "
+        "with what its Dockerfile installs by pip. Made once for each content.",
+    )
     platform: str | None = option(
         "--platform", section=_WHERE, metavar="OS/ARCH", help="Platform of the images, e.g. linux/amd64."
     )
@@ -133,7 +141,10 @@ class WhereOptions(Options):
 
     def backend_words(self) -> list[str]:
         """The options of a follow-up command that make it run in the same place."""
-        return ["--backend", self.backend] if self.backend != "auto" else []
+        return [
+            *(["--backend", self.backend] if self.backend != "auto" else []),
+            *(["--install"] if self.install else []),
+        ]
 
 
 class PackageOptions(WhereOptions):

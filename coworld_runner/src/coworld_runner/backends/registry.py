@@ -51,6 +51,8 @@ class BackendOptions:
     that it does not list."""
     cluster: ClusterOptions = ClusterOptions()
     """Options for a cluster."""
+    install: bool = False
+    """Whether a package gets an environment with what its Dockerfile installs, where it runs outside its image."""
 
 
 BackendFactory = Callable[[BackendOptions], Backend]

@@ -5,23 +5,17 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
-import subprocess
-from collections import deque
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
-from anyio.abc import Process
-from anyio.streams.text import TextReceiveStream
 
 from coworld_core.episode.events import ImageProgressed
 from coworld_core.errors import UsageError
-from coworld_core.text.terminal import strip_controls
 
 from ..backend import Publish
+from ..backends.helper_command import run_command
 from ..errors import BuildError
 from ..package.viewer_bundle import bundle_name, is_uploaded, read_bundle
 from ._build_plan import BuildPlan
@@ -30,8 +24,6 @@ __all__ = ["ViewerPlan", "build_viewer", "plan_viewer"]
 
 HOOK: Final = "tools/build_replay_viewer.sh"
 """The script that builds the viewer, relative to the template's directory."""
-_TAIL: Final = 20
-"""How many of the last lines of its output an error includes."""
 
 
 class ViewerPlan:
@@ -127,46 +119,21 @@ def _put(made: Path, target: Path, staging: Path) -> None:
 
 
 async def _run(hook: Path, made: Path, publish: Publish) -> None:
-    tail: deque[str] = deque(maxlen=_TAIL)
+    def tell(line: str) -> None:
+        publish(ImageProgressed(image="replay viewer", status=line))
+
     try:
-        process = await anyio.open_process(
-            [str(hook), str(made)],
-            cwd=hook.parents[1],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        status, tail = await run_command([str(hook), str(made)], cwd=hook.parents[1], tell=tell)
     except OSError as error:
         raise BuildError(
             f"{hook} cannot be run: {error.strerror}.",
             code="viewer_hook",
             hint="Its first line must name an interpreter that exists, such as #!/bin/sh.",
         ) from error
-    try:
-        await _tell(process, tail, publish)
-        status = await process.wait()
-    finally:
-        # Kill the hook and everything it started
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with anyio.CancelScope(shield=True):
-            await process.aclose()
     if status:
         raise BuildError(
             f"{hook} ended with status {status}; the replay viewer was not made.",
             code="viewer_hook",
-            hint=tail[-1] if tail else f"It printed nothing; run it by hand: {hook} /tmp/viewer",
-            context={"log_tail": "\n".join(tail), "hook": str(hook)},
+            hint=tail.rpartition("\n")[2] or f"It printed nothing; run it by hand: {hook} /tmp/viewer",
+            context={"log_tail": tail, "hook": str(hook)},
         )
-
-
-async def _tell(process: Process, tail: deque[str], publish: Publish) -> None:
-    assert process.stdout is not None
-    rest = ""
-    async for text in TextReceiveStream(process.stdout, errors="replace"):
-        *lines, rest = (rest + text).split("\n")
-        for line in (strip_controls(line).rstrip() for line in lines):
-            tail.append(line)
-            publish(ImageProgressed(image="replay viewer", status=line))
-    if rest.strip():
-        tail.append(strip_controls(rest).rstrip())

@@ -74,7 +74,7 @@ async def certify(
         package = await resolve_package(what)
     except ManifestError as error:
         return await certify_refused(error, **run)
-    async with entered_backend(given.backend, package) as backend:
+    async with entered_backend(given.backend, package, install=given.install) as backend:
         game = package.manifest.game
         subject = Subject(
             manifest=package.source,

@@ -92,27 +92,32 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
     return BackendChoice("process", "the engine does not have the game's image", _MAKE)
 
 
-def make_backend(name: str, package: Package | None = None, *, cluster: ClusterOptions | None = None) -> Backend:
+def make_backend(
+    name: str, package: Package | None = None, *, cluster: ClusterOptions | None = None, install: bool = False
+) -> Backend:
     """Create a backend without entering it; its module is imported only now.
 
     Args:
         name: Name of an installed backend.
         package: The package to run, for a backend that needs its build contexts.
         cluster: The cluster, for a backend that runs on one.
+        install: Whether a package gets an environment of its own, with what its Dockerfile installs by pip, on a
+            backend that runs it outside its image.
 
     Raises:
         UsageError: There is no backend of that name.
         BackendUnavailable: The backend installed under that name cannot be used.
     """
     contexts: Mapping[str, Path] = package.contexts if package is not None else {}
-    return find_backend(name)(BackendOptions(contexts=contexts, cluster=cluster or ClusterOptions()))
+    options = BackendOptions(contexts=contexts, cluster=cluster or ClusterOptions(), install=install)
+    return find_backend(name)(options)
 
 
 @asynccontextmanager
 async def open_backend(
-    name: str, package: Package, *, cluster: ClusterOptions | None = None
+    name: str, package: Package, *, cluster: ClusterOptions | None = None, install: bool = False
 ) -> AsyncGenerator[tuple[Backend, BackendChoice]]:
-    """Open a backend for a package; yields the entered backend and the reason for choosing it."""
+    """Open a backend for a package, as `make_backend` makes it; yields it, entered, and the reason for choosing it."""
     choice = await choose_backend(name, package)
-    async with make_backend(choice.name, package, cluster=cluster) as backend:
+    async with make_backend(choice.name, package, cluster=cluster, install=install) as backend:
         yield backend, choice

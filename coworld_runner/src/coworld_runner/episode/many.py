@@ -113,7 +113,7 @@ async def open_keyed_run(
         WorkspaceError: The workspace is not fresh or not writable, or another run writes to it.
         EnvironmentFault: The machine or the engine failed.
     """
-    async with entered_backend(options.backend, origin) as backend:
+    async with entered_backend(options.backend, origin, install=options.install) as backend:
         with ExitStack() as stack:
             marker = ROWS_NAME if rows is None else _EVENTS_NAME
             run = stack.enter_context(open_run(options, origin, marker=marker, keep=_KEEP))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -44,6 +46,8 @@ async def house_player(seat: Seat, backend: Backend, *, platform: str | None, pu
     else:
         info = await backend.ensure_image(runnable.image, platform=platform, publish=publish)
         require_own_player(player, backend, platform=info.platform or None)
+        if not backend.capabilities.images:
+            await _with_packages(player, backend, publish)
     return dataclasses.replace(info, image=player.reference, digest=player.digest)
 
 
@@ -51,19 +55,27 @@ async def _built(player: OwnPlayer, backend: Backend, platform: str | None, publ
     if await backend.has_image(player.image):
         return await backend.ensure_image(player.image, platform=platform, publish=publish)
 
-    def write(directory: str) -> None:
-        player.put(Path(directory))
-
-    # Build from the files as they were read, not as they are now
-    with tempfile.TemporaryDirectory(prefix="coworld-player-") as directory:
-        await anyio.to_thread.run_sync(write, directory)
+    async with _put(player) as directory:
         return await backend.build_image(
             player.image,
-            Path(directory),
+            directory,
             labels={PLAYER_LABEL: player.digest},
             platform=platform,
             publish=publish,
         )
+
+
+async def _with_packages(player: OwnPlayer, backend: Backend, publish: Publish) -> None:
+    async with _put(player) as directory:
+        await backend.ensure_packages(player.file, directory, publish=publish)
+
+
+@asynccontextmanager
+async def _put(player: OwnPlayer) -> AsyncGenerator[Path]:
+    """Yield a temporary directory with the player's files, as they were read and not as they are now."""
+    with tempfile.TemporaryDirectory(prefix="coworld-player-") as directory:
+        await anyio.to_thread.run_sync(player.put, Path(directory))
+        yield Path(directory)
 
 
 def _own(plan: EpisodePlan) -> list[OwnPlayer]:

@@ -42,17 +42,27 @@ async def find_plan(
 
 
 @asynccontextmanager
-async def entered_backend(backend: Backend | str, origin: Package | str) -> AsyncGenerator[Backend]:
+async def entered_backend(
+    backend: Backend | str, origin: Package | str, *, install: bool = False
+) -> AsyncGenerator[Backend]:
     """Open the backend of a run, unless the caller has entered it.
 
     Args:
         backend: The backend, or its name.
         origin: The package that is run; of a plan, only where its manifest was read from.
+        install: Whether the backend that is opened installs what the package needs (see `RunArguments`).
 
     Raises:
-        UsageError: There is no backend of that name, or a backend is named without a package.
+        UsageError: There is no backend of that name, a backend is named without a package, or one that is open already
+            was to install.
     """
     if isinstance(backend, Backend):
+        if install:
+            raise UsageError(
+                "A backend that is open already cannot be told to install.",
+                code="backend_open",
+                hint="Give install to open_backend or make_backend, or name the backend instead.",
+            )
         yield backend
     elif isinstance(origin, str):
         raise UsageError(
@@ -61,5 +71,5 @@ async def entered_backend(backend: Backend | str, origin: Package | str) -> Asyn
             hint="Name the package instead of the plan, or open the backend with open_backend.",
         )
     else:
-        async with open_backend(backend, origin) as (opened, _):
+        async with open_backend(backend, origin, install=install) as (opened, _):
             yield opened

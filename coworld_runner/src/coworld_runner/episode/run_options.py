@@ -24,6 +24,10 @@ class RunArguments(TypedDict, total=False):
     backend: Backend | str
     """An entered backend, or the name of one that is opened for this run; `auto` by default. Plans need an entered
     one, since they do not say where their images are built."""
+    install: bool
+    """Whether a package that runs as local processes gets an environment of Python of its own, with what its Dockerfile
+    installs by pip; the same for players that are directories. It is made once for each content; needs `backend` as a
+    name."""
     workspace: str | os.PathLike[str] | None
     """The directory for the evidence: new or empty, unless an earlier run is resumed in it. None: a fresh one below
     `results` beside the manifest, where `latest` points at it."""
@@ -66,6 +70,7 @@ class RunOptions:
     """
 
     backend: Backend | str = "auto"
+    install: bool = False
     workspace: str | os.PathLike[str] | None = None
     overwrite: bool = False
     resume: bool = False

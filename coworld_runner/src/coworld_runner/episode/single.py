@@ -72,7 +72,7 @@ async def run_episode(
     options = RunOptions.of(EpisodeArguments, run)
     episode = options.options or EpisodeOptions()
     plan, origin = await find_plan(what, variant=variant, players=players, seed=seed)
-    async with entered_backend(options.backend, origin) as backend:
+    async with entered_backend(options.backend, origin, install=options.install) as backend:
         require_images(plan, backend)
         require_players(plan, backend)
         _require(backend, episode)

@@ -10,6 +10,7 @@ So they get real files: hard links, or copies on another disk.
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import posixpath
 import shutil
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...package.images.compose import Build
-from ...package.images.dockerfile import Dockerfile, read_dockerfile
+from ...package.images.dockerfile import Copies, Dockerfile, read_dockerfile
 
 __all__ = ["Laid", "Layout", "layout_of"]
 
@@ -109,6 +110,20 @@ class Layout:
                     if not below.startswith("..") and not made.exists() and not set(source) & set("*?["):
                         return word, made / below
         return None
+
+    def sources(self, place: str, copies: Copies) -> list[Path]:
+        """Return the files or directories of the context that are copied to a path in the image, perhaps a glob."""
+        found: list[Path] = []
+        for sources, target in copies:
+            for source, into in self._placed(sources, target):
+                below = posixpath.relpath(place, into)
+                if below == ".":
+                    found.append(source)
+                elif not below.startswith("..") and source.is_dir():
+                    found += sorted(source.glob(below))
+                elif source.is_file() and fnmatch.fnmatch(into, place):
+                    found.append(source)
+        return found
 
     def _installed(self, root: Path) -> list[str]:
         """The module directories of projects that a build step would install, as in an editable install."""

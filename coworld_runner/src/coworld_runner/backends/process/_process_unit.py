@@ -22,6 +22,7 @@ from anyio.abc import TaskGroup
 
 from coworld_core.episode.outcome import Exit, ExitReason
 from coworld_core.errors import CoworldError, StartError
+from coworld_core.hints import Hint
 
 from ...backend import NO_MODULE, Backend, Endpoint, Publish, UnitSpec
 from ...runs._open_files import of_units
@@ -31,6 +32,7 @@ from ..base import BaseUnit, CappedLog, HostPorts, kill_processes, process_label
 from . import _shim
 from ._cgroup import new_group, remove_group
 from ._labelled_processes import KILL_SECONDS
+from ._python_environment import PythonEnvironment
 
 __all__ = ["ProcessUnit"]
 
@@ -60,6 +62,7 @@ class ProcessUnit(BaseUnit):
         backend: Backend,
         context: Path,
         installs: Sequence[str] = (),
+        environment: PythonEnvironment | None = None,
         publish: Publish,
         tasks: TaskGroup,
     ) -> None:
@@ -68,6 +71,8 @@ class ProcessUnit(BaseUnit):
         self._context = context
         self._installs = installs
         """What its image has that is not in its files: arguments of `pip install`."""
+        self._python = environment
+        """The environment with these packages; None: that of this process."""
         self._tasks = tasks
         self._environment: dict[str, str] = {}
         self._private: Path | None = None
@@ -102,7 +107,7 @@ class ProcessUnit(BaseUnit):
                 context={"unit": spec.name},
             ) from error
         self._environment = {
-            **_base_environment(self._private),
+            **_base_environment(self._private, self._python),
             **spec.environment(placement),
             **spec.secret_env,
             **process_labels(spec),
@@ -135,11 +140,20 @@ class ProcessUnit(BaseUnit):
         missing = NO_MODULE.findall(tail)
         if not missing:
             return ""
+        if self._python is not None:
+            return f"What its files install has no {missing[-1]}: name it there, as its image would need it, too."
         told = f" (the Dockerfile installs {' '.join(self._installs)})" if self._installs else ""
-        return (
-            f"Local processes run with the Python that runs coworld, which has no {missing[-1]}: install it there{told}"
-            ", or use the docker backend."
+        return Hint(
+            "install_packages",
+            "Local processes run with the Python that runs coworld, which has no {module}: install it there{told}, "
+            "pass install=True for an environment of the package's own, or use the docker backend.",
+            module=missing[-1],
+            told=told,
         )
+
+    @property
+    def _interpreter(self) -> str:
+        return self._python.python if self._python is not None else sys.executable
 
     def processes(self) -> Iterable[int]:
         return _below(self._shim.pid) if self._shim is not None else ()
@@ -177,7 +191,9 @@ class ProcessUnit(BaseUnit):
                 control.setblocking(False)
                 self._control = control
                 self._shim = subprocess.Popen(
-                    _shim_command(spec, self._context, self._group, self._private, other.fileno()),
+                    _shim_command(
+                        spec, self._context, self._group, self._private, other.fileno(), python=self._interpreter
+                    ),
                     env=self._environment,
                     cwd="/",
                     stdin=subprocess.DEVNULL,
@@ -356,7 +372,7 @@ class ProcessUnit(BaseUnit):
                 self.leak(f"directory {self._private}", reason)
 
 
-def _shim_command(spec: UnitSpec, context: Path, group: str, private: Path, control: int) -> list[str]:
+def _shim_command(spec: UnitSpec, context: Path, group: str, private: Path, control: int, *, python: str) -> list[str]:
     """The command line of a unit's shim; the `control` socket tells it when to run the unit's own command."""
     limits = spec.limits
     directories = [str(path.absolute()) for path in (spec.directory, private) if path is not None]
@@ -368,7 +384,7 @@ def _shim_command(spec: UnitSpec, context: Path, group: str, private: Path, cont
         *(sys.executable, "-I", "-S", "-c", _BOOT, *map(str, (here.parents[0], here.parents[1]))),
         *map(str, numbers),
         *(group, str(context.absolute()), str(len(directories)), *directories),
-        *(sys.executable if first in {"python", "python3"} else first, *arguments),
+        *(python if first in {"python", "python3"} else first, *arguments),
     ]
 
 
@@ -407,18 +423,20 @@ def python_path() -> str:
     return os.pathsep.join(str(Path(place).absolute()) for place in places if place)
 
 
-def _base_environment(private: Path) -> dict[str, str]:
+def _base_environment(private: Path, python: PythonEnvironment | None) -> dict[str, str]:
     """Variables that every local unit gets; the rest of the caller's environment may hold secrets."""
-    programs = str(Path(sys.executable).parent)
+    programs = [str(Path(sys.executable).parent), os.environ.get("PATH") or os.defpath]
+    if python is not None:
+        programs.insert(0, str(python.programs))
     environment = {
-        "PATH": os.pathsep.join((programs, os.environ.get("PATH") or os.defpath)),
+        "PATH": os.pathsep.join(programs),
         "HOME": str(private / "home"),
         "TMPDIR": str(private / "tmp"),
         "LANG": os.environ.get("LANG") or "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
     }
-    if sys.prefix != sys.base_prefix:
-        environment["VIRTUAL_ENV"] = sys.prefix
+    if python is not None or sys.prefix != sys.base_prefix:
+        environment["VIRTUAL_ENV"] = str(python.place) if python is not None else sys.prefix
     if path := python_path():
         environment["PYTHONPATH"] = path
     return environment

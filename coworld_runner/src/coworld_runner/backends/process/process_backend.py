@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from coworld_core.episode.events import ImageReady
+from coworld_core.episode.events import ImageProgressed, ImageReady
 from coworld_core.errors import BackendUnavailable, ImageError, StartError
 from coworld_core.issues import Issue
 
@@ -27,8 +27,10 @@ from ...backend import Capabilities, Found, ImageInfo, Placement, Publish, Reape
 from ...package.images.compose import Build, Contexts
 from ..base import BaseBackend, find_processes, reap_processes
 from ..registry import BackendOptions
-from ._image_layout import Laid, layout_of
+from ._image_layout import Laid, Layout, layout_of
+from ._pip_requirements import PACKAGE_FILES, requirements_of
 from ._process_unit import ProcessUnit, python_path
+from ._python_environment import PythonEnvironment
 
 __all__ = ["ProcessBackend"]
 
@@ -64,11 +66,20 @@ class ProcessBackend(BaseBackend):
     Args:
         contexts: Directory to run in, by image reference (the build contexts of the package's compose file).
         default_context: Directory for images that `contexts` does not name; None refuses them.
+        install: Whether a package gets an environment of Python of its own, with what its Dockerfile installs by pip.
     """
 
     name = "process"
 
-    def __init__(self, *, contexts: Mapping[str, Path] | None = None, default_context: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        contexts: Mapping[str, Path] | None = None,
+        default_context: Path | None = None,
+        install: bool = False,
+    ) -> None:
+        self._install = install
+        self._installing: dict[Path, anyio.Lock] = {}
         # Not copied: the mapping may resolve tags that it does not list
         self._contexts: Mapping[str, Path] = contexts or {}
         self._default_context = default_context
@@ -76,7 +87,7 @@ class ProcessBackend(BaseBackend):
     @classmethod
     def of(cls, options: BackendOptions) -> Self:
         """Create the backend for a package; the entry point in `coworld.backends`."""
-        return cls(contexts=options.contexts)
+        return cls(contexts=options.contexts, install=options.install)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -186,16 +197,41 @@ class ProcessBackend(BaseBackend):
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """Find the directory that an image's command runs in.
+        """Find the directory that an image's command runs in, and install what its Dockerfile installs, if asked to.
 
         Raises:
             ImageError: The image has no directory, or it does not exist.
+            BuildError: Something cannot be installed (code `install_failed`).
         """
         context = self._context(image)
+        await self._ensure_packages(image, self._build(image, context), publish)
         here = f"{sys.platform}/{os.uname().machine}"
         if publish is not None:
             publish(ImageReady(image=image, platform=here))
         return ImageInfo(image=image, platform=here, context=context)
+
+    async def ensure_packages(self, name: str, directory: Path, *, publish: Publish | None = None) -> None:
+        """Install what the files of a player ask for, if this backend installs."""
+        await self._ensure_packages(name, Build(context=directory), publish)
+
+    async def _ensure_packages(self, name: str, build: Build, publish: Publish | None) -> None:
+        def find() -> PythonEnvironment | None:
+            return self._environment(name, build.context, layout_of(build)[0])
+
+        environment = await anyio.to_thread.run_sync(find)
+
+        def tell(words: str) -> None:
+            if publish is not None:
+                publish(ImageProgressed(image=name, status=words))
+
+        if environment is not None:
+            async with self._installing.setdefault(environment.place, anyio.Lock()):
+                await environment.ensure(tell)
+
+    def _environment(self, name: str, context: Path, layout: Layout | None) -> PythonEnvironment | None:
+        """Return the environment of a package; None if it needs none, or if this backend does not install."""
+        needed = requirements_of(name, context, layout) if self._install else None
+        return PythonEnvironment(needed) if needed is not None and needed.steps else None
 
     def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> ProcessUnit:
         """Create a unit that runs as a local process.
@@ -206,6 +242,11 @@ class ProcessBackend(BaseBackend):
         """
         context = self._context(spec.image)
         layout, _ = layout_of(self._build(spec.image, context))
+        own = spec.inputs if spec.component == "player" and spec.inputs is not None else None
+        if own is not None and any((own / name).is_file() for name in PACKAGE_FILES):
+            environment = self._environment(spec.name, own, layout_of(Build(context=own))[0])
+        else:
+            environment = self._environment(spec.image, context, layout)
         argv = spec.argv or (layout.command if layout is not None else ())
         if not argv:
             raise StartError(
@@ -221,8 +262,16 @@ class ProcessBackend(BaseBackend):
                 raise _not_made(spec, *unmade)
             laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"), program=argv[0])
             spec, context = _laid_out(spec, laid), laid.workdir or context
-        installs = layout.read.installs if layout is not None else ()
-        return ProcessUnit(spec, backend=self, context=context, installs=installs, publish=publish, tasks=tasks)
+        named = [word for install in layout.read.installs for word in install.named] if layout is not None else []
+        return ProcessUnit(
+            spec,
+            backend=self,
+            context=context,
+            installs=tuple(dict.fromkeys(named)),
+            environment=environment if environment is not None and environment.made else None,
+            publish=publish,
+            tasks=tasks,
+        )
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
         """Find this user's processes that belong to a run."""

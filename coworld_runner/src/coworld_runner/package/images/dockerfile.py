@@ -14,7 +14,7 @@ from coworld_core.text.phrases import closest
 
 from ._compose_variables import interpolate
 
-__all__ = ["Dockerfile", "read_dockerfile", "without_frontend"]
+__all__ = ["Copies", "Dockerfile", "PipInstall", "read_dockerfile", "without_frontend"]
 
 _DIRECTIVE = re.compile(r"#\s*(?P<name>[A-Za-z]+)\s*=\s*(?P<value>\S.*?)\s*$")
 _HEREDOC = re.compile(r"<<(?P<dash>-?)(?P<quote>[\"']?)(?P<mark>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)")
@@ -28,14 +28,45 @@ _BUILDKIT_FLAGS = {
 }
 """Flags that only BuildKit supports; the engine's classic builder rejects them."""
 
-_PIP_FILE = re.compile(r"-(r|-requirement)")
-_PIP_VALUE = re.compile(r"-(c|-constraint|i|-index-url|-extra-index-url|f|-find-links|t|-target)")
-"""Options of `pip install` whose value is no package."""
+_PIP = re.compile(r"(?:^|[\s/])(?P<pip>pip3?(?:\s+-\S+)*\s+install|uv\s+sync)(?:\s+|$)")
+_PIP_VALUE = re.compile(
+    r"-[crifetp]|--(?:constraint|requirement|index-url|default-index|index|extra-index-url|find-links|editable|target|"
+    r"prefix|root|python|python-version|platform|cache-dir|timeout|retries|proxy|progress-bar|trusted-host|no-binary|"
+    r"only-binary|root-user-action|group|extra)"
+)
+"""Options of `pip install` and `uv` that have a value."""
 
 _INSTRUCTIONS = (
     *("FROM", "ARG", "RUN", "COPY", "ADD", "CMD", "ENTRYPOINT", "ENV", "WORKDIR", "USER", "EXPOSE", "LABEL"),
     *("VOLUME", "SHELL", "STOPSIGNAL", "HEALTHCHECK", "ONBUILD", "MAINTAINER"),
 )
+
+
+Copies = tuple[tuple[tuple[str, ...], str], ...]
+"""Files copied from the build context: sources and absolute target."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipInstall:
+    """One `pip install` of a build step, in any of its forms."""
+
+    words: tuple[str, ...]
+    """Its arguments, variables expanded; an option has its value in the same word, as in `--requirement=FILE`."""
+    workdir: str
+    """The directory in the image that its paths are relative to."""
+    copies: Copies
+    """Files copied into its stage."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """What it installs: packages, and `-r FILE`."""
+        files = {"-r": "-r", "--requirement": "-r", "-e": "-e", "--editable": "-e"}
+        split = (word.partition("=") if word.startswith("-") else (word, "", "") for word in self.words)
+        return tuple(
+            f"{files[option]} {value}" if option in files else option
+            for option, _, value in split
+            if option in files or not option.startswith("-")
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +85,10 @@ class Dockerfile:
     """The command's working directory: WORKDIR."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables of that stage: ENV, variables expanded."""
-    copies: tuple[tuple[tuple[str, ...], str], ...] = ()
+    copies: Copies = ()
     """Files copied into that stage from the build context, even through other stages: sources and absolute target."""
-    installs: tuple[str, ...] = ()
-    """Packages of Python that its build steps install, as arguments of `pip install`."""
+    installs: tuple[PipInstall, ...] = ()
+    """Packages of Python that its build steps install."""
     mistake: tuple[int, str] | None = None
     """The first error that any engine would report: its line, counting from 1, and a description."""
 
@@ -81,7 +112,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
     buildkit = ""
     mistake: tuple[int, str] | None = None
     started: dict[str, tuple[str, ...]] = {}
-    installs: dict[str, None] = {}
+    installs: list[PipInstall] = []
     files, every = _Files(), list[_Files]()
     for number, instruction, rest, heredoc in _instructions(text):
         mistake = mistake or _mistake(number, instruction, rest, stages)
@@ -125,7 +156,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
         elif instruction == "ARG":
             files.argument(rest, args)
         elif instruction == "RUN":
-            installs |= dict.fromkeys(_installed(rest))
+            installs += files.installs(rest)
             for source in re.findall(r"(?:^|,)from=([^,\s]+)", flags.get("mount", "")):
                 _add(_filled(source, known), stages, images)
     if not stages and mistake is None:
@@ -142,26 +173,6 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
         installs=tuple(installs),
         mistake=mistake,
     )
-
-
-def _installed(step: str) -> list[str]:
-    """Return what the `pip install` commands of a build step install."""
-    found: list[str] = []
-    for command in re.split(r"&&|;|\|\||\n", step):
-        before, name, after = command.partition(" install ")
-        try:
-            words = shlex.split(after) if name and re.search(r"\bpip3?$", before) else []
-        except ValueError:
-            continue
-        while words:
-            word = words.pop(0)
-            if _PIP_FILE.fullmatch(word) and words:
-                found.append(f"{word} {words.pop(0)}")
-            elif _PIP_VALUE.fullmatch(word) and words:
-                words.pop(0)
-            elif not word.startswith("-"):
-                found.append(word)
-    return found
 
 
 @dataclass
@@ -204,6 +215,34 @@ class _Files:
         for word in words:
             name, _, value = word.partition("=")
             self.env[name] = _filled(value, known)
+
+    def installs(self, step: str) -> Iterator[PipInstall]:
+        """Yield the `pip install` commands of a build step."""
+        if step.startswith("["):
+            step = shlex.join(_started(step))
+        workdir = self.workdir
+        for command in re.split(r"&&|;|\|\||\n", step):
+            try:
+                shell = shlex.split(command)
+                pip = _PIP.search(command)
+                words = shlex.split(command[pip.end() :]) if pip is not None else []
+            except ValueError:
+                continue
+            if shell[:1] == ["cd"] and len(shell) == 2:
+                workdir = _normal(posixpath.join(workdir, self.filled(shell[1])))
+            if pip is None:
+                continue
+            joined: list[str] = ["."] if pip["pip"].startswith("uv") else []
+            while words:
+                word = words.pop(0)
+                short = re.fullmatch(r"(-[rcife])(.+)", word) if not word.startswith("--") else None
+                if short is not None:
+                    word = f"{short[1]}={short[2]}"
+                elif _PIP_VALUE.fullmatch(word) and words:
+                    word = f"{word}={words.pop(0)}"
+                joined.append(self.filled(word) or word)
+            if joined:
+                yield PipInstall(words=tuple(joined), workdir=workdir, copies=tuple(self.copies))
 
     def copy(self, rest: str) -> None:
         if (words := self._words(rest)) is not None:
