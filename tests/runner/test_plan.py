@@ -13,6 +13,7 @@ import pytest
 from coworld_core.documents.json_text import wrap_json
 from coworld_core.episode.request import LoadedRequest, build_request, load_request
 from coworld_core.errors import ManifestError, UsageError
+from coworld_core.manifest.features import Startup
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.package.plan import EpisodePlan, Seat, plan_episode, plan_for_people
 from coworld_runner.package.resolver import Package, resolve_package
@@ -172,6 +173,46 @@ async def test_connect_timeout_is_extended_for_people(tmp_path: Path) -> None:
     patient = plan_for_people(plan)
     assert patient.game_config["player_connect_timeout_seconds"] > 60
     patient.config_with_tokens(patient.new_tokens())
+
+
+@pytest.mark.parametrize(
+    ("said", "rule", "startup", "limit", "waits"),
+    [
+        (180, {}, None, 30.0, 30),
+        (None, {}, None, 30.0, 30),
+        (10, {}, None, 30.0, 10),
+        (180, {"minimum": 60}, None, 30.0, 60),
+        (None, {"maximum": 20}, None, 30.0, 20),
+        (None, None, None, 30.0, None),
+        (180, {}, 90, 30.0, 90),
+        (180, {}, 90, 0.5, 90),
+        (180, {}, None, 0.5, 0.5),
+    ],
+)
+async def test_a_game_waits_no_longer_for_its_players_than_the_limit(
+    said: float | None,
+    rule: dict[str, Any] | None,
+    startup: int | None,
+    limit: float,
+    waits: float | None,
+    tmp_path: Path,
+) -> None:
+    plan = plan_episode(await package(tmp_path))
+    game, players = plan.manifest.game, list(plan.manifest.player)
+    schema = copy.deepcopy(game.config_schema)
+    del schema["properties"]["player_connect_timeout_seconds"]
+    if rule is not None:
+        schema["properties"]["player_connect_timeout_seconds"] = {"type": "number", **rule}
+    if startup is not None:
+        served = Startup(port=9000, timeout_seconds=startup)
+        players[1] = players[1].model_copy(update={"startup": served})
+    changed = {"game": game.model_copy(update={"config_schema": schema}), "player": tuple(players)}
+    config = {key: value for key, value in plan.game_config.items() if key != "player_connect_timeout_seconds"}
+    config |= {"player_connect_timeout_seconds": said} if said is not None else {}
+    plan = dataclasses.replace(plan, manifest=plan.manifest.model_copy(update=changed), game_config=config)
+    hurried = plan.connecting_within(limit)
+    assert hurried.game_config.get("player_connect_timeout_seconds") == waits
+    assert hurried.check_config().ok
 
 
 # --- names ----------------------------------------------------------------------------------------------------------

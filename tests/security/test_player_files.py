@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from support.observatory import inside
-from support.observatory_kit import QUICK, Account, Platform, open_platform, roster, seed, until_over
+from support.observatory_kit import QUICK, Account, Platform, Subject, open_platform, roster, seed, until_over
 from support.uploads import manifest_for, upload_image
 
 from coworld_core.api import MOST_PLAYER_BYTES
@@ -31,6 +31,29 @@ def bot(tmp_path: Path, marker: Path) -> dict[str, Any]:
     file = tmp_path / "bot.py"
     file.write_text(f"open({str(marker)!r}, 'w')\n" + (QUICK.directory / "player.py").read_text())
     return to_wire(read_own_player(str(file))).to_wire()
+
+
+async def test_silent_bot_does_not_hold_a_lane(tmp_path: Path) -> None:
+    """A game that would wait three minutes for its players waits as long as the platform allows."""
+    file = tmp_path / "silent.py"
+    file.write_text("import time\n\nwhile True:\n    time.sleep(1000)\n")
+    player = to_wire(read_own_player(str(file))).to_wire()
+    arena = Path(__file__).parents[2] / "examples" / "paintarena"
+    subject = Subject(arena, "{{PAINTARENA_IMAGE}}", "paintarena", ("python", "-m", "paintarena.players.sweep"))
+    async with open_platform(tmp_path, packages=[arena], trust_uploads=True, connect_timeout=3.0) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id, subject=subject)
+        await platform.policy(ann, "other", subject=subject)
+        async with platform.client(ann) as client:
+            made = await client.post("/stats/policies/files", json={"name": "silent", "player": player})
+            assert made.status_code == 200, made.text
+            body = {"coworld_id": world.id, "roster": roster("silent", "other"), "variant_id": "quick"}
+            asked = (await client.post("/v2/experience-requests", json=body)).json()
+            (episode,) = (await until_over(client, asked["id"]))["episodes"]
+            log = await client.get(f"/v2/episode-requests/{episode['id']}/artifacts/logs")
+        assert episode["game_config"]["player_connect_timeout_seconds"] == 180
+        assert "had not connected 3 s after all players were started" in str(episode["player_faults"])
+        assert episode["status"] == "completed", (episode, log.text)
 
 
 async def played(platform: Platform, world: str, owner: Account, player: dict[str, Any]) -> dict[str, Any]:

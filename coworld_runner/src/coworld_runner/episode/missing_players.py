@@ -19,8 +19,6 @@ __all__ = ["watch_connections"]
 _SILENT = 10.0
 """Seconds after which a player that has not connected is reported."""
 _LOOK_AGAIN = 0.5
-_WARM_UP = 1200
-"""Seconds allowed to a player that declares a startup without saying how long it takes."""
 
 
 async def watch_connections(
@@ -38,12 +36,8 @@ async def watch_connections(
     await all_started.wait()
     begun, named = anyio.current_time(), set[str]()
     allowed = setup.plan.game_config.get(CONNECT_TIMEOUT)
-    warming = [
-        startup.timeout_seconds or _WARM_UP
-        for slot in ledger.seats
-        if (startup := setup.plan.startup(slot)) is not None
-    ]
-    time_limit = max(setup.options.connect_timeout_seconds, allowed if is_number(allowed) else 0, *warming)
+    allowed = allowed if is_number(allowed) else 0
+    time_limit = max(setup.options.connect_timeout_seconds, allowed, setup.plan.warm_up())
     while (waited := anyio.current_time() - begun) < time_limit:
         for player in missing() if waited >= _SILENT else ():
             if player.name not in named:

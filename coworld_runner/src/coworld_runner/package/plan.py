@@ -37,6 +37,8 @@ CONNECT_TIMEOUT = "player_connect_timeout_seconds"
 """The config field by which games say how long they wait for their players."""
 _PATIENCE = 1800
 """Seconds a game waits for people to open their page, if its config allows that."""
+_WARM_UP = 1200
+"""Seconds allowed to a player that declares a startup without saying how long it takes."""
 _PERSON = "Person"
 
 
@@ -152,6 +154,21 @@ class EpisodePlan:
         """Seconds the episode may take on a platform: `episode_timeout_minutes`, but no more than its own limit."""
         minutes = self.manifest.episode_timeout_minutes
         return limit if minutes is None else min(limit, minutes * 60.0)
+
+    def warm_up(self) -> float:
+        """Seconds that bundled players in its seats declare as their startup, at most; 0 if none does."""
+        startups = [startup for slot in range(len(self.seats)) if (startup := self.startup(slot)) is not None]
+        return max((startup.timeout_seconds or _WARM_UP for startup in startups), default=0)
+
+    def connecting_within(self, limit: float) -> EpisodePlan:
+        """The plan for a machine on which other episodes wait.
+
+        The game waits at most `limit` seconds for its players, or as long as their startup takes, if its config schema
+        has `player_connect_timeout_seconds`.
+        """
+        limit = max(limit, self.warm_up())
+        now = self.game_config.get(CONNECT_TIMEOUT)
+        return self if isinstance(now, int | float) and now <= limit else _waiting(self, limit)
 
     @cached_property
     def extra_ports(self) -> tuple[ExtraPort, ...]:
@@ -484,15 +501,23 @@ def _with_names_in_game(plan: EpisodePlan, *, everyone: bool = False) -> Episode
 
 
 def _patient(plan: EpisodePlan) -> EpisodePlan:
+    patient = _waiting(plan, _PATIENCE)
+    now = plan.game_config.get(CONNECT_TIMEOUT)
+    if isinstance(now, int | float) and now >= patient.game_config.get(CONNECT_TIMEOUT, 0):
+        return plan
+    return patient
+
+
+def _waiting(plan: EpisodePlan, seconds: float) -> EpisodePlan:
+    """The plan of a game that waits so long for its players; unchanged if its config schema has no such field."""
     rule = _object(_object(plan.manifest.game.config_schema.get("properties")).get(CONNECT_TIMEOUT))
     if not rule:
         return plan
-    most = rule.get("maximum")
-    time_limit = min(_PATIENCE, most) if isinstance(most, int | float) else _PATIENCE
-    now = plan.game_config.get(CONNECT_TIMEOUT)
-    if isinstance(now, int | float) and now >= time_limit:
-        return plan
-    return dataclasses.replace(plan, game_config={**plan.game_config, CONNECT_TIMEOUT: time_limit})
+    least, most = (rule.get(name) for name in ("minimum", "maximum"))
+    seconds = min(seconds, most) if isinstance(most, int | float) else seconds
+    seconds = max(seconds, least) if isinstance(least, int | float) else seconds
+    whole = int(seconds) if seconds == int(seconds) else seconds
+    return dataclasses.replace(plan, game_config={**plan.game_config, CONNECT_TIMEOUT: whole})
 
 
 def _display_name(config: Mapping[str, Any], slot: int) -> str | None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coworld_cli.console import Output, table
-from coworld_core import time_limits
 from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
 
@@ -307,9 +306,17 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--episode-timeout",
         type=click.FloatRange(1),
-        default=time_limits.EPISODE,
+        default=Settings.episode_timeout,
         show_default=True,
         help="Seconds an episode may take, everything included.",
+    )
+    @click.option(
+        "--connect-timeout",
+        type=click.FloatRange(1),
+        default=Settings.connect_timeout,
+        show_default=True,
+        help="Seconds that players may take to connect once all have been started, whatever the game's config says, "
+        "unless a player of the Coworld declares a longer startup.",
     )
     @functools.wraps(function)
     def wrapped(
@@ -320,6 +327,7 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
         parallel: int,
         lease: float,
         episode_timeout: float,
+        connect_timeout: float,
         **kwargs: Any,
     ) -> Any:
         work = {
@@ -329,6 +337,7 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
             "parallel": parallel,
             "lease": lease,
             "episode_timeout": episode_timeout,
+            "connect_timeout": connect_timeout,
         }
         return function(*args, work=work, **kwargs)
 

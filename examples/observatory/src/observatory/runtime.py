@@ -55,7 +55,11 @@ async def open_worker(services: Services, executor: Executor, *, owner: str) -> 
         parallel=settings.parallel,
         lease=settings.lease,
         # The game decides how a player's fault affects the scores.
-        episode=EpisodeOptions(timeout_seconds=settings.episode_timeout, on_player_failure="continue"),
+        episode=EpisodeOptions(
+            timeout_seconds=settings.episode_timeout,
+            connect_timeout_seconds=settings.connect_timeout,
+            on_player_failure="continue",
+        ),
     )
     worker = Worker(services, executor.backend, executor.admission, owner=owner, options=options)
     async with heartbeat(services.database, worker, executor.backend.name, owner), worker.running():

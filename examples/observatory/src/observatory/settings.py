@@ -59,6 +59,7 @@ class Settings:
         parallel: Episodes at a time; 0 leaves them to other workers.
         lease: Seconds until a worker's claim expires unless it is renewed.
         episode_timeout: The most seconds that a whole episode may take.
+        connect_timeout: The most seconds that a game waits for its players, unless they declare a longer startup.
         quotas: The default quotas of an account.
         connections: The most open connections from one address to replays, as many again to games for people, and to
             episodes that are being played. Their pages are not trusted, so they do not say whose account it is.
@@ -78,7 +79,8 @@ class Settings:
     pull_secrets: tuple[str, ...] = ()
     parallel: int = 1
     lease: float = 30.0
-    episode_timeout: float = time_limits.EPISODE
+    episode_timeout: float = time_limits.JOB
+    connect_timeout: float = 30.0
     quotas: Quotas = field(default_factory=Quotas)
     connections: int = 128
     retention: Retention = field(default_factory=Retention)

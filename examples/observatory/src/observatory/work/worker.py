@@ -337,7 +337,7 @@ class Worker:
 
                 options = self.options.episode
                 record = await run_episode(
-                    job.plan,
+                    job.plan.connecting_within(options.connect_timeout_seconds),
                     backend=self._backend,
                     workspace=self._workspaces / claim.run_id,
                     options=replace(options, timeout_seconds=job.plan.timeout_within(options.timeout_seconds)),
