@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from coworld_client import CoworldClient
     from coworld_core.api import LeaderboardEntry, LeaderboardView
 
-__all__ = ["commands", "of_league"]
+__all__ = ["commands", "of_division", "of_league"]
 
 commands = NounGroup()
 
@@ -41,6 +41,31 @@ async def of_league(api: CoworldClient, filters: Mapping[str, Any]) -> dict[str,
     """Filters of a list, with the name of the league, if any, replaced by its id."""
     league = filters["league"]
     return {**filters, "league": await api.leagues.id_of(league) if league else None}
+
+
+async def of_division(api: CoworldClient, filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters of a list of episodes, with the league, if any, replaced by its division.
+
+    Raises:
+        UsageError: Code `division_needed` if the league has several, or none.
+    """
+    from coworld_core.errors import UsageError
+    from coworld_core.text.phrases import plural
+
+    league, others = filters["league"], {name: value for name, value in filters.items() if name != "league"}
+    if league is None:
+        return others
+    if others["division"] is not None:
+        raise click.UsageError("--division names the league, too: leave out --league.")
+    ladder = await api.leagues.ladder(await api.leagues.id_of(league))
+    if len(ladder) != 1:
+        named = ", ".join(f"{row.id} ({row.name})" for row in ladder)
+        raise UsageError(
+            f"The league {league!r} has {plural(len(ladder), 'division')}.",
+            code="division_needed",
+            hint=f"Name one with --division: {named}." if ladder else None,
+        )
+    return {**others, "division": ladder[0].id}
 
 
 @commands.command("leagues")
