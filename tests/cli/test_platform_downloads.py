@@ -14,7 +14,7 @@ import anyio
 import pytest
 from click.testing import Result
 from support.cli_kit import Started
-from support.fake_platform import COWORLD, EXPERIENCE, FakePlatform, episode, uid
+from support.fake_platform import COWORLD, EXPERIENCE, LEAGUE, FakePlatform, episode, uid
 from support.fake_server import Ask, Say, json_say
 
 from coworld_cli import exitcodes
@@ -195,6 +195,22 @@ def test_replays_are_listed_with_the_command_that_shows_them(run: Run, told: Fak
     (entry,) = json.loads(run("replays", "--json").stdout)
     assert entry["episode_request_id"] == EREQ
     assert entry["local_path"] is None
+
+
+@pytest.mark.parametrize("command", ["replays", "episodes"])
+def test_episodes_of_a_league_are_those_of_its_division(command: str, run: Run, told: FakePlatform) -> None:
+    divisions = [{"id": f"div_{uid(number)}", "name": f"D{number}", "level": number} for number in (1, 2)]
+    told.on("GET", "/v2/leagues", [LEAGUE])
+    place = f"/v2/leagues/{LEAGUE['id']}/division-ladder"
+    told.on("GET", place, [{**divisions[0], "member_count": 1}])
+    with_replays(told, episode(1, replay_url="https://x.example/1.z"))
+    assert run(command, "--league", str(LEAGUE["name"])).exit_code == 0
+    assert told.asked[-1].query["division_id"] == divisions[0]["id"]
+    told.on("GET", place, [{**division, "member_count": 1} for division in divisions])
+    refused = run(command, "--league", str(LEAGUE["name"]))
+    assert (refused.exit_code, f"--division: {divisions[0]['id']} (D1), " in refused.stderr) == (2, True)
+    both = run(command, "--league", str(LEAGUE["name"]), "--division", str(divisions[0]["id"]))
+    assert (both.exit_code, "leave out --league" in both.stderr) == (2, True)
 
 
 def test_replays_are_fetched_once_and_unpacked(run: Run, told: FakePlatform, tmp_path: Path) -> None:

@@ -386,18 +386,38 @@ def test_standings(value: Any, run: Run, told: FakePlatform) -> None:
             ["Rank", "Player", "Score", "Rounds"],
             ["1", "Ada", "1.2346", "9"],
         ]
-        assert json.loads(run("results", league, "--json").stdout)[0]["id"] == DIVISION["id"]
+        [first] = json.loads(run("results", league, "--json").stdout)
+        assert (first["id"], [row["player_id"] for row in first["standings"]]) == (DIVISION["id"], [PLAYER["id"]])
     missing = run("results", str(LEAGUE["name"])[:-1])
     assert (missing.exit_code, f"Did you mean {LEAGUE['name']!r}?" in missing.stderr) == (exitcodes.REMOTE, True)
     assert rows_of(run("results", str(DIVISION["id"]), "--include-recent-rounds", "0")) == [
         ["Rank", "Player", "Score", "Rounds"],
         ["1", "Ada", "1.2346", "9"],
     ]
-    assert told.asked[-1].query["include_recent_rounds"] == "0"
+    assert told.asked[-2].query["include_recent_rounds"] == "0"
     told.on("GET", f"/v2/divisions/{DIVISION['id']}/leaderboard", lambda _: value)
     assert json.loads(run("results", str(DIVISION["id"]), "--json").stdout) == []
     told.on("GET", f"/v2/rounds/{ROUND['id']}", {**ROUND, "results": [RESULT]})
     assert rows_of(run("results", str(ROUND["id"])))[1] == ["1", "Ada", "painter:v3", "2.5000"]
+
+
+def test_standings_show_what_they_are_sorted_by(run: Run, told: FakePlatform) -> None:
+    place = f"/v2/divisions/{DIVISION['id']}"
+    ranks = [{"rank": 1, "player_id": PLAYER["id"], "player_name": "Ada", "score": 1.0, "rounds_played": 9}]
+    told.on("GET", f"{place}/leaderboard", ranks)
+    columns = [{"key": key, "label": label} for key, label in (("rank", "Rank"), ("rating", "Rating"), ("won", "Won"))]
+    values = {"rank": 1, "rating": 31.5, "won": 2}
+    row = {"subject_id": PLAYER["id"], "subject_name": "Ada", "values": values}
+    view = {"key": "score", "title": "First", "description": "By rating.", "columns": columns, "rows": [row]}
+    told.on("GET", f"{place}/leaderboards", {"default_view_key": "score", "axes": [], "views": [view]})
+    assert rows_of(run("results", str(DIVISION["id"]))) == [
+        ["Rank", "Player", "Rating", "Won"],
+        ["1", "Ada", "31.5000", "2"],
+        [""],
+        ["By rating."],
+    ]
+    [first] = json.loads(run("results", str(DIVISION["id"]), "--json").stdout)
+    assert (first["rank"], first["values"]) == (1, values)
 
 
 def test_next_version(run: Run, told: FakePlatform) -> None:

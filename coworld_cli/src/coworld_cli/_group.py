@@ -23,7 +23,7 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("new", "create", "scaffold", "begin"), ("init", "demo")),
     **dict.fromkeys(("test", "check", "verify"), ("certify", "validate")),
     **dict.fromkeys(("eval", "evaluate", "benchmark", "bench", "measure"), ("compare", "rank", "scrimmage")),
-    **dict.fromkeys(("round-robin", "elo", "ladder", "season"), ("rank", "tournament")),
+    **dict.fromkeys(("round-robin", "elo", "ladder"), ("rank", "tournament")),
     **dict.fromkeys(("simulate", "simulation", "episode", "match", "battle"), ("run",)),
     **dict.fromkeys(("mixture", "blend"), ("mix",)),
     "diagnose": ("evaluation diagnose",),
@@ -31,9 +31,13 @@ _MEANT: Mapping[str, Sequence[str]] = {
     "serve": ("game serve",),
     "sit": ("game join",),
     "wrap": ("game wrap",),
+    **dict.fromkeys(("leaderboard", "standings"), ("results",)),
+    **dict.fromkeys(("season", "seasons"), ("leagues", "tournament")),
+    "matches": ("episodes",),
+    "match-artifacts": ("episode-logs",),
     **dict.fromkeys(("start", "up"), ("run", "play")),
     **dict.fromkeys(("watch", "view", "viewer", "open"), ("replay", "play")),
-    **dict.fromkeys(("example", "sample", "quickstart", "hello", "tutorial"), ("demo",)),
+    **dict.fromkeys(("example", "sample", "quickstart", "hello"), ("demo",)),
     **dict.fromkeys(("lint", "fix"), ("validate",)),
     **dict.fromkeys(("publish", "push", "deploy", "upload"), ("upload-coworld", "upload-policy")),
     **dict.fromkeys(("signin", "sign-in", "auth"), ("login",)),
@@ -53,6 +57,12 @@ _INSTEAD: Mapping[str, str] = {
     "manifest-schema": "`coworld schema` prints schemas, `coworld validate` checks a manifest.",
     "retry-certification": "`coworld certify` repeats it on this machine, `coworld upload-coworld` uploads again.",
     "help": "`coworld --help` lists commands, `coworld COMMAND --help` explains one.",
+    "policies": "Here a player is a file, an id of the package, or an image. `coworld memberships --mine` lists your "
+    "policies in leagues, `coworld submissions` what was submitted.",
+    "validate-bundle": "`coworld run MANIFEST --player ./MY_BOT` plays an episode with it, `coworld upload-policy` "
+    "uploads it.",
+    "make-policy": "`coworld init player bot.py --for GAME` begins a player.",
+    "tutorial": "`coworld demo` plays the sample world, `coworld init player bot.py --for GAME` begins a player.",
     "reporters": "`coworld list` shows Coworlds; reporters of a platform are not listed.",
 }
 """Commands that do not exist here, most of the published package, and what to use instead."""

@@ -21,6 +21,7 @@ from ..options.platform import (
     Listing,
     division_filter,
     include_option,
+    league_filter,
     listing_options,
     mine_filter,
     platform_options,
@@ -34,6 +35,7 @@ from ..render.rows import show_list, show_one
 from ..render.text import clean, command_line, shown_path
 from ..render.transfers import shown_progress
 from ..terminal import echo
+from .leagues import of_division
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
@@ -49,6 +51,7 @@ _EREQ = IdType("episode request")
 
 @commands.command("episodes")
 @click.argument("episode", required=False, type=_EREQ, metavar="[EREQ_ID]")
+@league_filter
 @division_filter
 @round_filter
 @policy_filter
@@ -67,7 +70,8 @@ def episodes(out: Output, connection: Connection, listing: Listing, episode: str
     async def body(api: CoworldClient, _: Running) -> int:
         if episode is not None:
             return await show_one(out, api.episodes.get(episode), tables.episode_details)
-        pager = api.episodes.list(**filters, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
+        named = await of_division(api, filters)
+        pager = api.episodes.list(**named, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
         return await show_list(out, pager, tables.EPISODES, listing, noun="episode")
 
     return run_api(out, connection, body)

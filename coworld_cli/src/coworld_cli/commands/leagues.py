@@ -24,13 +24,15 @@ from ..options.values import IdType, key_values
 from ..output import Output, published_option
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one, show_rows
+from ..render.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from coworld_client import CoworldClient
+    from coworld_core.api import LeaderboardEntry, LeaderboardView
 
-__all__ = ["commands", "of_league"]
+__all__ = ["commands", "of_division", "of_league"]
 
 commands = NounGroup()
 
@@ -39,6 +41,31 @@ async def of_league(api: CoworldClient, filters: Mapping[str, Any]) -> dict[str,
     """Filters of a list, with the name of the league, if any, replaced by its id."""
     league = filters["league"]
     return {**filters, "league": await api.leagues.id_of(league) if league else None}
+
+
+async def of_division(api: CoworldClient, filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters of a list of episodes, with the league, if any, replaced by its division.
+
+    Raises:
+        UsageError: Code `division_needed` if the league has several, or none.
+    """
+    from coworld_core.errors import UsageError
+    from coworld_core.text.phrases import plural
+
+    league, others = filters["league"], {name: value for name, value in filters.items() if name != "league"}
+    if league is None:
+        return others
+    if others["division"] is not None:
+        raise click.UsageError("--division names the league, too: leave out --league.")
+    ladder = await api.leagues.ladder(await api.leagues.id_of(league))
+    if len(ladder) != 1:
+        named = ", ".join(f"{row.id} ({row.name})" for row in ladder)
+        raise UsageError(
+            f"The league {league!r} has {plural(len(ladder), 'division')}.",
+            code="division_needed",
+            hint=f"Name one with --division: {named}." if ladder else None,
+        )
+    return {**others, "division": ladder[0].id}
 
 
 @commands.command("leagues")
@@ -95,7 +122,8 @@ def results(out: Output, connection: Connection, target: str, include_recent_rou
     """Show the standings of a league, a division or a round.
 
     For a league, given by its name or id, this lists the divisions in order, or the players if there is only one
-    division; for a division, its players; for a round, the score of each policy.
+    division; for a division, its players, with all that its server ranks them by; for a round, the score of each
+    policy. Under --json, each division of a league has its `standings`.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -111,16 +139,49 @@ def results(out: Output, connection: Connection, target: str, include_recent_rou
         division = target
         if kind != "division":
             ladder = await api.leagues.ladder(await api.leagues.id_of(target))
-            out.answer([dump(row) for row in ladder])
+            if out.json:
+                boards = [await _standings(api, row.id, include_recent_rounds) for row in ladder]
+                told = zip(ladder, boards, strict=True)
+                out.answer([{**dump(row), "standings": _as_json(*board)} for row, board in told])
+                return exitcodes.OK
             out.say(rows_table(tables.LADDER, ladder) if ladder else "The league has no divisions.")
-            if out.json or len(ladder) != 1:
+            if len(ladder) != 1:
                 return exitcodes.OK
             division = ladder[0].id
             out.say()
-        board = api.divisions.leaderboard(division, recent_rounds=include_recent_rounds)
-        return await show_rows(out, board, tables.LEADERBOARD, none="Nobody has played in this division yet.")
+        rows, view = await _standings(api, division, include_recent_rounds)
+        out.answer(_as_json(rows, view))
+        if view is not None:
+            out.say(rows_table(tables.view_columns(view), view.rows))
+            if view.description:
+                out.say(f"\n{clean(view.description)}")
+        else:
+            out.say(rows_table(tables.LEADERBOARD, rows) if rows else "Nobody has played in this division yet.")
+        return exitcodes.OK
 
     return run_api(out, connection, body)
+
+
+async def _standings(
+    api: CoworldClient, division: str, recent_rounds: int
+) -> tuple[Sequence[LeaderboardEntry], LeaderboardView | None]:
+    """A division's standings, and the view of them that says what they are sorted by, on servers that have one."""
+    from coworld_client.errors import NotFound, NotOffered
+
+    rows = await api.divisions.leaderboard(division, recent_rounds=recent_rounds)
+    try:
+        board = await api.divisions.leaderboards(division) if rows else None
+    except (NotFound, NotOffered):
+        board = None
+    views = {view.key: view for view in board.views} if board is not None else {}
+    first = board.default_view_key if board is not None else None
+    return rows, views.get(first or "") or next(iter(views.values()), None)
+
+
+def _as_json(rows: Sequence[LeaderboardEntry], view: LeaderboardView | None) -> list[dict[str, Any]]:
+    values = {line.get("subject_id"): line.get("values") for line in view.rows} if view is not None else {}
+    known = ((row, values.get(row.player_id)) for row in rows)
+    return [{**dump(row), **({"values": found} if found else {})} for row, found in known]
 
 
 @commands.command("rounds")

@@ -19,6 +19,7 @@ from ..options.platform import (
     Connection,
     Listing,
     division_filter,
+    league_filter,
     listing_options,
     mine_filter,
     platform_options,
@@ -32,6 +33,7 @@ from ..render.rows import rows_table
 from ..render.tables import REPLAYS
 from ..render.text import clean, command_line, shown_path, table
 from ..render.transfers import shown_progress
+from .leagues import of_division
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -219,6 +221,7 @@ def _say_where(source: str, link: str, out: Output, *, ports: Mapping[int, str] 
 
 
 @commands.command("replays")
+@league_filter
 @division_filter
 @round_filter
 @policy_filter
@@ -246,8 +249,9 @@ def replays(
         raise click.UsageError("--jsonl is for lists; a download writes index.json, and --json prints it.")
 
     async def body(api: CoworldClient, running: Running) -> int:
+        named = await of_division(api, filters)
         pager = api.episodes.list(
-            **filters, with_replay=True, limit=listing.limit, offset=listing.offset, cursor=listing.cursor
+            **named, with_replay=True, limit=listing.limit, offset=listing.offset, cursor=listing.cursor
         )
         if download_dir is None:
             return await _list(pager, listing, out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         JoinedSession,
         LadderEntry,
         LeaderboardEntry,
+        LeaderboardView,
         League,
         LeagueSeed,
         Membership,
@@ -79,6 +80,7 @@ __all__ = [
     "smoke_text",
     "stats_details",
     "submission_details",
+    "view_columns",
     "whoami_details",
 ]
 
@@ -128,6 +130,21 @@ LEADERBOARD: tuple[Column[LeaderboardEntry], ...] = (
     Column("Score", lambda row: row.score, right=True),
     Column("Rounds", lambda row: row.rounds_played, right=True),
 )
+
+
+def view_columns(view: LeaderboardView) -> tuple[Column[dict[str, Any]], ...]:
+    """The columns of a view of standings: its own, and after the first the players."""
+
+    def value_of(key: object) -> Callable[[dict[str, Any]], object]:
+        return lambda row: row.get("values", {}).get(key)
+
+    own = [
+        Column(cell(column.get("label") or column.get("key")), value_of(column.get("key")), right=True)
+        for column in view.columns
+    ]
+    player = Column[dict[str, Any]]("Player", lambda row: row.get("subject_name") or row.get("subject_id"))
+    return (*own[:1], player, *own[1:])
+
 
 ROUNDS: tuple[Column[Round], ...] = (
     Column("ID", lambda row: row.id),
