@@ -179,7 +179,7 @@ def wrap(out: Output, source: str | None, directory: Path | None, library: str |
     """Make a package of a game of OpenSpiel, PettingZoo or TextArena.
 
     The package has rules, two players, a manifest and a card with measurements. The library must be installed where
-    coworld is.
+    coworld is. pettingzoo:./myenv.py is an environment of your own.
     """
     if library is not None:
         from coworld_runner.kit.wrappers.game_catalogue import list_wrappable

@@ -101,7 +101,7 @@ def named_game(source: str) -> tuple[Any, str]:
     if not game:
         raise not_wrappable(source, "no game is named", hint=everything)
     name, known = game.partition("(")[0], games.names()
-    if name not in known:
+    if name not in known and not (library == "pettingzoo" and games.is_own(name)):
         near = closest(name, known)
         hint = everything
         if near:

@@ -1,26 +1,37 @@
-"""Games of PettingZoo as rules: agents see arrays, actions are numbers, and the rules' own `rng` gives the seed."""
+"""Games of PettingZoo as rules: agents see arrays, actions are numbers, and the rules' own `rng` gives the seed.
+
+An environment of one's own is a game, too: `pettingzoo:./myenv.py` or, for a module, `pettingzoo:myenv`.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any, Final
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from coworld_core.rules import RulesConfig
+from coworld_core.scopes import load_file, load_module
 
 from .libraries import imported, loaded_extras, read_call
 from .trial import Trials
 from .wrappable import LibraryRules, Wrappable, WrappedGame, flaw, not_wrappable, rules_of
 
-__all__ = ["AgentView", "PettingZoo", "PettingZooConfig", "find", "listed", "names"]
+__all__ = ["AgentView", "PettingZoo", "PettingZooConfig", "find", "is_own", "listed", "names"]
 
 MOST_NUMBERS: Final = 10_000
 """Limit of numbers in an observation. Pixels would be more, and would take megabytes of text for each frame."""
+
+FACTORIES: Final = ("parallel_env", "env", "raw_env")
+"""What the module of an environment defines, as PettingZoo's own modules do; the first of them is taken."""
 
 TRIED: Final = 40
 """Ticks of the audit that a game must pass."""
@@ -45,9 +56,13 @@ class PettingZoo(LibraryRules):
     """A game of PettingZoo. A subclass sets the game's name as the default of `Config.game`, and its number of seats.
 
     If PettingZoo has a parallel form of the game, all seats act at once.
+
+    Attributes:
+        environment: An environment of one's own: its module, or what makes it. None for those of PettingZoo.
     """
 
     library = "pettingzoo"
+    environment: ClassVar[Any] = None
     Config = PettingZooConfig
     Action = int
     Observation = AgentView
@@ -57,14 +72,14 @@ class PettingZoo(LibraryRules):
     def look_up(cls, game: str) -> None:
         """Make the environment once, so that a failure is reported as `not_wrappable`, with the reason."""
         try:
-            _environment(game)
+            _environment(game, cls.environment)
         except ValueError as error:
             raise not_wrappable(f"pettingzoo:{game}", str(error)) from None
 
     def start(self) -> None:
         """Reset the environment."""
         # Make a new one each time: not every environment clears all its state on a reset.
-        self._env, self._parallel = _environment(self.config.game)
+        self._env, self._parallel = _environment(self.config.game, type(self).environment)
         # Read the state instead of drawing: a draw would mark the game as one with chance, which it may not be.
         begun = self._env.reset(seed=self.rng.getstate()[1][1] >> 1)
         self._agents: list[str] = list(self._env.possible_agents)
@@ -105,14 +120,16 @@ class PettingZoo(LibraryRules):
         env = self._env
         self._last = ", ".join(f"{self._agents[seat]} {action}" for seat, action in actions.items())
         if self._parallel:
-            self._seen, rewards, _, _, self._infos = env.step({self._agents[s]: act for s, act in actions.items()})
+            seen, rewards, _, _, self._infos = env.step({self._agents[s]: act for s, act in actions.items()})
+            # An agent that is out keeps what it saw last.
+            self._seen = {**self._seen, **seen}
         else:
             (action,) = actions.values()
             env.step(action)
             rewards = dict(env.rewards)
-            if all(env.terminations.values()):
-                # Keep the last observations: the environment forgets the agents skipped below.
-                self._seen = {agent: env.observe(agent) for agent in self._agents}
+            # Keep the last observations: the environment forgets the agents skipped below.
+            out = [agent for agent in env.agents if env.terminations[agent] or env.truncations[agent]]
+            self._seen = {**self._seen, **{agent: env.observe(agent) for agent in out}}
             while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
                 env.step(None)
         for agent, reward in rewards.items():
@@ -125,7 +142,7 @@ class PettingZoo(LibraryRules):
 
     def draw(self) -> str:
         """Return PettingZoo's text rendering, or else the board (if it has planes), the last actions and the scores."""
-        if self._env.render_mode == "ansi":
+        if getattr(self._env, "render_mode", None) == "ansi":
             return str(self._env.render())
         board = _board(self._array(0))
         scores = ", ".join(f"{agent} {total:g}" for agent, total in zip(self._agents, self._totals, strict=True))
@@ -133,7 +150,7 @@ class PettingZoo(LibraryRules):
 
     def _array(self, seat: int) -> Any:
         agent = self._agents[seat]
-        return self._env.observe(agent) if self._env.agents and not self._parallel else self._seen.get(agent)
+        return self._env.observe(agent) if agent in self._env.agents and not self._parallel else self._seen.get(agent)
 
     def _look(self) -> None:
         if self._parallel:
@@ -182,17 +199,28 @@ def listed() -> list[Wrappable]:
         ]
 
 
+def is_own(name: str) -> bool:
+    """Whether a name, which is none of PettingZoo's, is that of a file, or of a module that can be imported."""
+    top = name.partition(".")[0]
+    here = Path(f"{top}.py").is_file() or Path(top, "__init__.py").is_file()
+    return name.endswith(".py") or (top.isidentifier() and (here or importlib.util.find_spec(top) is not None))
+
+
 def find(game: str) -> WrappedGame:
     """Return one game, given its name with arguments if there are any.
 
     Raises:
         UsageError: Code `not_wrappable` with the reason.
     """
-    if reason := _refused(game):
+    name, bracket, arguments = game.partition("(")
+    try:
+        own = None if name in _specs() else _loaded(name)
+    except ValueError as error:
+        raise not_wrappable(f"pettingzoo:{game}", str(error)) from error
+    if reason := _refused(game, own):
         raise not_wrappable(f"pettingzoo:{game}", reason)
-    name = read_call(game)[0]
-    count = len(_environment(game)[0].possible_agents)
-    return WrappedGame(
+    count = len(_environment(game, own)[0].possible_agents)
+    found = WrappedGame(
         library="pettingzoo",
         game=game,
         title=_title(name),
@@ -201,12 +229,43 @@ def find(game: str) -> WrappedGame:
         most_seats=count,
         live_scores=True,
         second="practised",
-        needs=loaded_extras("pettingzoo", _specs()[name].namespace),
     )
+    if own is None:
+        return replace(found, needs=loaded_extras("pettingzoo", _specs()[name].namespace))
+    module = Path(name).stem if name.endswith(".py") else name
+    found = replace(found, game=f"{module.rpartition('.')[2]}{bracket}{arguments}", module=module)
+    place = Path(name).resolve().parent if name.endswith(".py") else Path.cwd()
+    if Path(str(own.__file__)).resolve().is_relative_to(place):
+        return replace(found, module_directory=str(place))
+    installed = importlib.metadata.packages_distributions().get(module.partition(".")[0], ())
+    return replace(found, needs=tuple(installed))
+
+
+def _loaded(name: str) -> Any:
+    """Load the module of an environment.
+
+    Raises:
+        ValueError: It cannot be loaded; the message says why.
+    """
+    try:
+        if not name.endswith(".py"):
+            return load_module(name, directory=Path.cwd())
+        if not Path(name).is_file():
+            raise ValueError(f"there is no file {name}")
+        if not Path(name).stem.isidentifier():
+            raise ValueError(f"a module cannot be named {Path(name).stem}")
+        return load_file(Path(name))
+    except ValueError:
+        raise
+    except Exception as error:
+        # The file's own code runs here, so anything may be raised.
+        raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _title(name: str) -> str:
-    return _specs()[name].name.replace("_", " ").capitalize()
+    known = _specs().get(name)
+    plain = known.name if known else Path(name).stem if name.endswith(".py") else name.rpartition(".")[2]
+    return plain.replace("_", " ").capitalize()
 
 
 @cache
@@ -214,42 +273,54 @@ def _specs() -> dict[str, Any]:
     return {f"{spec.name}_v{spec.version}": spec for spec in imported("pettingzoo").aec_registry.values()}
 
 
-def _environment(game: str) -> tuple[Any, bool]:
+def _environment(game: str, own: Any = None) -> tuple[Any, bool]:
     """Make a new environment of a game; also returns whether all agents act at once.
 
+    Args:
+        game: Its name, with arguments if there are any.
+        own: The module or the maker of an environment of one's own, of which only the arguments are in the name.
+
     Raises:
-        ValueError: The library cannot make it; the message says why.
+        ValueError: It cannot be made; the message says why.
     """
     zoo = imported("pettingzoo")
     # Nothing is displayed here, and on a machine without a screen SDL must not look for one.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     name, parameters = read_call(game)
-    spec = _specs().get(name)
-    if spec is None:
+    spec = _specs().get(name) if own is None else None
+    make: Any
+    if own is not None:
+        make = own if callable(own) else next((getattr(own, one) for one in FACTORIES if hasattr(own, one)), None)
+        if make is None:
+            raise ValueError(f"{name} defines none of {', '.join(FACTORIES)}")
+    elif spec is not None:
+        make = partial(zoo.make, "parallel" if spec.id in zoo.parallel_registry else "aec", spec.id)
+    else:
         raise ValueError(f"PettingZoo has no game {name}")
-    kind = "parallel" if spec.id in zoo.parallel_registry else "aec"
     try:
         with warnings.catch_warnings():
             # The library warns about the precision of its own spaces.
             warnings.simplefilter("ignore")
-            env = zoo.make(kind, spec.id, **parameters)
-            if "ansi" in env.metadata.get("render_modes", ()):
-                env = zoo.make(kind, spec.id, **parameters, render_mode="ansi")
+            env = make(**parameters)
+            if "ansi" in getattr(env, "metadata", {}).get("render_modes", ()):
+                env = make(**parameters, render_mode="ansi")
     except Exception as error:
         # The environment's own code runs here, so anything may be raised.
+        said = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        if spec is None:
+            raise ValueError(f"it cannot be made: {type(error).__name__}: {said}") from error
         missing = getattr(error.__cause__ or error, "name", None)
         needs = f"it needs {missing}, which is not installed: pip install 'pettingzoo[{spec.namespace}]'"
-        why = needs if missing else f"PettingZoo cannot make it: {str(error).splitlines()[0].rstrip('.')}"
-        raise ValueError(why) from error
-    return env, kind == "parallel"
+        raise ValueError(needs if missing else f"PettingZoo cannot make it: {said}") from error
+    return env, isinstance(env, zoo.ParallelEnv)
 
 
-def _refused(game: str) -> str | None:
+def _refused(game: str, own: Any) -> str | None:
     """Return why a game cannot be wrapped, found by making and playing it; None if it can."""
-    if _specs()[game.partition("(")[0]].namespace == "atari":
+    if own is None and _specs()[game.partition("(")[0]].namespace == "atari":
         return "it needs a cartridge, which the library does not include and which has its own licence"
     try:
-        env, _ = _environment(game)
+        env, _ = _environment(game, own)
     except ValueError as error:
         return str(error)
     for agent in env.possible_agents:
@@ -259,4 +330,8 @@ def _refused(game: str) -> str | None:
         shape = getattr(seen["observation"] if hasattr(seen, "spaces") else seen, "shape", None) or ()
         if (numbers := math.prod(shape)) > MOST_NUMBERS:
             return f"what a seat sees is {numbers:,} numbers (pixels, say), which is too much for a frame of text"
-    return flaw(rules_of(PettingZoo, game, seats=len(env.possible_agents)), ticks=TRIED)
+    # `library` makes it an adapter, which names no game yet.
+    adapter = PettingZoo
+    if own is not None:
+        adapter = type("Own", (PettingZoo,), {"library": PettingZoo.library, "environment": own})
+    return flaw(rules_of(adapter, game, seats=len(env.possible_agents)), ticks=TRIED)

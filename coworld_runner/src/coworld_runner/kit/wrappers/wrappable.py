@@ -50,6 +50,8 @@ class WrappedGame:
         live_scores: Whether scores are meaningful before the end.
         second: The package's player that thinks first: the name of a folder of templates.
         needs: Distributions that it needs besides the library.
+        module: The module of an environment of one's own; empty for a game of the library.
+        module_directory: Where that module is, if it is not installed.
     """
 
     library: str
@@ -61,6 +63,8 @@ class WrappedGame:
     live_scores: bool
     second: str
     needs: tuple[str, ...] = ()
+    module: str = ""
+    module_directory: str = ""
 
     @property
     def short_name(self) -> str:

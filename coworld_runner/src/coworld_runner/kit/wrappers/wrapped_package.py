@@ -13,13 +13,14 @@ from typing import Any, Final
 
 from coworld_core.errors import EnvironmentFault
 
+from ...package.own_players.player_file import with_imports
 from ...package.random_player import RANDOM
 from ..server.scaffolds import NewFiles, new_game, rules_names, write_files
 from .card import Card, measure_card
 from .game_catalogue import LIBRARIES
 from .libraries import requirement
 from .trial import TRIAL_SECONDS, Trials
-from .wrappable import WrappedGame
+from .wrappable import WrappedGame, not_wrappable
 
 __all__ = ["WrappedPackage", "wrap_game"]
 
@@ -51,7 +52,7 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
     """Make a package from a library's game.
 
     Args:
-        source: The game, such as `openspiel:hanabi`.
+        source: The game, such as `openspiel:hanabi`, or `pettingzoo:./myenv.py` for an environment of one's own.
         directory: The package's directory, new or empty; the game takes its name. None: one in the current directory,
             named after the game.
         measure: Whether to measure its card, which takes about ten seconds.
@@ -62,10 +63,15 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
     """
     with Trials() as trials:
         game = trials.find(source)
-    place = directory or Path(_name(game.short_name))
+    # The module of an environment of one's own keeps its name, so the rules need another one.
+    place = directory or Path(_name(game.short_name) + ("-game" if game.module_directory else ""))
     name = _name(place.resolve().name)
-    made = new_game(name, directory=place)
     module, class_name = rules_names(name)
+    if game.module_directory and module == game.module.partition(".")[0]:
+        raise not_wrappable(
+            source, f"{module}.py would be both its environment and its rules", hint="Name another directory."
+        )
+    made = new_game(name, directory=place)
     library = LIBRARIES[game.library]
     installed = requirement(library.module, game.needs)
     thinking = game.second
@@ -89,6 +95,7 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
     }
     players = write_files(_TEMPLATES / thinking, place, words)
     rules = write_files(_TEMPLATES / "rules", place, words)
+    own = _bring_environment(game, place, place / f"{module}.py", installed) if game.module else ()
     _edit(place / "Dockerfile", '"coworld-client[seat]"', f'"coworld-client[seat]" {installed}')
     manifest: dict[str, Any] = json.loads((place / _MANIFEST).read_text("utf-8"))
     _people(manifest, game, thinking)
@@ -104,7 +111,7 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
             baseline="players/random_player.py" if thinking == "listener" else RANDOM,
         )
     _edit(place / "README.md", "CARD", card.markdown().rstrip() if card else "It was not measured.")
-    paths = sorted({*made.paths, *players.paths, *rules.paths})
+    paths = sorted({*made.paths, *players.paths, *rules.paths, *own})
     return WrappedPackage(directory=place, paths=tuple(paths), game=game, card=card)
 
 
@@ -123,6 +130,28 @@ def _edit(path: Path, old: str, new: str) -> None:
     text = path.read_text("utf-8")
     assert old in text, f"{path.name} has no {old}"
     path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def _bring_environment(game: WrappedGame, place: Path, rules: Path, installed: str) -> tuple[str, ...]:
+    """Copy an environment of one's own into a package, with the modules beside it that it imports, and name it there.
+
+    Returns:
+        The paths of the copies, relative to the package.
+    """
+    _edit(rules, "\n\n\nclass ", f"\n\nimport {game.module}\n\n\nclass ")
+    _edit(rules, "    seats = ", f"    environment = {game.module}\n    seats = ")
+    _edit(rules, "the rules are PettingZoo's", f"the rules are those of `{game.module}`")
+    _edit(place / "README.md", f"as `{installed}` plays it", f"as the environment in `{game.module}` plays it")
+    if not game.module_directory:
+        return ()
+    asking = Path(game.module_directory, f"{place.name}.py")
+    files = with_imports(asking, f"import {game.module}".encode())
+    del files[asking.name]
+    for path, content in files.items():
+        target = place / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    return tuple(files)
 
 
 def _people(manifest: dict[str, Any], game: WrappedGame, thinking: str) -> None:
