@@ -17,6 +17,7 @@ import pytest
 from anyio.abc import ByteStream, SocketAttribute
 
 from coworld_core.episode.events import BaseEvent, GameProgressed, Notice
+from coworld_core.episode.outcome import Exit
 from coworld_runner.episode import contract_probes
 from coworld_runner.episode.contract_probes import first_message, get_status, watch_global
 from coworld_runner.episode.episode_watch import Watch
@@ -169,13 +170,14 @@ async def test_only_known_slots_are_named_each_once_in_a_while() -> None:
 
     seconds = iter((1.0, 1.5, 9.0))
     ledger = SimpleNamespace(
-        seats={0: None, 1: None},
+        seats={0: SimpleNamespace(end=Exit(reason="exited", code=0)), 1: SimpleNamespace(end=None)},
         who=player,
         seconds=lambda: next(seconds),
         publish=told.append,
     )
-    setup = SimpleNamespace(plan=SimpleNamespace(seats=(None, None)), options=None)
-    state = {"tick": 1, "waited": 6, "scores": [0] * 10_000, "waiting_for": [1, 2, *[0, 1] * 10_000]}
+    setup = SimpleNamespace(plan=SimpleNamespace(seats=(None, None, None)), options=None)
+    # Seat 0 has ended, and there is no player in seat 2
+    state = {"tick": 1, "waited": 6, "scores": [0] * 10_000, "waiting_for": [1, 2, 0, *[0, 1] * 10_000]}
     async with sending(*[frame(json.dumps(state).encode())] * 3, pause=0.3) as address:
         game = SimpleNamespace(endpoint=lambda: SimpleNamespace(here=address))
         watch = Watch(cast("Any", setup), cast("Any", ledger), cast("Any", game), (), tuple)

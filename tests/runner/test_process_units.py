@@ -363,6 +363,19 @@ async def test_unit_ending_just_after_the_deadline_is_reported_as_ended(
         assert caught.value.context["exit"] == unit.exit.model_dump(mode="json")
 
 
+async def test_program_with_a_port_of_its_own_is_said_to_listen_there(stage: RunContext, tmp_path: Path) -> None:
+    place = tmp_path / "port"
+    code = SERVER.replace('int(os.environ["PORT"])', "0").replace(
+        "while True:", f"open({str(place)!r}, 'w').write(f'{{listener.getsockname()[1]}}\\n')\nwhile True:"
+    )
+    async with stage.units(stage.python(code, ports=(Port(name="http"),))) as (unit,):
+        await until(lambda: place.exists() and place.read_text().endswith("\n"))
+        with pytest.raises(NotReadyError) as caught:
+            await unit.wait_ready(HttpProbe(timeout=0.5))
+    assert str(caught.value.context["last"]).endswith(f"; it listens on 127.0.0.1:{place.read_text().strip()}")
+    assert "not on fixed ones" in (caught.value.hint or "")
+
+
 @pytest.mark.slow
 async def test_last_probe_result_is_reported(stage: RunContext) -> None:
     wanted = {

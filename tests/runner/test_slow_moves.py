@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
 
 from coworld_core.episode.events import BaseEvent, Notice
+from coworld_core.episode.outcome import Exit
 from coworld_runner import run_episode
+from coworld_runner.episode import missing_players
 from coworld_runner.episode.single import EpisodeOptions
 from coworld_runner.kit.server.scaffolds import new_game
 
@@ -41,3 +45,40 @@ async def test_a_connected_player_that_sends_nothing_is_named(tmp_path: Path) ->
             listeners=(listen,),
         )
     assert said == ["Waiting for player 0 (silent): nothing sent for 5 s."]
+
+
+async def test_player_that_has_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing_players, "_SILENT", 0.0)
+    told: list[BaseEvent] = []
+    units = [
+        SimpleNamespace(name=f"player-{slot}", spec=SimpleNamespace(slot=slot), exit=ended)
+        for slot, ended in enumerate((Exit(reason="exited", code=0), None))
+    ]
+    heard = anyio.Event()
+
+    def publish(event: BaseEvent) -> None:
+        told.append(event)
+        heard.set()
+
+    def who(_: str, slot: int) -> str:
+        return f"Player {slot} (p)"
+
+    def startup(_: int) -> None:
+        return None
+
+    plan = SimpleNamespace(game_config={}, startup=startup)
+    setup: Any = SimpleNamespace(plan=plan, options=SimpleNamespace(connect_timeout_seconds=60.0))
+    ledger: Any = SimpleNamespace(seats={}, who=who, publish=publish)
+    started = anyio.Event()
+    started.set()
+    watch: Any = None
+
+    def missing() -> Any:
+        return units
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(missing_players.watch_connections, setup, ledger, watch, started, missing)
+        await heard.wait()
+        tasks.cancel_scope.cancel()
+    words = [event.message for event in told if isinstance(event, Notice)]
+    assert words == ["Waiting for player 1 (p): it has not connected for 0 s."]

@@ -141,7 +141,10 @@ def _not_ready(unit: Unit, probe: HttpProbe, *, exit: Exit | None, last: str, ta
         if "stranger" in last:
             hint = "Another program has that port; stop it, or use a port that is free."
         elif "it listens on" in last:
-            hint = "In a container it must listen on 0.0.0.0, and on the port it is told (COGAME_HOST, COGAME_PORT)."
+            hint = (
+                "It must listen on the address and the port that it is told (COGAME_HOST, COGAME_PORT), not on fixed "
+            )
+            hint += "ones; in a container the address is 0.0.0.0."
         elif last == "connection refused":
             hint = "It must listen on the host and port that its environment names."
         elif last.startswith("status 503"):

@@ -401,6 +401,9 @@ class Watch:
         # A list of what it waits for is no longer than the list of seats, whatever else the game has put into it.
         for slot in cast("list[object]", slots)[: len(self._setup.plan.seats)]:
             if isinstance(slot, int) and not isinstance(slot, bool) and slot in self._ledger.seats:
+                # What has become of a player that has ended is said elsewhere
+                if self._ledger.seats[slot].end is not None:
+                    continue
                 if now < self._name_again.get(slot, 0.0):
                     continue
                 self._name_again[slot] = now + _NAME_AGAIN

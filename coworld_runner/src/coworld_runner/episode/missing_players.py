@@ -40,7 +40,7 @@ async def watch_connections(
     time_limit = max(setup.options.connect_timeout_seconds, allowed, setup.plan.warm_up())
     while (waited := anyio.current_time() - begun) < time_limit:
         for player in missing() if waited >= _SILENT else ():
-            if player.name not in named:
+            if player.name not in named and player.exit is None:
                 named.add(player.name)
                 who = ledger.who("player", player.spec.slot).removeprefix("Player")
                 words = f"Waiting for player{who}: it has not connected for {waited:.0f} s."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Container
 
 __all__ = ["listens_elsewhere", "open_ports"]
 
@@ -16,20 +17,30 @@ _OF_THE_ENGINE = "127.0.0.11"
 _MOST = 3
 
 
-def listens_elsewhere(port: int, tables: str = "/proc/self/net", *, besides: int = 0) -> str:
+def listens_elsewhere(
+    port: int, tables: str = "/proc/self/net", *, besides: int = 0, sockets: Container[int] | None = None
+) -> str:
     """Describe where programs listen if others cannot reach any on a port.
 
     Args:
         port: The port that others use.
         tables: The directory of the network's tables.
         besides: A port to ignore.
+        sockets: Inodes of the sockets of a program on this machine, which others reach on loopback; None: all of a
+            network of its own.
 
     Returns:
         Empty if others can reach a program on the port, if no program listens, or if the tables cannot be read.
     """
-    places = sorted(place for place in _listening(tables) if place[1] != besides and place[0] != _OF_THE_ENGINE)
+    places = sorted(
+        {
+            (address, number)
+            for address, number, inode in _listening(tables)
+            if number != besides and address != _OF_THE_ENGINE and (sockets is None or inode in sockets)
+        }
+    )
     there = [place for place in places if place[1] == port]
-    if any(not _is_loopback(address) for address, _ in there):
+    if any(sockets is not None or not _is_loopback(address) for address, _ in there):
         return ""
     names = [
         f"[{address}]:{number}" if ":" in address else f"{address}:{number}" for address, number in there or places
@@ -41,15 +52,16 @@ def listens_elsewhere(port: int, tables: str = "/proc/self/net", *, besides: int
 
 def open_ports(tables: str = "/proc/self/net") -> list[int]:
     """Ports on which a program listens beyond loopback; empty if the tables cannot be read."""
-    return sorted({port for address, port in _listening(tables) if not _is_loopback(address)})
+    return sorted({port for address, port, _ in _listening(tables) if not _is_loopback(address)})
 
 
 def _is_loopback(address: str) -> bool:
     return address.startswith(("127.", "::ffff:127.")) or address == "::1"
 
 
-def _listening(tables: str) -> set[tuple[str, int]]:
-    found: set[tuple[str, int]] = set()
+def _listening(tables: str) -> set[tuple[str, int, int]]:
+    """Return the address, the port and the inode of each socket on which a program listens."""
+    found: set[tuple[str, int, int]] = set()
     for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         try:
             with open(f"{tables}/{table}", encoding="ascii") as file:  # noqa: PTH123
@@ -64,5 +76,5 @@ def _listening(tables: str) -> set[tuple[str, int]]:
                 packed = b"".join(
                     int(address[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(address), 8)
                 )
-                found.add((socket.inet_ntop(family, packed), int(port, 16)))
+                found.add((socket.inet_ntop(family, packed), int(port, 16), int(fields[9])))
     return found

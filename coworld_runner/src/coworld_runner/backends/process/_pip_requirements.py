@@ -99,7 +99,7 @@ class Requirements:
             return self._requirement(value, find)
         if option == "--find-links" and "://" not in value:
             # What is not there is no error for pip either
-            return [f"--find-links {self._named(path)}" for path in find(value)]
+            return [f"--find-links {self._named(path, content=False)}" for path in find(value)]
         return [f"{option} {value}".rstrip()] if option in {*_IN_FILES, "--find-links"} else []
 
     def _lines(self, path: Path) -> list[str]:
@@ -138,8 +138,8 @@ class Requirements:
                 found.append(self._named(path))
         return found
 
-    def _named(self, path: Path) -> str:
-        """Return what stands for a file or directory in a line; its content goes into the digest."""
+    def _named(self, path: Path, *, content: bool = True) -> str:
+        """Return what stands for a file or directory in a line; its content, or only its names, go into the digest."""
         files = [path]
         if path.is_dir():
             for place, directories, names in os.walk(path):
@@ -148,7 +148,7 @@ class Requirements:
         for file in files:
             if file.is_file():
                 self._read.update(f"{file.relative_to(path)}\0".encode("utf-8", "surrogatepass"))
-                self._read.update(file.read_bytes())
+                self._read.update(file.read_bytes() if content else str(file.stat().st_size).encode())
         self.local.append(path.absolute())
         return f"\0{len(self.local) - 1}\0"
 

@@ -28,7 +28,9 @@ from ...backend import NO_MODULE, Backend, Endpoint, Publish, UnitSpec
 from ...runs._open_files import of_units
 from ...runs._tree_removal import remove_tree
 from ...runs.scratch import REMOVE_SECONDS, scratch_root
+from .._kernel_connections import held_sockets
 from ..base import BaseUnit, CappedLog, HostPorts, kill_processes, process_labels
+from ..collector.listening_ports import listens_elsewhere
 from . import _shim
 from ._cgroup import new_group, remove_group
 from ._labelled_processes import KILL_SECONDS
@@ -135,6 +137,11 @@ class ProcessUnit(BaseUnit):
 
     def stranger(self, port: str) -> str:
         return self._ports.stranger(port)
+
+    def missed(self, port: str) -> str:
+        """Where its programs listen instead, on Linux."""
+        sockets = {inode for pid in self.processes() for inode in held_sockets(pid)}
+        return listens_elsewhere(int(self.endpoint(port).here.rpartition(":")[2]), sockets=sockets)
 
     def lacking(self, tail: str) -> str:
         missing = NO_MODULE.findall(tail)
