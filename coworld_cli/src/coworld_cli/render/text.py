@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 
-from coworld_core.errors import CoworldError
 from coworld_core.text.terminal import ESCAPES, strip_controls
 
 from ..options.platform import DEFAULT_SERVER, resolved
@@ -121,6 +120,8 @@ def command_line(*words: str | Path) -> str:
 
 def again(command: str, server: str) -> str:
     """A `coworld` command for the user to copy, with `--server` unless the command would choose that server anyway."""
+    from coworld_core.errors import CoworldError
+
     known = server == DEFAULT_SERVER
     if known:
         with contextlib.suppress(CoworldError):
