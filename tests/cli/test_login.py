@@ -133,6 +133,24 @@ def test_whoami_without_login_explains_how_to_sign_in(run: Callable[..., Done], 
     assert told.asked == []
 
 
+def test_commands_ask_the_server_that_one_signed_in_to(run: Callable[..., Done], told: FakePlatform) -> None:
+    nowhere = {"COWORLD_SERVER": ""}
+    assert run("set-token", "--server", told.url, stdin=TOKEN, **nowhere).status == 0
+    done = run("whoami", "--json", **nowhere)
+    assert (done.json["server"], done.json["user_email"]) == (told.url, "ada@example.com")
+    for words in (["leagues"], ["validate", "cow_00000000-0000-4000-8000-000000000001"], ["player", "list"]):
+        before = len(told.asked)
+        run(*words, **nowhere)
+        assert len(told.asked) > before, words
+    # Another sign-in is elsewhere only if that is said
+    elsewhere = run("login", "--json", **nowhere)
+    assert elsewhere.json["error"]["context"]["url"] == "https://softmax.com/cli-auth"
+    # A command to copy names a server that it would not choose
+    assert "exchange-code --server https://softmax.com/api" in elsewhere.json["error"]["hint"]
+    assert run("logout", "--json", **nowhere).json == {"server": told.url, "removed": True}
+    assert run("logout", "--json", **nowhere).json == {"server": "https://softmax.com/api", "removed": False}
+
+
 def test_token_of_the_environment_comes_first_and_is_never_kept(run: Callable[..., Done], tmp_path: Path) -> None:
     run("set-token", stdin=TOKEN)
     done = run("whoami", "--json", COWORLD_TOKEN=OTHER)

@@ -118,8 +118,23 @@ def test_malformed_server_is_refused(address: str) -> None:
     assert "pass" not in caught.value.message.replace("password", "")
 
 
-def test_argument_before_environment_before_default() -> None:
-    assert resolve_server(environ={}) == DEFAULT_SERVER
+def test_argument_before_environment_before_sign_in_before_default(store: CredentialStore) -> None:
+    environ = {"SOFTMAX_CONFIG_DIR": str(store.directory)}
+    assert resolve_server(environ=environ) == DEFAULT_SERVER
+    for address in (SERVER, "http://There:80/"):
+        store.save_token(address, Token("mine"))
+        store.save_session(SERVER, session())
+    assert resolve_server(environ=environ) == "http://there"
+    # Also with the same token as before
+    store.save_token(SERVER, Token("mine"))
+    assert resolve_server(environ=environ) == SERVER
+    store.forget(SERVER)
+    assert resolve_server(environ=environ) == "http://there"
+    assert resolve_login(environ=environ).server == "http://there"
+    # A token of the environment is not sent to where one happens to have signed in
+    assert resolve_server(environ=environ | {"COWORLD_TOKEN": "x"}) == DEFAULT_SERVER
+    store.forget("http://there")
+    assert resolve_server(environ=environ) == DEFAULT_SERVER
     assert resolve_server(environ={"COWORLD_SERVER": "http://Here:80/"}) == "http://here"
     assert resolve_server("http://there", environ={"COWORLD_SERVER": "http://here"}) == "http://there"
     with pytest.raises(UsageError, match="COWORLD_SERVER"):

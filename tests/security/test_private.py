@@ -12,6 +12,7 @@ from support.observatory_kit import Account, Platform, open_platform, seed
 from support.uploads import manifest_for, upload_image, upload_policy
 
 from observatory.api.leagues import create_league
+from observatory.identity.accounts import AccountError
 from observatory.store.models import Division, League, Membership, Round
 
 pytestmark = pytest.mark.slow
@@ -121,3 +122,40 @@ async def test_a_players_name_is_trimmed(tmp_path: Path) -> None:
         assert (await platform.post("/players", ann, {"name": f"  {long} "}))["name"] == long
         # With other blanks around it, it is the same name
         await platform.ask("POST", "/players", ann, json={"name": f"{long}\n"}, expect=409)
+
+
+_ALIKE = (
+    "Sprinter",
+    "ѕprіnter",
+    "sprinter\u00ad",
+    "ＳＰＲＩＮＴＥＲ",
+    "spr1nter",
+    "sprlnter",
+    "Sprínter",
+    "sprin ter",
+    "sprin-ter",
+)
+_OTHERS = ("printer", "sprinters", "sprinter 2", "спринтер")
+
+
+async def test_a_players_name_may_not_look_like_somebody_elses(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann, eve = await platform.add_user("ann"), await platform.add_user("eve")
+        await platform.post("/players", ann, {"name": "sprinter"})
+        for name in ("sprinter", *_ALIKE, "Ann", "аnn"):
+            body = {"name": name}
+            refused = (await platform.ask("POST", "/players", eve, json=body, expect=None)).json()
+            if not name.isprintable():
+                assert refused["type"] == "validation_error"
+                continue
+            assert refused["type"] == "name_taken", name
+            assert "can be taken for" in refused["detail"]
+        for name in (*_OTHERS, "Eve"):
+            await platform.post("/players", eve, {"name": name})
+        # One's own may be alike
+        await platform.post("/players", ann, {"name": "Sprinter"})
+        await platform.post("/players", ann, {"name": "ann"})
+        for name in ("Ann", "аnn", "a-n-n"):
+            with pytest.raises(AccountError) as taken:
+                await platform.add_user(name)
+            assert taken.value.code == "name_taken"

@@ -24,7 +24,7 @@ from coworld_runner.package.secret_env import SecretEnv, read_secret_env
 from . import exitcodes
 from .event_loop import Running, opened_client
 from .hints import worded
-from .options.platform import Connection
+from .options.platform import Connection, server_for
 from .options.play_options import PackageOptions, PlayOptions, WhereOptions
 from .options.values import key_values
 from .output import Output
@@ -69,7 +69,7 @@ async def find_package(options: PackageOptions, running: Running) -> Package:
     if named is not None and named.startswith("cow_") and not await _manifest(named).is_file():
         async with opened_client(Connection(server=options.server), anonymous=True) as api:
             await api.coworlds.download(named, _DOWNLOADS)
-    package = await resolve_package(options.manifest, server=options.server)
+    package = await resolve_package(options.manifest, server=server_for(options.manifest, options.server))
     builds = options.build
     if package.needs_build and options.backend in ("auto", "docker"):
         out.note(

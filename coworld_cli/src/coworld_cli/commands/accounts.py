@@ -10,7 +10,7 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
-from ..options.platform import Connection, platform_options, server_option
+from ..options.platform import Connection, platform_options, resolved, server_option, sign_in_option
 from ..options.values import GIVEN_FILE
 from ..output import Output, output_options
 from ..render.rows import dump
@@ -30,7 +30,7 @@ commands = NounGroup()
 @click.option("--no-browser", is_flag=True, help="Show the address instead of opening a browser.")
 @click.option("--force", "-f", is_flag=True, help="Sign in again, even if you are signed in.")
 @click.option("--with-token", is_flag=True, help="Read a token from standard input instead.")
-@server_option
+@sign_in_option
 @output_options
 def login(out: Output, server: str, no_browser: bool, force: bool, with_token: bool) -> int:
     """Sign in with the browser, and save the token.
@@ -104,15 +104,15 @@ def _name(known: Whoami) -> str:
 @commands.command("logout")
 @server_option
 @output_options
-def logout(out: Output, server: str) -> int:
+def logout(out: Output, server: str | None) -> int:
     """Forget the token and the player sessions of a server."""
 
     async def forget(_: Running) -> int:
         from anyio import to_thread
 
-        from coworld_client.sign_in.credentials import CredentialStore, normalise_server
+        from coworld_client.sign_in.credentials import CredentialStore
 
-        address = normalise_server(server)
+        address = resolved(server)
         removed = await to_thread.run_sync(CredentialStore.from_environment().forget, address)
         out.answer({"server": address, "removed": removed})
         out.say(f"Signed out of {address}." if removed else f"You were not signed in to {address}.")
@@ -152,7 +152,7 @@ def whoami(out: Output, connection: Connection) -> int:
 @commands.command("set-token")
 @click.argument("token", required=False)
 @click.option("--file", type=GIVEN_FILE, metavar="FILE", help="File to read it from.  [default: standard input]")
-@server_option
+@sign_in_option
 @output_options
 def set_token(out: Output, server: str, token: str | None, file: Path | None) -> int:
     """Save a token that you have.
@@ -175,7 +175,7 @@ def set_token(out: Output, server: str, token: str | None, file: Path | None) ->
 
 @commands.command("exchange-code")
 @click.argument("code", required=False)
-@server_option
+@sign_in_option
 @output_options
 def exchange_code(out: Output, server: str, code: str | None) -> int:
     """Finish a sign-in with the code that the browser showed.

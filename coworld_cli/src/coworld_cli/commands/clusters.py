@@ -11,6 +11,7 @@ from coworld_core import time_limits
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_async
+from ..options.platform import server_for
 from ..options.play_options import package_server_option
 from ..output import Output, output_options
 
@@ -88,7 +89,7 @@ def job(
     deadline_seconds: int,
     timeout_seconds: float | None,
     ttl_seconds: int,
-    server: str,
+    server: str | None,
     **options: Any,
 ) -> int:
     """Print the Job in which the hosted worker plays one episode, to pipe into kubectl.
@@ -104,7 +105,8 @@ def job(
     given = {"worker_image": worker_image, "job_id": job_id}
 
     async def read(_: Running) -> Any:
-        return await read_job_spec(spec, variant=variant, players=players, run=run, server=server)
+        address = server_for(spec, server)
+        return await read_job_spec(spec, variant=variant, players=players, run=run, server=address)
 
     loaded = run_async(out, read)
     addresses: dict[str, str] = {}

@@ -17,6 +17,7 @@ from ..event_loop import Running, run_async
 from ..manifest_fixes import fix_manifest, yes_option
 from ..options.common import seconds_option
 from ..options.declarations import takes
+from ..options.platform import server_for
 from ..options.play_options import PackageOptions, manifest_argument, package_server_option
 from ..options.values import DIRECTORY, FILE, PathType, key_values
 from ..output import Output, output_options, to_json
@@ -203,7 +204,7 @@ def validate(
     fix: bool,
     yes: bool,
     fail_on: str,
-    server: str,
+    server: str | None,
 ) -> int:
     """Check a manifest and list everything that is wrong with it.
 
@@ -235,7 +236,7 @@ def validate(
             package = await resolve_package(
                 manifest,
                 mode="strict" if strict or published else "read",
-                server=_api_address(server),
+                server=_api_address(server_for(manifest, server)),
                 published=published,
             )
         except ManifestError as error:
@@ -270,8 +271,10 @@ def validate(
     return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO
 
 
-def _api_address(server: str) -> str:
+def _api_address(server: str | None) -> str | None:
     """The base address of a server's API, for requests without the client."""
+    if server is None:
+        return None
     bare = server.rstrip("/")
     return bare if bare.endswith(("/api", "/observatory")) else f"{bare}/observatory"
 

@@ -9,7 +9,7 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
-from ..options.platform import Connection, server_option
+from ..options.platform import Connection, resolved, server_option
 from ..options.values import IdType
 from ..output import Output, output_options
 from ..render.rows import dump, rows_table
@@ -32,7 +32,7 @@ def player() -> None:
     """
 
 
-def _yourself(server: str) -> Connection:
+def _yourself(server: str | None) -> Connection:
     """Players are managed by their owner, whichever of them is active."""
     return Connection(server=server, as_user=True)
 
@@ -40,7 +40,7 @@ def _yourself(server: str) -> Connection:
 @player.command("list")
 @server_option
 @output_options
-def list_(out: Output, server: str) -> int:
+def list_(out: Output, server: str | None) -> int:
     """List your players; the active one is marked."""
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -62,7 +62,7 @@ def list_(out: Output, server: str) -> int:
 @click.argument("name")
 @server_option
 @output_options
-def create(out: Output, server: str, name: str) -> int:
+def create(out: Output, server: str | None, name: str) -> int:
     """Create a player."""
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -78,7 +78,7 @@ def create(out: Output, server: str, name: str) -> int:
 @click.argument("player", type=IdType("player"), metavar="PLY")
 @server_option
 @output_options
-def use(out: Output, server: str, player: str) -> int:
+def use(out: Output, server: str | None, player: str) -> int:
     """Act as one of your players, for a day."""
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -97,15 +97,15 @@ def use(out: Output, server: str, player: str) -> int:
 @player.command("unset")
 @server_option
 @output_options
-def unset(out: Output, server: str) -> int:
+def unset(out: Output, server: str | None) -> int:
     """Act as yourself again."""
 
     async def body(_: Running) -> int:
         from anyio import to_thread
 
-        from coworld_client.sign_in.credentials import CredentialStore, normalise_server
+        from coworld_client.sign_in.credentials import CredentialStore
 
-        address = normalise_server(server)
+        address = resolved(server)
         changed = await to_thread.run_sync(CredentialStore.from_environment().set_active, address, None)
         out.answer({"server": address, "changed": changed})
         out.say("You act as yourself." if changed else "You were already acting as yourself.")

@@ -15,7 +15,6 @@ from .values import IdType, PolicyType
 
 __all__ = [
     "DEFAULT_SERVER",
-    "SERVER_SECTION",
     "Connection",
     "Listing",
     "division_filter",
@@ -26,52 +25,75 @@ __all__ = [
     "platform_options",
     "player_filter",
     "policy_filter",
+    "resolved",
     "round_filter",
     "server_field",
+    "server_for",
     "server_option",
+    "sign_in_option",
 ]
 
-SERVER_SECTION = "Server and identity"
+_SECTION = "Server and identity"
 DEFAULT_SERVER = "https://softmax.com/api"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def server_field(help: str, **attrs: Any) -> Any:
-    """A field that `--server` fills."""
+def server_field(help: str, *, default: str | None = None) -> Any:
+    """A field that `--server` fills; None is the server of the last sign-in."""
     return option(
         "--server",
-        default=DEFAULT_SERVER,
+        section=_SECTION,
+        default=default,
         metavar="URL",
         envvar="COWORLD_SERVER",
-        show_default=True,
+        show_default=default or f"where you signed in last, or {DEFAULT_SERVER}",
         show_envvar=True,
         help=help,
-        **attrs,
     )
+
+
+def resolved(server: str | None) -> str:
+    """The normalised address of a server; None is that of the last sign-in."""
+    from coworld_client.sign_in.credentials import resolve_server
+
+    return resolve_server(server)
+
+
+def server_for(source: str, server: str | None) -> str | None:
+    """The server from which a package is fetched; None if it is named in another way than by its id."""
+    from coworld_runner.package.resolver import coworld_id
+
+    return resolved(server) if coworld_id(source) is not None else None
+
+
+class SignIn(Options):
+    """Where to sign in."""
+
+    server: str = server_field("The platform.", default=DEFAULT_SERVER)
 
 
 class Connection(Options):
     """Which server, and as whom."""
 
-    server: str = server_field("The platform.", section=SERVER_SECTION)
+    server: str | None = server_field("The platform.")
     as_user: bool = option(
         "--as-user",
-        section=SERVER_SECTION,
+        section=_SECTION,
         default=False,
         is_flag=True,
         help="Act as your user account, ignoring any active player.",
     )
     as_player: str | None = option(
         "--as-player",
-        section=SERVER_SECTION,
+        section=_SECTION,
         type=IdType("player"),
         metavar="PLY",
         help="Act as this one of your players.",
     )
     elevated: bool = option(
         "--elevated",
-        section=SERVER_SECTION,
+        section=_SECTION,
         default=False,
         is_flag=True,
         help="Use the rights of the platform's team, if you have them.",
@@ -97,6 +119,8 @@ def platform_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 server_option = declared_by(Connection, "server")
 """For a command that needs no identity."""
+sign_in_option = declared_by(SignIn, "server")
+"""For a command that signs in: where, whatever other servers one has signed in to."""
 
 
 class Listing(Options):

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from coworld_core import time_limits
 
 from .declarations import Options, argument, declared_by, option
-from .platform import SERVER_SECTION, server_field
+from .platform import server_field
 from .values import DIRECTORY, FILE, AtATime, BackendName, HttpsHosts, Quantity, Seconds, check_run
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class PackageOptions(WhereOptions):
     """A package, and where it is to run."""
 
     manifest: str = argument("")
-    server: str = server_field("API that a cow_… id is fetched from.", section=SERVER_SECTION)
+    server: str | None = server_field("API that a cow_… id is fetched from.")
     env: tuple[str, ...] = option(
         "--env",
         section="What to play",
@@ -169,7 +169,7 @@ class PackageOptions(WhereOptions):
     )
 
     @classmethod
-    def at(cls, where: WhereOptions, *, manifest: str, server: str) -> PackageOptions:
+    def at(cls, where: WhereOptions, *, manifest: str, server: str | None) -> PackageOptions:
         """Build the options for a package from those of a command that takes no MANIFEST."""
         return cls(**where.__dict__, manifest=manifest, server=server)
 

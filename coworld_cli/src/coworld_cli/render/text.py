@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
@@ -13,7 +14,7 @@ import click
 
 from coworld_core.text.terminal import ESCAPES, pasteable, strip_controls
 
-from ..options.platform import DEFAULT_SERVER
+from ..options.platform import DEFAULT_SERVER, resolved
 
 __all__ = ["again", "clean", "command_line", "hint_line", "number", "seconds", "shown_path", "table", "width"]
 
@@ -119,5 +120,11 @@ def command_line(*words: str | Path) -> str:
 
 
 def again(command: str, server: str) -> str:
-    """A `coworld` command for the user to copy, with `--server` unless the server is the default one."""
-    return command_line(*command.split(), *(["--server", server] if server != DEFAULT_SERVER else []))
+    """A `coworld` command for the user to copy, with `--server` unless the command would choose that server anyway."""
+    from coworld_core.errors import CoworldError
+
+    known = server == DEFAULT_SERVER
+    if known:
+        with contextlib.suppress(CoworldError):
+            known = resolved(None) == DEFAULT_SERVER
+    return command_line(*command.split(), *([] if known else ["--server", server]))

@@ -93,6 +93,18 @@ class CredentialStore:
             token=_token(value), active=active if isinstance(active, str) and active else None, sessions=sessions
         )
 
+    def last_server(self) -> str | None:
+        """Return the server of the last sign-in that has not been forgotten; None without one.
+
+        Raises:
+            EnvironmentFault: The file cannot be read or is invalid (`credentials_unreadable`).
+        """
+        for key, value in reversed(_mapping(self._load().get("tokens")).items()):
+            with contextlib.suppress(UsageError):
+                if _token(value) is not None:
+                    return normalise_server(str(key))
+        return None
+
     def save_token(self, server: str, token: Token) -> bool:
         """Save a user's token. If it differs from the previous one, the server's player sessions are removed with it.
 
@@ -246,7 +258,8 @@ class CredentialStore:
                 before = self._load()
                 document = dict(before)
                 result = change(document)
-                if document != before:
+                # The order counts, too: the last token is that of the last sign-in
+                if document != before or _servers(document) != _servers(before):
                     self._write(document)
         except Timeout as error:
             raise EnvironmentFault(
@@ -311,6 +324,10 @@ def _spellings(section: object, server: str) -> list[str]:
     """Keys of a section that name the server, the normalised one first."""
     found = [key for key in _mapping(section) if key != server and _same_server(key, server)]
     return [server, *found] if server in _mapping(section) else found
+
+
+def _servers(document: Mapping[str, Any]) -> list[object]:
+    return list(_mapping(document.get("tokens")))
 
 
 def _same_server(key: object, server: str) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from coworld_core.errors import UsageError
+from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.hints import Hint
 
 from ..errors import NotLoggedIn
@@ -64,18 +64,35 @@ class Login:
 # --- servers -----------------------------------------------------------------------------------------------------
 
 
-def resolve_server(server: str | None = None, *, environ: Mapping[str, str] | None = None) -> str:
-    """Return the normalised server: the argument, else `COWORLD_SERVER`, else `DEFAULT_SERVER`.
+def resolve_server(
+    server: str | None = None, *, environ: Mapping[str, str] | None = None, store: CredentialStore | None = None
+) -> str:
+    """Return the normalised server: the argument, else `COWORLD_SERVER`, else that of the last sign-in.
+
+    Without a sign-in, or with a token in `COWORLD_TOKEN`, which may be for another one, it is `DEFAULT_SERVER`.
+
+    Args:
+        server: The server, if one is given.
+        environ: The environment; the process's own by default.
+        store: The token store; the user's file by default.
 
     Raises:
         UsageError: It is not the address of a server. The message says if it came from `COWORLD_SERVER`.
+        EnvironmentFault: The file cannot be read.
     """
     environ = os.environ if environ is None else environ
     if server:
         return normalise_server(server)
     named = environ.get("COWORLD_SERVER", "").strip()
-    if not named:
+    if not named and environ.get("COWORLD_TOKEN", "").strip():
         return DEFAULT_SERVER
+    if not named:
+        try:
+            store = store or CredentialStore.from_environment(environ)
+        except EnvironmentFault:
+            # Without a home directory, there was no sign-in
+            return DEFAULT_SERVER
+        return store.last_server() or DEFAULT_SERVER
     try:
         return normalise_server(named)
     except UsageError as error:
@@ -109,7 +126,7 @@ def resolve_login(
         EnvironmentFault: The file cannot be read.
     """
     environ = os.environ if environ is None else environ
-    address = resolve_server(server, environ=environ)
+    address = resolve_server(server, environ=environ, store=store)
     if identity not in ("active", "user") and not is_player_id(identity):
         raise UsageError(
             f"{identity!r} is not an identity.", code="bad_identity", hint="Give `active`, `user`, or a ply_ id."

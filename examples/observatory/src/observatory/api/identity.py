@@ -11,8 +11,9 @@ from coworld_core import api
 from ..errors import conflict, not_found
 from ..identity.auth import PLAYER_SESSION, take_code
 from ..identity.limits import require_player
+from ..name_keys import look_alike
 from ..store.columns import JsonObject
-from ..store.models import Player
+from ..store.models import Player, User
 from .routing import ApiRouter, Call, InPerson, Json, SignedIn, gate, refusals
 
 __all__ = ["player_json", "router"]
@@ -77,6 +78,12 @@ async def create_player(call: InPerson, body: api.PlayerBody) -> Json:
     if body.name in mine:
         raise conflict(f"You already have a player named {body.name!r}.", code="name_taken")
     await require_player(call.db, user, call.services.settings.quotas)
+    others = [sa.select(Player.name).where(Player.user_id != user.id), sa.select(User.name).where(User.id != user.id)]
+    if (other := look_alike(body.name, await call.db.scalars(sa.union(*others)))) is not None:
+        raise conflict(
+            f"{body.name!r} can be taken for {other!r}, the name of somebody else. Choose another name.",
+            code="name_taken",
+        )
     player = Player(user_id=user.id, name=body.name, is_default=not mine)
     call.db.add(player)
     await call.db.flush()
