@@ -15,7 +15,7 @@ from coworld_core.episode.record import read_record
 from coworld_core.roles.bundle import BUNDLE_PARTS, BundleItem, BundleMetadata, plan_bundle
 from coworld_core.roles.bundle_contents import episode_metadata
 
-from ..episodes.access import find_episode, own_slots, visible
+from ..episodes.access import find_episode, own_slots, sealed, visible
 from ..episodes.downloads import filename_of, send, send_plain, stream_bundle
 from ..errors import Refusal, forbidden, invalid, not_found
 from ..operations.retention import PRUNED
@@ -73,6 +73,8 @@ async def get_artifact(call: Anyone, ereq: str, kind: str) -> Response:
     """One artifact: `spec`, `game-config`, `logs`, `error-info`, `results` or `replay` (unpacked)."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     if kind == "game-config":
+        if sealed(row, call.caller):
+            refuse_unfinished(row)
         return _json(row.game_config)
     if kind == "spec":
         return _json(await _spec(call, row))
@@ -324,7 +326,7 @@ async def _spec(call: Call, row: EpisodeRequest) -> JsonObject:
         "coworld_version": coworld.version,
         "manifest_hash": coworld.manifest_hash,
         "variant_id": row.variant_id,
-        "game_config": row.game_config,
+        "game_config": None if sealed(row, call.caller) else row.game_config,
         "players": [
             {
                 "position": seat.position,
