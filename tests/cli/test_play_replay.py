@@ -140,7 +140,9 @@ def test_a_replay_is_shown_until_a_person_has_seen_enough(
         pytest.fail("the game still runs")
 
 
-def test_a_workspace_a_compressed_file_and_a_bundle_are_replays(played: tuple[Path, Path], start: Start, tmp_path: Path) -> None:
+def test_a_workspace_a_compressed_file_and_a_bundle_are_replays(
+    played: tuple[Path, Path], start: Start, tmp_path: Path
+) -> None:
     directory, out = played
     packed = tmp_path / "packed file.gz"
     packed.write_bytes(gzip.compress((out / "replay").read_bytes()))

@@ -14,7 +14,7 @@ from support.small_world import World, world
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord, EpisodeRow, SlotRow
-from coworld_core.errors import CoworldError, UsageError
+from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.roles.bundle_file import BundleError
 from coworld_runner import plan_episode, run_batch, run_episode
 from coworld_runner.replay.replay_file import game_of, resolve_replay
@@ -50,7 +50,6 @@ async def test_a_bundle_holds_what_the_episode_left_and_no_secret(small: World, 
     assert (bundle.episode_id, bundle.status) == (record.run_id, "success")
     content = {(file.token, file.key): b"".join(bundle.pieces(file)) for file in bundle.files}
     assert json.loads(content.pop(("metadata", None))) == {
-        "episode_id": None,
         "variant_id": "certification",
         "duration_seconds": record.seconds,
         "players": [{"slot": 0, "policy_name": "First"}, {"slot": 1, "policy_name": "Second"}],
@@ -128,8 +127,7 @@ async def test_an_episode_that_failed_before_it_had_a_record_has_a_bundle(tmp_pa
             },
             {
                 "duration_seconds": 1.5,
-                "episode_id": None,
-                "players": [{"policy_name": "Ada", "slot": 0}, {"policy_name": None, "slot": 1}],
+                "players": [{"policy_name": "Ada", "slot": 0}, {"slot": 1}],
                 "variant_id": "duel",
             },
         ]
@@ -187,6 +185,11 @@ async def test_a_bundle_is_an_episode(small: World, tmp_path: Path) -> None:
     with pytest.raises(CoworldError) as caught:
         await bundle_episode(copy.path, tmp_path / "no such directory" / "d.zip")
     assert caught.value.code == "path_unwritable"
+    ended = read_episode(tmp_path / "w")
+    (tmp_path / "w" / "replay").unlink()
+    with pytest.raises(EnvironmentFault, match=r"w/replay No such file") as caught:
+        await bundle_episode(ended, tmp_path / "d.zip")
+    assert (caught.value.code, (tmp_path / "d.zip").exists()) == ("path_unreadable", False)
 
 
 async def test_the_replay_of_a_bundle_is_opened(small: World, tmp_path: Path) -> None:

@@ -35,8 +35,9 @@ BROKEN_ZIP: tuple[type[Exception], ...] = (
 _MAX_ENTRIES = 10_000
 _MAX_DIRECTORY = 4 << 20
 """Most bytes of the list of entries, which `zipfile` reads as a whole."""
-_HARMLESS = 256 << 20
-"""Unpacked bytes below which the compression ratio is not limited: a log may repeat one line ten million times."""
+_HARMLESS = 1 << 30
+"""Unpacked bytes below which the compression ratio is not limited: the logs of many players, each of 32 MiB and packed
+to a thousandth, may repeat one line over and over."""
 _RATIO = 200
 _CHUNK = 1 << 20
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}

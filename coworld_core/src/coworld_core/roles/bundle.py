@@ -186,7 +186,8 @@ def plan_bundle(
 
 
 def _json(record: Record) -> bytes:
-    return json.dumps(record.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
+    # What is optional is left out, since readers may take null for a value
+    return json.dumps(record.model_dump(mode="json", exclude_none=True), sort_keys=True, separators=(",", ":")).encode()
 
 
 def order_in_bundle(part: str, key: str | None) -> tuple[int, str, int, str]:

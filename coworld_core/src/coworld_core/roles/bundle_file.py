@@ -10,7 +10,6 @@ import contextlib
 import json
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any, cast
 from ..documents.json_text import parse_json
 from ..documents.records import read_as
 from ..errors import CoworldError, RecordError, UsageError
-from ..files.zips import BROKEN_ZIP, ZipReader, ZipWriter, open_zip
+from ..files.zips import ZipReader, ZipWriter, open_zip
 from .bundle import BUNDLE_MANIFEST, BundleItem, BundleManifest, BundlePlan, order_in_bundle, target_name
 
 __all__ = [
@@ -156,15 +155,15 @@ def is_bundle(path: Path) -> bool:
     """
     with path.open("rb") as file:
         head = file.read(_NAME_AT + len(BUNDLE_MANIFEST))
-        if not head.startswith(_LOCAL_HEADER):
-            return False
-        file.seek(0)
-        try:
-            with zipfile.ZipFile(file) as archive, archive.open(BUNDLE_MANIFEST) as entry:
-                value: object = json.loads(entry.read(_MAX_MANIFEST))
-        except (*BROKEN_ZIP, KeyError, RecursionError):
-            # A download that was cut short has lost the list of its entries, which is at the end
-            return head[_NAME_AT:] == BUNDLE_MANIFEST.encode()
+    if not head.startswith(_LOCAL_HEADER):
+        return False
+    try:
+        with _opened(path, BUNDLE_LIMIT, BundleError) as archive:
+            found = BUNDLE_MANIFEST in archive.entries
+            value: object = json.loads(archive.read(BUNDLE_MANIFEST, limit=_MAX_MANIFEST)) if found else None
+    except (CoworldError, ValueError, RecursionError):
+        # A download that was cut short has lost the list of its entries, which is at the end
+        return head[_NAME_AT:] == BUNDLE_MANIFEST.encode()
     return isinstance(value, dict) and {"ereq_id", "files"} <= cast("dict[str, Any]", value).keys()
 
 

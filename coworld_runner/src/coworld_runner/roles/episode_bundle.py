@@ -132,14 +132,22 @@ def _write(
     ended = episode if isinstance(episode, EndedEpisode) else read_episode(episode)
     pieces = pack_bundle(ended.plan(include=include, slots=slots))
     with _writing(target):
-        write_whole(target, _until_cancelled(pieces))
+        write_whole(target, _readable(pieces))
     return read_bundle(target)
 
 
-def _until_cancelled(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    for piece in pieces:
-        anyio.from_thread.check_cancelled()
-        yield piece
+def _readable(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Pass pieces on until the task is cancelled; a file that cannot be read is not mistaken for the target."""
+    try:
+        for piece in pieces:
+            anyio.from_thread.check_cancelled()
+            yield piece
+    except OSError as error:
+        raise EnvironmentFault(
+            f"A file of the episode cannot be read: {error.filename or ''} {error.strerror or error}.",
+            code="path_unreadable",
+            context={"path": str(error.filename)},
+        ) from error
 
 
 @contextlib.contextmanager
