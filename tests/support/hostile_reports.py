@@ -366,7 +366,7 @@ HOSTILE: dict[str, Hostile] = {
         "onerror of <img>",
     ),
     "style-with-markup": _css("a{}</style ><p onclick=x><style>", "unsafe_attribute", "onclick of <p>"),
-    "style-with-a-comment": _css("<!-- a{} -->", "unsafe_markup", "a <style> holds markup"),
+    "style-in-the-body-with-a-comment": _body("<style><!-- a{} --></style>", "unsafe_markup", "a <style> holds markup"),
     "style-in-a-picture-that-is-left": _body(
         f'<svg></p><style><p title="</style><img src=x onerror={RUN.split(";")[0]}>"></style></svg>',
         "unsafe_markup",
@@ -529,7 +529,8 @@ HONEST: dict[str, dict[str, bytes]] = {
             '<a href="mailto:a@example.com">mail</a> <a href="data:text/csv,a%2Cb" download="a.csv">data</a>'
             '<label><input type="checkbox" checked> on</label> <progress max="3" value="2"></progress>'
             "<select><optgroup label='a'><option>b</optgroup><hr><option selected>c</select><my-chart>x</my-chart>",
-            "<style>body{font:16px/1.4 system-ui,sans-serif;margin:2rem}@media print{a{color:#000}}</style>"
+            "<style>/* <a@example.com> */ body{font:16px/1.4 system-ui,sans-serif;margin:2rem}"
+            "@media print{a{color:#000}}</style>"
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             '<meta name="color-scheme" content="light dark">',
         ).encode()

@@ -42,12 +42,16 @@ REPORTER_PROTOCOL = "coworld-reporter/v1"
 _MAX_MESSAGE = 1 << 20
 
 
+def _absent(value: object) -> bool:
+    return value is None
+
+
 class _Sent(Record):
-    """What is sent as JSON, without its null fields."""
+    """What is sent as JSON."""
 
     def to_json(self) -> bytes:
         """The value as JSON, in one line."""
-        return json.dumps(self.model_dump(mode="json", exclude_none=True), separators=(",", ":")).encode()
+        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), allow_nan=False).encode()
 
 
 class ArtifactRef(Record):
@@ -63,8 +67,8 @@ class ArtifactRef(Record):
 class ReportArtifacts(Record):
     """The files of an episode that a reporter may read."""
 
-    results: ArtifactRef | None = Field(default=None, description="`results.json`.")
-    replay: ArtifactRef | None = Field(default=None, description="The replay.")
+    results: ArtifactRef | None = Field(default=None, exclude_if=_absent, description="`results.json`.")
+    replay: ArtifactRef | None = Field(default=None, exclude_if=_absent, description="The replay.")
     game_logs: dict[str, ArtifactRef] = Field(
         default_factory=dict[str, ArtifactRef], description="The game's logs: `stdout` and `stderr`, or `combined`."
     )
@@ -81,14 +85,20 @@ class EpisodeErrorInfo(Record):
 
     error_type: str | None = Field(default=None, description="The kind of error.")
     error: str | None = Field(default=None, description="The message.")
-    failed_policy_index: int | None = Field(default=None, description="The slot of the player at fault, if one is.")
-    failed_agent_index: int | None = Field(default=None, description="The same, under another name.")
+    failed_policy_index: int | None = Field(
+        default=None, exclude_if=_absent, description="The slot of the player at fault, if one is."
+    )
+    failed_agent_index: int | None = Field(
+        default=None, exclude_if=_absent, description="The same, under another name."
+    )
 
 
 class InlineJson(Record):
     """Small documents that are in the request itself."""
 
-    error_info: EpisodeErrorInfo | None = Field(default=None, description="Why the episode failed, if it did.")
+    error_info: EpisodeErrorInfo | None = Field(
+        default=None, exclude_if=_absent, description="Why the episode failed, if it did."
+    )
 
 
 class ReportEpisode(Record):
@@ -96,7 +106,9 @@ class ReportEpisode(Record):
 
     episode_request_id: str = Field(description="The episode.")
     status: BundleStatus = Field(description="Whether it counts.")
-    manifest: BundleManifest = Field(description="The manifest of its bundle: which files there are.")
+    manifest: BundleManifest = Field(
+        description="The manifest of its bundle: which files there are. Published reporters do not know `metadata`."
+    )
     artifacts: ReportArtifacts = Field(default=ReportArtifacts(), description="Where its files are.")
     inline_json: InlineJson = Field(default=InlineJson(), description="Documents that are in the request.")
 
@@ -145,7 +157,7 @@ class ReportFinished(_Sent):
     report_uri: str = Field(description="Where the report is.")
     episode_count: int = Field(ge=0, description="How many episodes it is about.")
     players: JsonValue = Field(
-        default=None, description="Its players: their number, or what the reporter tells of them."
+        default=None, exclude_if=_absent, description="Its players: their number, or what the reporter tells of them."
     )
 
 

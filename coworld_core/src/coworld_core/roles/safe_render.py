@@ -276,7 +276,9 @@ class _Check:
         text = "".join(child.data or "" for child in node.children or () if child.name == "#text")
         if name == "style":
             inner = next((child.origin_location for child in node.children or ()), None)
-            if any(child.name != "#text" for child in node.children or ()) or _MARKUP.search(text):
+            # In the head it is text for sure; elsewhere, whether it is may depend on what is around it
+            in_head = node.parent is not None and node.parent.name == "head"
+            if any(child.name != "#text" for child in node.children or ()) or (not in_head and _MARKUP.search(text)):
                 self.say("unsafe_markup", place, "a <style> holds markup, which browsers read in different ways")
             else:
                 self.styles(text, page.at(*inner) if inner else place)
