@@ -19,7 +19,7 @@ from ..episode.episode_options import EpisodeOptions
 from ..episode.program import Program, ProgramOptions, ProgramOutcome, run_program
 from ..runs.scratch import open_scratch
 from .certification_record import Evidence
-from .step_answers import StepAnswer, failed, failed_on, issue_evidence, passed, skipped
+from .step_answers import StepAnswer, failed_on, issue_evidence, passed, skipped
 from .transcript import OWN_STEPS, TranscriptStep
 
 __all__ = ["audit_served_rules", "own_steps", "rules_served"]
@@ -27,6 +27,9 @@ __all__ = ["audit_served_rules", "own_steps", "rules_served"]
 _SERVER = ("-m", "coworld_runner.kit.server")
 _PROGRAM = ("-m", "coworld_runner.kit.server.audit_program")
 _REPORT, _CONFIG, _REPLAY = "rules-audit.json", "config.json", "replay"
+_MAX_REPORT = 16 * 1024 * 1024
+_TO_START = 60.0
+"""Seconds to start the program, which counts its own time, and ends with a traceback when that is over."""
 _LATE = "Timeout ("
 """What a log has in which a traceback follows, because the time was over."""
 _MEND = "Correct the rules; the message says what leads there, and coworld_core.rules.audit_rules repeats it at once."
@@ -63,7 +66,7 @@ async def audit_served_rules(
         backend: An entered backend.
         platform: Platform of the image.
         directory: A directory for the report and the logs, which is made.
-        timeout: Seconds for all of it.
+        timeout: Seconds for all of it, once the program runs.
     """
     served = rules_served(manifest)
     assert served is not None
@@ -95,40 +98,43 @@ async def audit_served_rules(
     )
     async with open_scratch(new_run_id()) as scratch:
         place = scratch.path / "audit"
-        options = ProgramOptions(timeout=timeout)
+        options = ProgramOptions(timeout=timeout + _TO_START, file_bytes=_MAX_REPORT)
         outcome = await run_program(program, backend=backend, directory=place, options=options)
         await anyio.to_thread.run_sync(_keep, outcome, directory)
     log_tail, at = outcome.log_tail, f"{directory.parent.name}/{directory.name}"
     if f"No module named {_PROGRAM[1]}" in log_tail or f"No module named '{_PROGRAM[1]}" in log_tail:
         detail = "Its image has an earlier coworld-runner, which cannot audit rules."
         return skipped("not_applicable", detail, hint="Build it again with a newer one.")
-    if outcome.fault is not None:
-        message = f"The audit of {name} did not come to its end: {outcome.fault.message}"
-        hint = (
-            "The log ends with where the rules were: a call must return soon." if _LATE in log_tail else "Read its log."
-        )
+    fault = outcome.fault
+    if fault is not None and fault.party in ("platform", "operator"):
+        return skipped("platform_error", f"The rules of {name} could not be audited: {fault.message}", hint=fault.hint)
+    try:
+        report = Report.model_validate_json((directory / _REPORT).read_bytes()) if fault is None else None
+        problem = fault.message if fault else ""
+    except ValueError:
+        report, problem = None, "What it has written is not a report."
+    if report is None:
+        late = "The log ends with where the rules were: a call must return soon."
         broken = Evidence(
             code="rules_audit_failed",
             level="required",
             ok=False,
-            message=message,
-            hint=hint,
+            message=f"The audit of {name} did not come to its end: {problem}",
+            hint=late if _LATE in log_tail else "Read its log.",
             artifact=f"{at}/{Path(outcome.unit.logs[-1]).name}" if outcome.unit.logs else None,
             log_tail=log_tail,
         )
-        return failed("rules_audit_failed", message, [broken], hint=hint)
-    report = Report.model_validate_json((directory / _REPORT).read_bytes())
-    evidence = [_evidence(issue, f"{at}/{_REPORT}") for issue in report.issues]
+        return failed_on("rules_audit_failed", [broken])
+    evidence = [_evidence(issue) for issue in report.issues]
     if any(item.broken for item in evidence):
         return failed_on(report.errors[0].code, evidence, hint=_MEND)
     return passed(f"{name} keeps what rules promise; audited in {outcome.seconds:.1f} s.", evidence)
 
 
-def _evidence(issue: Issue, artifact: str) -> Evidence:
+def _evidence(issue: Issue) -> Evidence:
     """A finding; the lines of a traceback are shown like those of a log."""
     message, _, lines = issue.message.partition("\n")
-    evidence = issue_evidence(issue, artifact=artifact)
-    return evidence.model_copy(update={"message": message, "log_tail": lines})
+    return issue_evidence(issue).model_copy(update={"message": message, "log_tail": lines})
 
 
 def _keep(outcome: ProgramOutcome, directory: Path) -> None:

@@ -43,8 +43,7 @@ def main() -> int:
     if not name or len(more) > 1:
         print("usage: python -m coworld_runner.kit.server.audit_program MODULE:CLASS [TRANSCRIPT]", file=sys.stderr)
         return 2
-    # Before whoever runs this ends it, without a traceback
-    faulthandler.dump_traceback_later(_seconds() * 0.9, exit=True)
+    faulthandler.dump_traceback_later(_seconds(), exit=True)
     return run_program(partial(_write_transcript, name, *more) if more else partial(_audit, name))
 
 
