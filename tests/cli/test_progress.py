@@ -14,7 +14,8 @@ import anyio
 import pytest
 from support.cli_kit import Terminal, coworld
 
-from coworld_cli.event_loop import Running
+from coworld_cli.event_loop import Running, run_async
+from coworld_cli.failures import report
 from coworld_cli.output import Output
 from coworld_cli.render.progress import Progress
 from coworld_core.episode.events import (
@@ -40,6 +41,7 @@ from coworld_core.episode.events import (
     parse_event,
 )
 from coworld_core.episode.outcome import Exit, Fault
+from coworld_core.errors import BackendError
 
 pytestmark = pytest.mark.slow
 
@@ -115,7 +117,10 @@ ALWAYS = [
         LogTruncated(unit="player-0", slot=0, limit_bytes=32 << 20),
         "player-0 wrote more than 32 MiB; its log is cut there",
     ),
-    (LeakFound(what="container c", reason="busy"), "left behind: container c (busy)"),
+    (
+        LeakFound(what="container c", reason="busy"),
+        "left behind: container c (busy). `coworld clean --yes` removes it.",
+    ),
     (ProbeFinished(probe="p", ok=False, detail="no page"), "contract: no page"),
     (StepFinished(step="matriculate", status="fail", detail="No."), "[fail] matriculate: No."),
     (parse_event('{"kind": "step_finished", "step": "new", "status": "later", "detail": "?"}'), "[later] new: ?"),
@@ -180,6 +185,31 @@ async def test_running_units_and_evidence_are_kept_for_an_interruption() -> None
     words = running.last_words()
     assert str(words) == "Interrupted. What was done so far is in /tmp/out."
     assert words.context == {"signal": "SIGINT", "workspace": "/tmp/out", "run_id": "r"}
+
+
+LEFT = "Left behind: container c, network n. `coworld clean` finds it, `coworld clean --yes` removes it."
+
+
+async def test_what_could_not_be_removed_is_in_the_last_words() -> None:
+    running, progress = reader(Output(quiet=True))
+    for what in ("container c", "network n"):
+        progress(LeakFound(what=what, reason="it was not removed within 60 s"))
+    running.receive("SIGINT")
+    words = running.last_words()
+    assert str(words) == f"Interrupted. Nothing was written. {LEFT}"
+    assert words.context == {"signal": "SIGINT", "left_behind": ["container c", "network n"]}
+
+
+def test_what_could_not_be_removed_is_said_with_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+    async def fail(running: Running) -> int:
+        for what in ("container c", "network n"):
+            Progress(running)(LeakFound(what=what, reason="busy"))
+        raise BackendError("The engine is gone.")
+
+    with pytest.raises(BackendError) as raised:
+        run_async(Output(quiet=True), fail)
+    report(raised.value, json=False)
+    assert capsys.readouterr().err.splitlines()[:2] == ["error: The engine is gone.", f"  {LEFT}"]
 
 
 def drawn(progress: Progress, width: int = 100) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from . import exitcodes
 from .options.platform import Connection
 from .output import Output
-from .render.text import shown_path
+from .render.text import clean, left_behind, shown_path
 from .terminal import echo
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Running:
         self._restore: list[Callable[[], object]] = []
         self.units: dict[str, str] = {}
         """The kind of each running unit (game, player, replay, ...), by `RUN_ID/UNIT`."""
+        self.left: list[str] = []
+        """What could not be removed."""
         self.evidence: str | None = None
         """The directory with the results so far, for `last_words`."""
         self.context: dict[str, object] = {}
@@ -171,8 +173,11 @@ class Running:
         far = f"What was done so far is in {shown_path(self.evidence)}." if self.evidence else "Nothing was written."
         if self.so_far is not None:
             far = self.so_far
+        left = left_behind(self.left) if self.left else ""
         return Interrupted(
-            f"{_NAMES.get(name, name)}. {far}".rstrip(), hint=self.to_go_on, context={"signal": name, **self.context}
+            " ".join(filter(None, (f"{_NAMES.get(name, name)}.", far, clean(left, one_line=True)))),
+            hint=self.to_go_on,
+            context={"signal": name, **self.context, **({"left_behind": self.left} if self.left else {})},
         )
 
 
@@ -210,6 +215,8 @@ async def _supervised(out: Output, body: Callable[[Running], Awaitable[_T]]) -> 
     if running.interrupted and not results:
         raise running.last_words() from failure
     if failure is not None:
+        if running.left:
+            failure.add_note(left_behind(running.left))
         raise failure
     return results[0]
 

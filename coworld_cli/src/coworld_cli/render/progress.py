@@ -242,6 +242,8 @@ class Progress:
                     seat.ok = ended.ok or ended.reason == "stopped"
                     seat.state = "done" if ended.ok else clean(str(ended), one_line=True)
                 self._running.units.pop(f"{event.run_id}/{unit}", None)
+            case LeakFound(what=what):
+                self._running.left.append(what)
             case GameProgressed(tick=tick, max_ticks=max_ticks, scores=scores, starts_in=starts_in):
                 episode.tick, episode.max_ticks, episode.starts_in = tick, max_ticks, starts_in
                 episode.scores = scores or episode.scores
@@ -355,7 +357,8 @@ class Progress:
                 return f"{clean(unit, one_line=True)} wrote more than {limit // 1024 // 1024} MiB; its log is cut there"
             case LeakFound(what=what, reason=reason):
                 word = click.style("left behind: ", fg="yellow", bold=True)
-                return f"{word}{clean(what, one_line=True)} ({clean(reason, one_line=True)})"
+                why = clean(reason, one_line=True)
+                return f"{word}{clean(what, one_line=True)} ({why}). `coworld clean --yes` removes it."
             case ProbeFinished(ok=False, counts=True, detail=detail):
                 return f"contract: {clean(detail, one_line=True)}"
             case StepFinished(step=step, status=status, detail=detail):

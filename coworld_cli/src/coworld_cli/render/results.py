@@ -11,7 +11,7 @@ import click
 
 from coworld_core.text.phrases import plural
 
-from .text import clean, hint_line, number, seconds, shown_path, table
+from .text import clean, hint_line, left_behind, number, seconds, shown_path, table
 
 if TYPE_CHECKING:
     from coworld_core.episode.layout import EpisodeLayout
@@ -65,8 +65,7 @@ def episode_result(record: EpisodeRecord, layout: EpisodeLayout, *, follow_up: s
             "machine."
         )
     if record.leaks:
-        left = ", ".join(leak.what for leak in record.leaks)
-        remarks.append(f"Left behind: {left}. `coworld clean` finds it, `coworld clean --yes` removes it.")
+        remarks.append(left_behind(leak.what for leak in record.leaks))
     if remarks:
         word = click.style("warning:", fg="yellow", bold=True)
         parts.append("\n".join(f"{word} {clean(remark, one_line=True)}" for remark in remarks))

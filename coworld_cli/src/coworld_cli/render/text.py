@@ -16,7 +16,18 @@ from coworld_core.text.terminal import ESCAPES, pasteable, strip_controls
 
 from ..options.platform import DEFAULT_SERVER, resolved
 
-__all__ = ["again", "clean", "command_line", "hint_line", "number", "seconds", "shown_path", "table", "width"]
+__all__ = [
+    "again",
+    "clean",
+    "command_line",
+    "hint_line",
+    "left_behind",
+    "number",
+    "seconds",
+    "shown_path",
+    "table",
+    "width",
+]
 
 
 def clean(text: str, *, one_line: bool = False) -> str:
@@ -117,6 +128,11 @@ def command_line(*words: str | Path) -> str:
         program = ["coworld"]
     words_shown = (clean(str(word), one_line=True) for word in words)
     return pasteable(shlex.join([*program, *words_shown]), quoted=True)
+
+
+def left_behind(what: Iterable[str]) -> str:
+    """What could not be removed, and the command that removes it."""
+    return f"Left behind: {', '.join(what)}. `coworld clean` finds it, `coworld clean --yes` removes it."
 
 
 def again(command: str, server: str) -> str:
