@@ -50,10 +50,12 @@ StepId = Annotated[
         "replay-loadable",
         "players-run",
         "supporting-roles",
+        "clients-handled",
+        "seed-repeats",
     ],
     OpenEnum,
 ]
-"""The ten steps. Names and order are the published ones (certification contract)."""
+"""The steps. Names and order of the first ten are the published ones (certification contract); the others are ours."""
 
 _CAPTIONS: Mapping[str, str] = {
     "matriculate": "the manifest is right",
@@ -66,6 +68,8 @@ _CAPTIONS: Mapping[str, str] = {
     "replay-loadable": "the game shows that replay",
     "players-run": "every bundled player plays, and ends with status 0",
     "supporting-roles": "supporting roles, such as reporters and graders, are listed",
+    "clients-handled": "the game survives bad messages, and readmits players that lost their connection",
+    "seed-repeats": "two episodes with the same seed end alike",
 }
 """What each step checks, in plain words."""
 

@@ -1,4 +1,4 @@
-"""Runs the ten steps; times, reports and records each, and writes the record and the page on every path."""
+"""Runs the steps; times, reports and records each, and writes the record and the page on every path."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def certify(
     episode_listeners: tuple[Listener, ...] = (),
     **run: Unpack[RunArguments],
 ) -> Certification:
-    """Take a Coworld through the ten steps of `coworld-executable`, and leave the evidence in a workspace.
+    """Take a Coworld through the steps of `coworld-executable`, and leave the evidence in a workspace.
 
     A failed step does not end the certification: later steps run if their premises hold, and otherwise name the step
     that they depend on. `certification.json` and `certification.html` are written on every path, also when
