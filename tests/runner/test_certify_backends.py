@@ -71,7 +71,7 @@ def failures(certification: Certification) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("kind", ["process", pytest.param("docker", marks=pytest.mark.docker)])
 async def test_a_good_coworld_is_executable(tmp_path: Path, kind: Kind) -> None:
-    async with certified(kind, await misfits(kind, "well", play_seconds=4.0), tmp_path / "out") as found:
+    async with certified(kind, await misfits(kind, "well", play_seconds=6.0), tmp_path / "out") as found:
         assert (failures(found), found.verdict, found.backend) == ({}, "Executable", kind)
     step = found.step("images-reachable")
     if kind == "docker":
@@ -84,7 +84,9 @@ async def test_a_good_coworld_is_executable(tmp_path: Path, kind: Kind) -> None:
         assert (step.status, step.skip_reason) == ("skip", "not_applicable")
         assert found.images == ()
     codes = {item.code for item in found.step("smoke-episode").evidence if item.ok}
-    assert codes >= {"refuses_other_slots_token", "refuses_slot_not_a_number", "viewer", "late_viewer", "answers_ping"}
+    assert codes >= {"refuses_other_slots_token", "refuses_slot_not_a_number", "viewer", "late_viewer"}
+    codes = {item.code for item in found.step("clients-handled").evidence if item.ok and item.level == "required"}
+    assert codes >= {"answers_ping", "survives_oversized", "finishes", "reconnects", "reconnects_before_start"}
     for name in ("replay-zlib", "replay-plain"):
         assert (tmp_path / "out/logs" / name / "replay.stdout.log").read_text().startswith("misfits")
 
@@ -102,6 +104,15 @@ async def test_a_good_coworld_is_executable(tmp_path: Path, kind: Kind) -> None:
 async def test_a_game_with_one_vice_fails_one_step(tmp_path: Path, behaviour: str, step: str, reason: str) -> None:
     async with certified("process", await misfits("process", behaviour), tmp_path / "out") as found:
         assert failures(found) == {step: reason}
+
+
+@pytest.mark.parametrize(("behaviour", "code"), [("dies-of-binary", "survives_binary"), ("admits-once", "reconnects")])
+async def test_a_game_that_does_not_cope_with_clients_fails(tmp_path: Path, behaviour: str, code: str) -> None:
+    async with certified("process", await misfits("process", behaviour, play_seconds=6.0), tmp_path / "out") as found:
+        assert failures(found) == {"clients-handled": "game_contract_violation"}
+    items = [item for item in found.step("clients-handled").broken if item.code == code]
+    assert items
+    assert all(item.hint for item in items)
 
 
 async def test_a_player_that_crashes_is_named(tmp_path: Path) -> None:

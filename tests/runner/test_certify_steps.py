@@ -45,7 +45,7 @@ def play_long(manifest: dict[str, Any]) -> None:
 
 
 async def test_a_good_coworld_is_executable(tmp_path: Path) -> None:
-    async with world(change=play_long) as good:
+    async with world(change=play_long_with_a_seed) as good:
         found = await good.certify(tmp_path / "out")
     assert (found.verdict, found.status, failures(found)) == ("Executable", "completed", {})
     # The fake backend has no images: that is said, and nothing else is left out
@@ -68,7 +68,6 @@ async def test_a_good_coworld_is_executable(tmp_path: Path) -> None:
         "refuses_slot_not_a_number",
         "viewer",
         "late_viewer",
-        "answers_ping",
     }
     assert not any(item.broken for step in found.steps for item in step.evidence)
     pages = [item.slot for item in found.step("smoke-episode").evidence if item.code == "slot_page"]
@@ -76,6 +75,19 @@ async def test_a_good_coworld_is_executable(tmp_path: Path) -> None:
     assert codes(found.step("players-run").evidence) == {"player_ran"}
     assert codes(found.step("replay-loadable").evidence) == {"replay_shown"}
     assert found.step("supporting-roles").detail == "no supporting roles declared"
+    handled = found.step("clients-handled").evidence
+    assert codes(handled) == {
+        "answers_ping",
+        "survives_malformed",
+        "survives_binary",
+        "survives_oversized",
+        "finishes",
+        "reconnects",
+        "reconnects_before_start",
+        "viewer_after_end",
+    }
+    assert [item.slot for item in handled if item.code == "reconnects"] == [0, 1]
+    assert found.step("seed-repeats").detail == "Two episodes with the same seed ended alike."
 
 
 # --- the game -----------------------------------------------------------------------------------------------------
@@ -87,6 +99,9 @@ GAMES = [
     ("checks_slot_0_only", "smoke-episode", "game_contract_violation", "refuses_wrong_token"),
     ("any_token_for_any_slot", "smoke-episode", "game_contract_violation", "refuses_other_slots_token"),
     ("negative_index", "smoke-episode", "game_contract_violation", "refuses_negative_slot"),
+    ("needs_no_token", "smoke-episode", "game_contract_violation", "refuses_missing_token"),
+    ("needs_no_slot", "smoke-episode", "game_contract_violation", "refuses_missing_slot"),
+    ("any_word_is_slot_0", "smoke-episode", "game_contract_violation", "refuses_slot_not_a_number"),
     ("crashes_on_bad_slot", "smoke-episode", "game_contract_violation", "refuses_slot_out_of_range"),
     ("no_page_for_1", "smoke-episode", "game_contract_violation", "slot_page"),
     ("no_content_for_1", "smoke-episode", "game_contract_violation", "slot_page"),
@@ -144,11 +159,72 @@ async def test_a_500_for_a_query_that_makes_no_sense_is_advice(tmp_path: Path) -
     assert "refuses_slot_not_a_number" not in codes(step.broken)
 
 
-async def test_an_unanswered_ping_is_advice(tmp_path: Path) -> None:
-    async with world(game_vices=("no_pong",), change=play_long) as odd:
-        found = await odd.certify(tmp_path / "out")
+def take_seed(manifest: dict[str, Any]) -> None:
+    manifest["game"]["config_schema"]["properties"]["seed"] = {"type": "integer"}
+    manifest["certification"]["game_config"]["seed"] = 7
+
+
+def play_long_with_a_seed(manifest: dict[str, Any]) -> None:
+    play_long(manifest)
+    take_seed(manifest)
+
+
+def three_slots(manifest: dict[str, Any]) -> None:
+    manifest["game"]["config_schema"]["properties"]["tokens"] |= {"minItems": 3, "maxItems": 3}
+    manifest["certification"]["players"].append({"player_id": "first"})
+
+
+CLIENTS = [
+    ("knows_partners", "refuses_every_other_token", three_slots),
+    ("no_pong", "answers_ping", play_long),
+    ("no_pong_for_players", "answers_ping", play_long),
+    ("dies_of_malformed", "survives_malformed", play_long),
+    ("dies_of_binary", "survives_binary", play_long),
+    ("dies_of_oversized", "survives_oversized", play_long),
+    ("stalls_on_binary", "finishes", play_long),
+    ("admits_once", "reconnects", play_long),
+    ("admits_once_for_all", "reconnects_before_start", play_long),
+    ("lingers_in_silence", "viewer_after_end", play_long),
+]
+
+
+@pytest.mark.parametrize(("vice", "code", "change"), CLIENTS, ids=[row[0] for row in CLIENTS])
+async def test_a_game_that_does_not_cope_with_clients_fails(
+    tmp_path: Path, vice: str, code: str, change: Change
+) -> None:
+    async with world(game_vices=(vice,), change=change) as bad:
+        found = await bad.certify(tmp_path / "out", options=fast(episode={"timeout_seconds": 15.0}))
+    assert failures(found) == {"clients-handled": "game_contract_violation"}
+    broken = [item for item in found.step("clients-handled").broken if item.code == code]
+    assert broken
+    assert all(item.hint for item in broken)
+    if code == "reconnects":
+        assert {item.slot for item in broken} == {0, 1}
+
+
+async def test_a_game_that_ends_when_its_players_are_lost_need_not_readmit_them(tmp_path: Path) -> None:
+    async with world(game_vices=("ends_when_left",), change=play_long) as fair:
+        found = await fair.certify(tmp_path / "out")
     assert found.ok
-    assert "answers_ping" in codes(found.step("smoke-episode").advice)
+    evidence = found.step("clients-handled").evidence
+    assert [(item.level, item.ok) for item in evidence if item.code == "reconnects"] == [("note", True)]
+
+
+@pytest.mark.parametrize("tags", [["counting", "numbers", "small"], ["deterministic", "numbers", "small"]])
+async def test_a_seed_that_decides_nothing_fails_a_game_that_claims_to_be_deterministic(
+    tmp_path: Path, tags: list[str]
+) -> None:
+    def with_tags(manifest: dict[str, Any]) -> None:
+        take_seed(manifest)
+        manifest["tags"] = tags
+
+    async with world(game_vices=("ignores_seed",), change=with_tags) as odd:
+        found = await odd.certify(tmp_path / "out")
+    step = found.step("seed-repeats")
+    (item,) = step.evidence
+    assert "had the scores [0." in item.message
+    assert (failures(found) == {"seed-repeats": "seed_ignored"}) == ("deterministic" in tags)
+    assert [one.code for one in step.advice] == ([] if "deterministic" in tags else ["seed_repeats"])
 
 
 async def test_a_replay_that_loads_only_packed_is_advice(tmp_path: Path) -> None:

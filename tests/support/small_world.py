@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import anyio
 from websockets.asyncio.client import connect
-from websockets.asyncio.server import ServerConnection, serve
+from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
@@ -141,6 +141,9 @@ class _Game:
         self.viewers: list[ServerConnection] = []
         self.connected = anyio.Event()
         self.dismissed: set[int] = set()
+        self.started = self.over = self.stalled = self.left = False
+        self.dead = anyio.Event()
+        self.closing = anyio.Event()
         self.strengths: dict[int, float] = {}
 
     async def play(self) -> int:
@@ -148,28 +151,60 @@ class _Game:
             return await self._play(listener)
 
     async def _play(self, listener: sockets.socket) -> int:
-        async with serve(self.handle, sock=listener, process_request=self.request, close_timeout=0.2) as server:
-            if "fails_unready" in self.vices:
-                return 3
-            await self.connected.wait()
-            for tick in range(self.config["ticks"]):
-                await anyio.sleep(self.config.get("tick_seconds", 0.02))
-                if tick == 2 and "dies" in self.vices:
-                    self.context.err("Traceback: <b>division</b> by zero\n")
-                    return 5
-                if tick == 2 and "dismisses_0" in self.vices:
-                    self.dismissed.add(0)
-                    await self.players[0].close()
-                await self.tell({"type": "state", "tick": tick})
-            self.write()
-            if "never_over" in self.vices:
+        async with (
+            serve(self.handle, sock=listener, process_request=self.request, close_timeout=0.2) as server,
+            anyio.create_task_group() as group,
+        ):
+
+            async def fall() -> None:
+                await self.dead.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(fall)
+            try:
+                return await self._go_through(server)
+            finally:
+                group.cancel_scope.cancel()
+                self.closing.set()
+                with anyio.CancelScope(shield=True):
+                    # Connections would outlive a server whose closing is cancelled
+                    server.close()
+                    await server.wait_closed()
+        self.context.err("Traceback: what was that?\n")
+        return 5
+
+    async def _go_through(self, server: Server) -> int:
+        if "fails_unready" in self.vices:
+            return 3
+        await self.connected.wait()
+        self.started = True
+        for tick in range(self.config["ticks"]):
+            await anyio.sleep(self.config.get("tick_seconds", 0.02))
+            if self.left:
+                break
+            if self.stalled:
                 await anyio.sleep_forever()
-            await self.tell({"type": "final"})
-            server.close()
+            if tick == 2 and "dies" in self.vices:
+                self.context.err("Traceback: <b>division</b> by zero\n")
+                return 5
+            if tick == 2 and "dismisses_0" in self.vices:
+                self.dismissed.add(0)
+                await self.players[0].close()
+            await self.tell({"type": "state", "tick": tick})
+        self.write()
+        if "never_over" in self.vices:
+            await anyio.sleep_forever()
+        await self.tell({"type": "final"})
+        self.over = True
+        if "lingers_in_silence" in self.vices or "ends_when_left" in self.vices:
+            await anyio.sleep(4)
+        server.close()
         return 0
 
     def write(self) -> None:
-        results: Any = {"scores": [1.0, 2.5], "ticks": self.config["ticks"]}
+        results: Any = {"scores": [1.0, 2.5, 0.0][: len(self.tokens)], "ticks": self.config["ticks"]}
+        if "ignores_seed" in self.vices:
+            results["scores"][0] = random.random()
         if "rewards_strength" in self.vices:
             luck = random.Random(self.config.get("seed", 0))
             results["scores"] = [self.strengths[slot] + luck.random() for slot in (0, 1)]
@@ -228,7 +263,7 @@ class _Game:
             if self.may_sit(query):
                 return None
             if "never_answers_strangers" in self.vices:
-                await anyio.sleep_forever()
+                await self.closing.wait()
             return _reply(403, "no")
         return _reply(404, "no")
 
@@ -242,7 +277,23 @@ class _Game:
             return slot.isdecimal() and int(slot) < 2 and token in self.tokens
         if "negative_index" in self.vices:
             return slot.lstrip("-").isdecimal() and -2 <= int(slot) < 2 and self.tokens[int(slot)] == token
-        if not slot.isdecimal() or int(slot) >= len(self.tokens) or self.tokens[int(slot)] != token:
+        if "needs_no_token" in self.vices and "token" not in query:
+            return True
+        if "needs_no_slot" in self.vices and "slot" not in query:
+            return True
+        if "any_word_is_slot_0" in self.vices and slot.isalpha():
+            return True
+        if not slot.isdecimal() or int(slot) >= len(self.tokens):
+            return False
+        if "knows_partners" in self.vices and token == self.tokens[(int(slot) + 2) % len(self.tokens)]:
+            return True
+        if self.tokens[int(slot)] != token:
+            return False
+        if self.left:
+            return False
+        if "admits_once" in self.vices and self.started:
+            return False
+        if "admits_once_for_all" in self.vices and int(slot) in self.players:
             return False
         return int(slot) not in self.dismissed
 
@@ -257,6 +308,9 @@ class _Game:
                 return
             late = bool(self.viewers)
             self.viewers.append(socket)
+            if self.over and "lingers_in_silence" in self.vices:
+                await socket.wait_closed()
+                return
             if late and "ignores_late_viewers" in self.vices:
                 self.viewers.remove(socket)
             else:
@@ -264,19 +318,32 @@ class _Game:
             await socket.wait_closed()
             return
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        if query.get("token") not in self.tokens or query["slot"] != str(self.tokens.index(query["token"])):
+        if query.get("token") not in self.tokens or query.get("slot") != str(self.tokens.index(query["token"])):
             await socket.wait_closed()  # A fault: the game accepts a client with a wrong token.
             return
         self.players[int(query["slot"])] = socket
+        if "no_pong_for_players" in self.vices:
+            _mute_pongs(socket)
         if "rewards_strength" in self.vices:
             self.strengths[int(query["slot"])] = float(await socket.recv())
         if len(self.strengths if "rewards_strength" in self.vices else self.players) == len(self.tokens):
             self.connected.set()
         try:
-            async for _ in socket:
-                pass
-        except ConnectionClosed:
-            return
+            async for message in socket:
+                if "stalls_on_binary" in self.vices and isinstance(message, bytes):
+                    self.stalled = True
+                if "dies_of_binary" in self.vices and isinstance(message, bytes):
+                    self.die()
+                if "dies_of_malformed" in self.vices and message == "{":
+                    self.die()
+        except ConnectionClosed as closed:
+            if "dies_of_oversized" in self.vices and closed.sent is not None and closed.sent.code == 1009:
+                self.die()
+        self.left = self.started and "ends_when_left" in self.vices
+
+    def die(self) -> None:
+        """End at once, whatever it is doing."""
+        self.dead.set()
 
 
 def _mute_pongs(socket: ServerConnection) -> None:

@@ -33,7 +33,7 @@ _COMMANDS: CommandTable = {
         "dev": ("development", "Work on the game in DIR while it plays in the browser."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),
         "build": ("packages", "Build a Coworld's images and write its manifest."),
-        "certify": ("packages", "Check in ten steps that a Coworld follows the runtime contract."),
+        "certify": ("packages", "Check step by step that a Coworld follows the runtime contract."),
         "game": ("development", "Serve a game, join one, or wrap one of another library."),
         "schema": ("packages", "Print the JSON Schema of a document."),
         "kubernetes": ("clusters", "Make the Job in which a cluster plays an episode."),

@@ -101,6 +101,8 @@ BEHAVIOURS = {
     "deaf-to-players": "is healthy, and breaks off all handshakes",
     "late-for-players": "is healthy, and breaks off the first `size` handshakes",
     "hangs-players": "leaves the handshake of whoever has the right token unanswered",
+    "dies-of-binary": "ends with status 5 when a client sends a binary message",
+    "admits-once": "admits nobody to a seat that was taken before, once the game has begun",
     "endless-health": "answers /healthz with 200 and a page that never ends, from the second time on",
     "big-viewer": "sends viewers 2 MiB at once",
     "huge-viewer": "sends viewers 5 MiB at once",
@@ -134,7 +136,7 @@ def file_of(uri: str) -> Path:
 
 
 MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
+TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 GOING_AWAY = struct.pack(">H", 1001)
 _CLOSE_SECONDS = 1.0
 
@@ -212,10 +214,12 @@ class Connection:
             head = bytes((0x80 | kind, 127)) + length.to_bytes(8, "big")
         self._peer.sendall(head + payload)
 
-    def wait_closed(self) -> None:
+    def wait_closed(self, *, dies_of_binary: bool = False) -> None:
         """Read until the other side closes, answering pings."""
         while (frame := self._receive()) is not None:
             kind, payload = frame
+            if kind == BINARY and dies_of_binary:
+                os._exit(5)
             if kind == PING:
                 with self._writing:
                     self._send(PONG, payload)
@@ -289,6 +293,7 @@ class Game:
         self.listener: socket.socket | None = None
         self.viewers = 0
         self.asked = 0
+        self.started = False
 
     def is_(self, *behaviours: str) -> bool:
         """Whether the behaviour is one of these."""
@@ -376,6 +381,9 @@ class Game:
         elif path in pages and not self.is_("no-pages"):
             connection.respond("200 OK", "<!doctype html><title>misfits</title>\n")
         elif path == "/player":
+            if self.is_("admits-once") and self.started and self._slot(connection.path) in self.players:
+                connection.respond("403 Forbidden", "once is enough\n")
+                return True
             if not self.is_("refuses-players") and (knows or self.is_("accepts-any-token", "announces")):
                 return False
             failing = self.is_("fails-on-bad-token")
@@ -422,7 +430,7 @@ class Game:
             connection.send_frame(CLOSE, struct.pack(">H", 1011) + "\x1b]0;bye\x07\x9b2J\u202e".encode())
         elif not self.is_("silent-viewer"):
             connection.send({"type": "state", "tick": 0, "max_ticks": 3})
-        connection.wait_closed()
+        connection.wait_closed(dies_of_binary=self.is_("dies-of-binary"))
 
     def crowd(self, connection: Connection) -> None:
         """Send states with long lists of players; every second one is short enough to be read."""
@@ -471,7 +479,7 @@ class Game:
             self.somebody_there.set()
             if len(self.players) == len(self.tokens):
                 self.all_there.set()
-        connection.wait_closed()
+        connection.wait_closed(dies_of_binary=self.is_("dies-of-binary"))
 
     def broadcast(self, message: dict[str, Any]) -> None:
         """Send a message to every player, ignoring broken connections."""
@@ -486,6 +494,7 @@ class Game:
         # The timeout starts with the first player, because the start of programs takes longer on some machines.
         if self.somebody_there.wait(_FIRST_PLAYER_SECONDS):
             self.all_there.wait(self.connect_timeout)
+        self.started = True
         self.broadcast({"type": "observation", "tick": -1})
         if self.is_("provisional-results", "current-results"):
             self.write_results()

@@ -316,7 +316,7 @@ def certify(
     published: Generation | None,
     open_browser: bool | None,
 ) -> int:
-    """Check in ten steps that a Coworld follows the runtime contract.
+    """Check step by step that a Coworld follows the runtime contract.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.
 

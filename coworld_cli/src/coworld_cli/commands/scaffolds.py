@@ -99,7 +99,7 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
         (command_line("init", "game", "my-game"), "start a game of your own, which only needs rules, and a bot for it"),
         (
             command_line("certify", shown_path(directory)),
-            "check in ten steps that it follows the contract",
+            "check step by step that it follows the contract",
         ),
     ]
     out.say(table(tries, indent="  "))

@@ -1,4 +1,4 @@
-"""Certification: ten steps that show a Coworld is *Executable*, with the evidence in a record and on a page."""
+"""Certification: the steps that show a Coworld is *Executable*, with the evidence in a record and on a page."""
 
 from .certification_page import render_page
 from .certification_record import RECORD_NAME, Certification, Evidence, SourceRecord, StepRecord, read_certification

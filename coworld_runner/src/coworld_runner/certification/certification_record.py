@@ -51,10 +51,12 @@ StepId = Annotated[
         "players-run",
         "supporting-roles",
         "rules-audit",
+        "clients-handled",
+        "seed-repeats",
     ],
     OpenEnum,
 ]
-"""The ten steps, whose names and order are the published ones (certification contract), and those beside them."""
+"""The steps. Names and order of the first ten are the published ones (certification contract); the others are ours."""
 
 _CAPTIONS: Mapping[str, str] = {
     "matriculate": "the manifest is right",
@@ -68,6 +70,8 @@ _CAPTIONS: Mapping[str, str] = {
     "players-run": "every bundled player plays, and ends with status 0",
     "supporting-roles": "supporting roles, such as reporters and graders, are listed",
     "rules-audit": "the rules give the same game everywhere, and valid answers",
+    "clients-handled": "the game survives bad messages, and readmits players that lost their connection",
+    "seed-repeats": "two episodes with the same seed end alike",
 }
 """What each step checks, in plain words."""
 

@@ -12,6 +12,7 @@ import datetime as dt
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -19,7 +20,7 @@ import anyio.to_thread
 from coworld_core import time_limits
 from coworld_core.episode.events import BaseEvent, ProbeFinished
 from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.outcome import Fault, decisive
+from coworld_core.episode.outcome import decisive
 from coworld_core.episode.record import EpisodeRecord, read_record
 from coworld_core.errors import CoworldError, EpisodeError, ImageError, ManifestError, StartError
 from coworld_core.hints import Hint
@@ -42,6 +43,7 @@ from ..replay.viewer_check import check_viewer
 from ..runs.event_bus import Listener
 from .certification_record import Evidence, Level, SkipReason, StepId
 from .config_check import check_configs, configs_of_refused
+from .further_episodes import play_further
 from .player_presence import check_attendance
 from .rules_audit import audit_served_rules
 from .secret_leaks import slots_leaked
@@ -51,6 +53,7 @@ from .step_answers import (
     about_results,
     advice,
     failed_on,
+    fault_evidence,
     issue_evidence,
     missing,
     note,
@@ -388,20 +391,7 @@ def blamed_in(record: EpisodeRecord) -> list[Evidence]:
     """List the faults, the decisive one first; faults of the results belong to another step."""
     faults = [fault for fault in record.faults if not about_results(fault)]
     deciding = decisive(faults)
-    return [_fault_evidence(fault) for fault in sorted(faults, key=lambda fault: fault is not deciding)]
-
-
-def _fault_evidence(fault: Fault) -> Evidence:
-    return Evidence(
-        code=fault.error_type,
-        level="required",
-        ok=False,
-        message=fault.message,
-        hint=fault.hint,
-        slot=fault.slot,
-        artifact=f"{EPISODE}/{fault.log}" if fault.log else None,
-        log_tail=fault.log_tail,
-    )
+    return [fault_evidence(fault, EPISODE) for fault in sorted(faults, key=lambda fault: fault is not deciding)]
 
 
 def _remarks(record: EpisodeRecord) -> list[Evidence]:
@@ -426,7 +416,7 @@ def _episode_was_played(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
 async def _results_conform(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     path, record = candidate.episode.results, ledger.played
     if not path.exists():
-        evidence = [_fault_evidence(fault) for fault in record.faults if about_results(fault)]
+        evidence = [fault_evidence(fault, EPISODE) for fault in record.faults if about_results(fault)]
         if not evidence:
             return missing("smoke-episode", "it ended before there were results")
         # Results that are too large are not kept
@@ -595,6 +585,64 @@ async def _rules_audit(candidate: Candidate, _: StepLedger) -> StepAnswer:
     )
 
 
+def _smoke_was_right(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
+    right = any(step.id == "smoke-episode" and step.status == "pass" for step in ledger.steps)
+    if right and ledger.played.results is not None:
+        return None
+    return missing("smoke-episode", "only a game that keeps the contract is played again")
+
+
+def _was_played_again(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
+    return None if ledger.further is not None else missing("clients-handled", "the game was not played again")
+
+
+async def _clients_handled(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    options = candidate.options.episode
+    ledger.further = await play_further(
+        candidate.package,
+        ledger.played,
+        backend=candidate.backend,
+        options=dataclasses.replace(options, platform=options.platform or candidate.platform),
+        workspace=candidate.layout.workspace,
+    )
+    evidence = ledger.further.clients
+    if any(item.broken for item in evidence):
+        return failed_on("game_contract_violation", evidence)
+    lost = any(item.code == "reconnects" and item.level == "required" for item in evidence)
+    return passed(f"Bad messages did no harm{', and lost players were readmitted' if lost else ''}.", evidence)
+
+
+async def _seed_repeats(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    assert ledger.further is not None
+    results = ledger.further.results
+    if results is None:
+        detail = "The game takes no seed, so that no two episodes could be compared."
+        return passed(detail, [note("seed_repeats", detail)])
+    promised = "deterministic" in (candidate.manifest.tags or ())
+    level: Level = "required" if promised else "advice"
+    difference = _difference(*results)
+    row = required(
+        "seed_repeats",
+        ok=difference is None,
+        level=level,
+        message=f"Two episodes with the same seed {difference or 'ended alike'}.",
+        hint=None
+        if difference is None
+        else "Draw everything random, and the order of everything, from the config's seed; time must not matter.",
+    )
+    return failed_on("seed_ignored", [row]) if row.broken else passed(row.message, [row])
+
+
+def _difference(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> str | None:
+    """Say how two episodes differ; None if they do not."""
+    if first is None or second is None:
+        return "did not both have results"
+    fields = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    if "scores" in fields:
+        return f"had the scores {first.get('scores')} and {second.get('scores')}"
+    return f"differ in {listed(fields, limit=4)} of their results" if fields else None
+
+
 Premise = Callable[[Candidate, StepLedger], StepAnswer | None]
 """Returns None if a step can run, else an answer that names the step it depends on."""
 
@@ -621,6 +669,8 @@ STEPS: Mapping[StepId, Step] = {
     "players-run": Step(_players_run),
     "supporting-roles": Step(_supporting_roles),
     "rules-audit": Step(_rules_audit, (_fixture_is_right, _fixture_has_images)),
+    "clients-handled": Step(_clients_handled, (_smoke_was_right,)),
+    "seed-repeats": Step(_seed_repeats, (_was_played_again,)),
 }
 
 

@@ -45,7 +45,7 @@ async def certify(
     episode_listeners: tuple[Listener, ...] = (),
     **run: Unpack[RunArguments],
 ) -> Certification:
-    """Take a Coworld through the ten steps of `coworld-executable`, and leave the evidence in a workspace.
+    """Take a Coworld through the steps of `coworld-executable`, and leave the evidence in a workspace.
 
     A game of the kit takes one step more: its rules are audited in its image (`coworld_core.rules.audit_rules`).
 

@@ -25,7 +25,7 @@ from ..web.game_socket import game_socket, hear, words_of
 from .certification_record import Evidence, Level
 from .step_answers import required
 
-__all__ = ["LEAVE_SECONDS", "ContractProbes", "SeatState"]
+__all__ = ["LEAVE_SECONDS", "ContractProbes", "Knock", "SeatState", "drain", "knock", "wrong_callers"]
 
 LEAVE_SECONDS = 1.0
 """A player that ends this close to the end of the game has stayed: it may learn before us that the game is over."""
@@ -41,13 +41,12 @@ SeatState = Literal["open", "closed"]
 _OPEN_SECONDS = 5.0
 _ANSWER_SECONDS = 2.0
 _MESSAGE_SECONDS = 10.0
-_PONG_SECONDS = 2.0
 _CONFIRM_SECONDS = 0.5
 _PARALLEL = 8
 
 
 @dataclass(frozen=True)
-class _Knock:
+class Knock:
     """One caller that must be refused."""
 
     code: str
@@ -62,23 +61,23 @@ Answer = Literal["refused", "closed", "dropped", "status", "open", "spoke", "sil
 stays open; sends a message; never answers the handshake; refuses the TCP connection."""
 
 
-def wrong_callers(tokens: Sequence[str]) -> list[_Knock]:
+def wrong_callers(tokens: Sequence[str]) -> list[Knock]:
     """List the callers `/player` must refuse, for slots with these tokens."""
     count = len(tokens)
-    knocks: list[_Knock] = []
+    knocks: list[Knock] = []
     for slot in range(count):
         stranger = secrets.token_urlsafe(16)
         knocks.append(
-            _Knock("refuses_wrong_token", f"slot {slot} with a token that was not issued", _query(slot, stranger), slot)
+            Knock("refuses_wrong_token", f"slot {slot} with a token that was not issued", _query(slot, stranger), slot)
         )
-        knocks.append(_Knock("refuses_empty_token", f"slot {slot} with an empty token", _query(slot, ""), slot))
+        knocks.append(Knock("refuses_empty_token", f"slot {slot} with an empty token", _query(slot, ""), slot))
         knocks.append(
-            _Knock("refuses_missing_token", f"slot {slot} without a token", {"slot": str(slot)}, slot, malformed=True)
+            Knock("refuses_missing_token", f"slot {slot} without a token", {"slot": str(slot)}, slot, malformed=True)
         )
         if count > 1:
             other = (slot + 1) % count
             knocks.append(
-                _Knock(
+                Knock(
                     "refuses_other_slots_token",
                     f"slot {slot} with the token of slot {other}",
                     _query(slot, tokens[other]),
@@ -87,11 +86,11 @@ def wrong_callers(tokens: Sequence[str]) -> list[_Knock]:
             )
     if count:
         knocks += [
-            _Knock("refuses_slot_out_of_range", f"slot {count}, which does not exist", _query(count, tokens[0])),
+            Knock("refuses_slot_out_of_range", f"slot {count}, which does not exist", _query(count, tokens[0])),
             # An index of -1 is the last slot in more than one language
-            _Knock("refuses_negative_slot", "slot -1 with the token of the last slot", _query(-1, tokens[-1])),
-            _Knock("refuses_missing_slot", "a token without a slot", {"token": tokens[0]}, malformed=True),
-            _Knock("refuses_slot_not_a_number", "slot 'first'", _query("first", tokens[0]), malformed=True),
+            Knock("refuses_negative_slot", "slot -1 with the token of the last slot", _query(-1, tokens[-1])),
+            Knock("refuses_missing_slot", "a token without a slot", {"token": tokens[0]}, malformed=True),
+            Knock("refuses_slot_not_a_number", "slot 'first'", _query("first", tokens[0]), malformed=True),
         ]
     return knocks
 
@@ -127,7 +126,7 @@ def _connected(address: str, target: str) -> connect:
     return game_socket(address, target, open_timeout=_OPEN_SECONDS, close_timeout=0.5, ping_interval=None)
 
 
-def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
+def _judge(asked: Knock, answer: Answer, status: int | None) -> Evidence:
     say = partial(required, asked.code, slot=asked.slot)
     letting_in = "Compare slot and token before the handshake, and refuse with 403 (or close with 1008)."
     match answer:
@@ -197,7 +196,7 @@ class ContractProbes:
                 hint=None if result.ok else f"Serve {what}, with HTTP 200 and the page's HTML.",
             )
 
-        async def refusal(index: int, asked: _Knock) -> None:
+        async def refusal(index: int, asked: Knock) -> None:
             async with gate:
                 answer, status = await knock(address, asked.query)
             found[index] = _judge(asked, answer, status)
@@ -235,10 +234,8 @@ class ContractProbes:
                 if not await self._served(early, "viewer", "A viewer", first=None):
                     return
                 async with anyio.create_task_group() as group:
-                    # Unread messages would delay the pong
-                    group.start_soon(_drain, early)
+                    group.start_soon(drain, early)
                     await self._late_viewer(address, early)
-                    await self._ping(early)
                     group.cancel_scope.cancel()
         except (WebSocketException, OSError, EOFError, TimeoutError):
             # The check that every episode makes reports a viewer that cannot connect at all
@@ -300,26 +297,6 @@ class ContractProbes:
             )
         )
 
-    async def _ping(self, early: ClientConnection) -> None:
-        try:
-            pong = await early.ping()
-            with anyio.move_on_after(_PONG_SECONDS) as waiting:
-                await pong
-        except ConnectionClosed:
-            return
-        answered = not waiting.cancelled_caught
-        self.evidence.append(
-            required(
-                "answers_ping",
-                ok=answered,
-                level="advice",
-                message="The game answers a websocket ping."
-                if answered
-                else f"The game did not answer a websocket ping within {_PONG_SECONDS:g} s.",
-                hint=None if answered else "Answer Ping with Pong: otherwise clients with a keep-alive disconnect.",
-            )
-        )
-
 
 async def _last_message(socket: ClientConnection) -> bool:
     with anyio.move_on_after(_CONFIRM_SECONDS, shield=True):
@@ -330,7 +307,8 @@ async def _last_message(socket: ClientConnection) -> bool:
     return False
 
 
-async def _drain(socket: ClientConnection) -> None:
+async def drain(socket: ClientConnection) -> None:
+    """Read a connection until it is closed."""
     try:
         async for _ in socket:
             pass

@@ -46,7 +46,9 @@ def rules_served(manifest: Manifest) -> tuple[tuple[str, ...], str] | None:
 
 def own_steps(manifest: Manifest, published: Generation | None) -> tuple[TranscriptStep, ...]:
     """The steps beside the published ones that a Coworld takes; none by the rules of a published version."""
-    return OWN_STEPS if published is None and rules_served(manifest) else ()
+    if published is not None:
+        return ()
+    return tuple(step for step in OWN_STEPS if step.id != "rules-audit" or rules_served(manifest))
 
 
 async def audit_served_rules(

@@ -16,6 +16,7 @@ __all__ = [
     "advice",
     "failed",
     "failed_on",
+    "fault_evidence",
     "issue_evidence",
     "missing",
     "note",
@@ -111,6 +112,20 @@ def issue_evidence(issue: Issue, *, artifact: str | None = None) -> Evidence:
         line=issue.line,
         column=issue.column,
         artifact=artifact,
+    )
+
+
+def fault_evidence(fault: Fault, directory: str) -> Evidence:
+    """A fault of an episode; its log is below the directory, which is relative to the certification's."""
+    return Evidence(
+        code=fault.error_type,
+        level="required",
+        ok=False,
+        message=fault.message,
+        hint=fault.hint,
+        slot=fault.slot,
+        artifact=f"{directory}/{fault.log}" if fault.log else None,
+        log_tail=fault.log_tail,
     )
 
 

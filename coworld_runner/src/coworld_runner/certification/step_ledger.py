@@ -20,6 +20,7 @@ from ..episode.episode_record import versions
 from ..episode.run_start import OpenRun
 from .certification_record import UNDECIDED, Certification, Evidence, SourceRecord, StepRecord
 from .contract_checks import ContractProbes
+from .further_episodes import FurtherEpisodes
 from .step_answers import StepAnswer
 from .transcript import TRANSCRIPT, TranscriptStep
 
@@ -64,6 +65,8 @@ class StepLedger:
     """Evidence from the smoke episode, and that episode's tokens."""
     episode: EpisodeRecord | None = None
     """The smoke episode once it has ended, in any way."""
+    further: FurtherEpisodes | None = None
+    """What the episodes after a smoke episode without faults have shown."""
     trouble: str | None = None
     """Why the certification could not go on, if that was not the Coworld's fault."""
 
@@ -154,8 +157,9 @@ class StepLedger:
     def plain(self, text: str) -> str:
         """Clean a text for display: without control sequences, lone surrogates and tokens of this run."""
         text = strip_controls(writable(text))
-        for slot, token in enumerate(self.probes.tokens):
-            text = text.replace(token, f"[token of slot {slot}]")
+        for tokens in (self.probes.tokens, *(self.further.tokens if self.further else ())):
+            for slot, token in enumerate(tokens):
+                text = text.replace(token, f"[token of slot {slot}]")
         return text
 
     def _plain_hint(self, hint: str | None) -> str | None:

@@ -1,7 +1,7 @@
 """The transcript `coworld-executable`: the steps, their checks, and when each passes.
 
-Ids and order are the published ones (certification contract, "Steps"). The transcript is data, so that its digest
-tells a reader of a certification what was checked.
+Ids and order of the first ten are the published ones (certification contract, "Steps"). The transcript is data, so
+that its digest tells a reader of a certification what was checked.
 """
 
 from __future__ import annotations
@@ -133,6 +133,20 @@ TRANSCRIPT = Transcript(
 
 OWN_STEPS = (
     _step(
+        "clients-handled",
+        checks="The game copes with clients that misbehave or lose their connection.",
+        criterion="It refuses each slot's token to the other slots, answers pings, survives malformed, binary and "
+        "oversized messages and still ends; it readmits lost players, and serves viewers that come after the end.",
+        how="The fixture is played again twice: with such clients beside its players, and with all players stopped "
+        "in mid-game.",
+    ),
+    _step(
+        "seed-repeats",
+        checks="The same seed gives the same results.",
+        criterion="Always; a difference is a warning, unless the manifest has the tag `deterministic`.",
+        how="Results of two undisturbed episodes of the fixture with the same seed are compared.",
+    ),
+    _step(
         "rules-audit",
         checks="The rules of a game of the kit give the same game wherever it is played, and valid answers.",
         criterion="The audit of the rules has no errors, games in other processes are the same, and so is the smoke "
@@ -141,4 +155,4 @@ OWN_STEPS = (
         "also in processes with other string hashes.",
     ),
 )
-"""Steps beside those of the transcript, for games to which they apply."""
+"""Steps beside those of the transcript, which no published version has; the last one is for games of the kit."""

@@ -95,7 +95,7 @@ def load_libraries() -> None:
     platform.platform()
 
 
-async def get_page(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> http_requests.Page:
+async def get_page(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> http_requests.PageAnswer:
     """Return what a plain `GET` answers, not following redirects.
 
     Raises:
@@ -116,9 +116,9 @@ async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT)
     return (await get_page(address, path, timeout=timeout)).status
 
 
-async def detect_dialect(address: str, page: str, query: str = "") -> tuple[Dialect, http_requests.Page | str]:
+async def detect_dialect(address: str, page: str, query: str = "") -> tuple[Dialect, http_requests.PageAnswer | str]:
     """Return the route prefix that a game answers on, and what its page answers (or the error in words)."""
-    seen: http_requests.Page | str = ""
+    seen: http_requests.PageAnswer | str = ""
     for dialect in (CURRENT, OLDER):
         try:
             answer = await get_page(address, dialect.page(page, query))
@@ -147,7 +147,7 @@ async def probe_page(
 
 
 def page_result(
-    page: str, request: str, seen: http_requests.Page | str, *, redirects: bool = False, content: bool = False
+    page: str, request: str, seen: http_requests.PageAnswer | str, *, redirects: bool = False, content: bool = False
 ) -> ProbeResult:
     """Judge what the address of a page answered, for the same arguments as `probe_page`; `seen` may be an error."""
     name = f"{page}_page"

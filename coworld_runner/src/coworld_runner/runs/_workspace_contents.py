@@ -44,6 +44,8 @@ _LOG_NAMES = re.compile(
 )
 _STEP_LOGS = ("replay-plain", "replay-zlib", "rules-audit")
 """Directories of logs of a certification."""
+_CERTIFYING = ("episode", "bad-clients", "lost-connections", "same-seed", "same-seed-again")
+"""Directories of episodes of a certification."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}([0-9a-f]{4})?\.(part|peek)|\.reserve-.+")
 """Names of temporary files, which a killed run leaves."""
 _MOST = 64 << 20
@@ -202,7 +204,7 @@ class _Reader:
     def _has_episodes(self, name: str) -> bool:
         if self._within:
             return False
-        return bool(self._kinds & {"many", "evaluation"}) or ("certification" in self._kinds and name == "episode")
+        return bool(self._kinds & {"many", "evaluation"}) or ("certification" in self._kinds and name in _CERTIFYING)
 
     def _read_episode(self, directory: Path) -> None:
         events = EpisodeLayout(directory).events

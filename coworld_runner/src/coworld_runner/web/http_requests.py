@@ -21,7 +21,7 @@ from .own_connections import note_own
 if TYPE_CHECKING:
     import h11
 
-__all__ = ["BROKEN", "HttpAnswer", "NotHttpError", "Page", "exchange", "get_page", "get_status"]
+__all__ = ["BROKEN", "HttpAnswer", "NotHttpError", "PageAnswer", "exchange", "get_page", "get_status"]
 
 _ASKING = frozenset({"GET", "HEAD"})
 _READ_BYTES = 256 * 1024
@@ -189,7 +189,7 @@ async def _connected(host: str, port: int) -> ByteStream:
     return stream
 
 
-class Page(NamedTuple):
+class PageAnswer(NamedTuple):
     """What a page's address answers."""
 
     status: int
@@ -197,14 +197,14 @@ class Page(NamedTuple):
     """Whether it has no content, or only white space."""
 
 
-async def get_page(address: str, path: str) -> Page:
+async def get_page(address: str, path: str) -> PageAnswer:
     """Return what `GET path` answers; raises as `asking` does."""
     async with asking(address, path) as answer:
         # A page whose body is slow or broken off is not known to be empty
         content = b"?"
         with contextlib.suppress(*BROKEN), anyio.move_on_after(_BODY_SECONDS):
             content = await answer.read(_BODY_BYTES)
-        return Page(answer.status, empty=not content.strip())
+        return PageAnswer(answer.status, empty=not content.strip())
 
 
 async def get_status(address: str, path: str) -> int:
