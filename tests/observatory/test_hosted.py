@@ -141,7 +141,7 @@ async def test_strangers_do_not_keep_accounts_from_replays_and_games(
             await stack.enter_async_context(each)
             for each in (
                 platform.client(),
-                platform.client(**{"X-Forwarded-For": "203.0.113.9"}),
+                platform.client(None, **{"X-Forwarded-For": "203.0.113.9"}),
                 platform.client(ann),
             )
         ]

@@ -232,7 +232,8 @@ async def open_platform(
         lease=lease,
         quotas=quotas or Quotas(),
         # A busy machine may take its time.
-        **{"connect_timeout": 180.0, **more},
+        connect_timeout=more.pop("connect_timeout", 180.0),
+        **more,
     )
     listener = server.bind("127.0.0.1", 0)
     settings = server.with_url(settings, listener, None)
