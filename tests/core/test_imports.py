@@ -28,6 +28,11 @@ def test_every_name_without_a_network_library() -> None:
     assert not {name for name in loaded if name.startswith("jsonschema")}
 
 
+def test_the_check_of_reports_loads_its_parsers_when_there_is_a_page() -> None:
+    loaded = modules_after("import coworld_core.roles.report_check")
+    assert not loaded & (NETWORK | {"justhtml", "tinycss2", "markdown_it", "pyarrow"})
+
+
 def test_unknown_names() -> None:
     code = (
         "import coworld_core\ntry: coworld_core.nothing\nexcept AttributeError as error: assert 'nothing' in str(error)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.hostile_reports import HONEST, HOSTILE, PIXEL, page
 
+from coworld_core.errors import EnvironmentFault
 from coworld_core.issue_codes import ISSUE_CODES
 from coworld_core.issues import Issue
 from coworld_core.roles.safe_render import check_render, render_markdown
@@ -79,6 +81,31 @@ def test_files_that_are_not_text_or_too_large() -> None:
     assert issues({"report.html": b"<p>\xff"})[0].code == "not_utf8"
     assert issues({"report.md": b"\xff"}, "report.md")[0].code == "not_utf8"
     assert issues({"report.html": b" " * (8 << 20) + b"<p>"})[0].code == "too_large"
+
+
+def test_no_report_takes_long_to_check() -> None:
+    files = {f"{number}.css": b" " * (6 << 20) for number in range(4)}
+    links = "".join(f'<link rel="stylesheet" href="{name}">' for name in files)
+    assert [issue.code for issue in issues({"report.html": links.encode(), **files})] == ["too_large"] * 2
+    # Whatever grows with the square of its length would not end
+    long = f'<img alt="" srcset="{"a " * 100_000}"><style>{"behavior " * 50_000}</style>'
+    assert {issue.code for issue in issues({"report.html": long.encode()})} == {"entry_missing"}
+
+
+def test_a_srcset_is_read_as_browsers_do() -> None:
+    found = issues(
+        {"report.html": b'<img alt="" srcset="a, b 2x,c 10w , data:image/png;base64,AA== 1x,(d, e 1x (f,g) ,h,">'}
+    )
+    assert [issue.message.split('"')[1] for issue in found] == ["a", "b", "c", "(d", "e", "h"]
+
+
+@pytest.mark.parametrize(("library", "page"), [("justhtml", "a.html"), ("tinycss2", "a.css"), ("markdown_it", "a.md")])
+def test_a_missing_library_is_named(library: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(EnvironmentFault) as raised:
+        issues({page: b"a{}"}, page)
+    assert raised.value.code == "not_installed"
+    assert raised.value.hint == "pip install 'coworld-core[reports]'"
 
 
 def test_addresses_are_relative_to_the_file_that_has_them() -> None:

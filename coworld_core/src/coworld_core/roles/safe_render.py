@@ -23,6 +23,7 @@ from xml.parsers import expat
 from ..documents.findings import pointer, quoted
 from ..issues import Issue
 from ..lazy import load_library
+from ..text.size_text import shown_size
 from . import _render_lists as lists
 
 __all__ = ["RENDER_HEADERS", "RENDER_POLICY", "RENDER_SANDBOX", "check_render", "render_markdown"]
@@ -47,6 +48,8 @@ RENDER_HEADERS: Mapping[str, str] = {
 _HINT = "pip install 'coworld-core[reports]'"
 _LARGEST = 8 << 20
 """Most bytes of a page, style sheet or picture that is checked; parsing that much takes seconds."""
+_MOST = 16 << 20
+"""Most bytes of them in one report."""
 _MOST_ISSUES = 100
 _MOST_NESTED = 4
 """Deepest nesting of data addresses in one another."""
@@ -82,6 +85,8 @@ _RESERVED_ELEMENTS = frozenset({"annotation-xml", "color-profile", "font-face", 
     f"font-face-{kind}" for kind in ("src", "uri", "format", "name")
 }
 _FOREIGN_NAME = re.compile(r"(?!xlink:|xml:)[a-z][\w.-]*:[a-z_][\w.-]*", re.IGNORECASE)
+_CANDIDATE = re.compile(r"[\s,]*(\S+)")
+_SIZE = re.compile(r"(?:\([^)]*\)?|[^,(])*,?")
 _SPACES = "".join(chr(code) for code in range(33))
 _BREAKS = str.maketrans("", "", "\t\n\r")
 
@@ -168,7 +173,7 @@ class _Place:
         """The same place, with a line and column of its text; within a data address, the place of the address."""
         if self.nested or self.whole or not line:
             return self
-        return replace(self, line=line, column=max(1, column or 1))
+        return _Place(entry=self.entry, line=line, column=max(1, column or 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +184,7 @@ class _Check:
     read: Callable[[str], bytes]
     issues: list[Issue] = field(default_factory=list[Issue])
     _known: set[object] = field(default_factory=set[object])
+    _sizes: list[int] = field(default_factory=list[int])
     _leads: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """The files to which the page leads, each with the kind as which it is checked, in the order found."""
 
@@ -228,8 +234,10 @@ class _Check:
         if kind not in (".md", ".html", ".htm", ".css", ".svg"):
             return
         data = self.read(entry)
-        if len(data) > _LARGEST:
-            self.say("too_large", place, f"the file has {len(data)} bytes; at most {_LARGEST} are checked")
+        self._sizes.append(len(data))
+        if len(data) > _LARGEST or sum(self._sizes) > _MOST:
+            limits = f"at most {shown_size(_LARGEST)} in a file and {shown_size(_MOST)} in a report are checked"
+            self.say("too_large", place, f"the file has {shown_size(len(data))}; {limits}")
             return
         try:
             text = data.decode("utf-8-sig")
@@ -478,9 +486,16 @@ class _Check:
         waiting: list[tuple[list[Any], str]] = [(parse(text, skip_comments=True), "")]
         while waiting:
             tokens, within = waiting.pop()
-            for index, token in enumerate(tokens):
-                at = self._style_place(place, token, sheet)
-                self._style_token(token, tokens[index + 1 :] if token.type == "ident" else [], within, at)
+            before = ""
+            for token in tokens:
+                if token.type in _TELLING:
+                    self._style_token(token, within, self._style_place(place, token, sheet))
+                if before in ("behavior", "-moz-binding") and token.type == "literal" and token.value == ":":
+                    self.say(
+                        "unsafe_style", self._style_place(place, token, sheet), f"{before} is not allowed in a style"
+                    )
+                if token.type != "whitespace":
+                    before = token.lower_value if token.type == "ident" else ""
                 if token.type == "function":
                     waiting.append((token.arguments, token.lower_name))
                 elif token.type.endswith("block"):
@@ -490,7 +505,7 @@ class _Check:
         column = token.source_column if sheet or token.source_line > 1 else place.column
         return place.at(place.line + token.source_line - 1, column)
 
-    def _style_token(self, token: Any, later: list[Any], within: str, place: _Place) -> None:
+    def _style_token(self, token: Any, within: str, place: _Place) -> None:
         addressed = within in lists.ADDRESS_FUNCTIONS
         match token.type:
             case "url":
@@ -500,16 +515,12 @@ class _Check:
             case "function" if addressed and token.lower_name not in ("url", "src", "type", *_GRADIENTS):
                 shown = quoted(token.lower_name, 60)[1:-1]
                 self.say("unsafe_style", place, f"{shown}() within {within}() is not allowed in a style")
-            case "function" if token.lower_name not in lists.CSS_FUNCTIONS | lists.ADDRESS_FUNCTIONS and not addressed:
+            case "function" if token.lower_name not in _FUNCTIONS and not addressed:
                 self.say("unsafe_style", place, f"{quoted(token.lower_name, 60)[1:-1]}() is not allowed in a style")
             case "at-keyword" if token.lower_value not in lists.AT_RULES:
                 self.say("unsafe_style", place, f"@{quoted(token.lower_value, 60)[1:-1]} is not allowed in a style")
             case "error" if token.kind == "bad-url":
                 self.say("unsafe_style", place, "a style has a url() that is not one")
-            case "ident" if token.lower_value in ("behavior", "-moz-binding"):
-                following = next((other for other in later if other.type != "whitespace"), None)
-                if following is not None and following.type == "literal" and following.value == ":":
-                    self.say("unsafe_style", place, f"{token.lower_value} is not allowed in a style")
             case _:
                 pass
 
@@ -528,6 +539,9 @@ class _Check:
             self.say("unsafe_markup", place, "a picture must not define its own document type")
 
 
+_TELLING = frozenset({"url", "string", "function", "at-keyword", "error"})
+"""The kinds of tokens that may be something else than a harmless word."""
+_FUNCTIONS = lists.CSS_FUNCTIONS | lists.ADDRESS_FUNCTIONS
 _GRADIENTS = frozenset(name for name in lists.CSS_FUNCTIONS if name.endswith("gradient"))
 
 
@@ -643,19 +657,9 @@ def _data_parts(address: str) -> tuple[str, str]:
 
 def _candidates(value: str) -> Iterator[str]:
     """The addresses of a `srcset`: a comma separates them where it ends one or its size."""
-    rest = value.lstrip(_SPACES + ",")
-    while rest:
-        address = re.split(r"\s", rest, maxsplit=1)[0]
-        rest = rest[len(address) :]
-        if address.endswith(","):
-            yield address.rstrip(",")
-        else:
-            yield address
-            depth, end = 0, len(rest)
-            for index, character in enumerate(rest):
-                depth += (character == "(") - (character == ")" and depth > 0)
-                if character == "," and not depth:
-                    end = index + 1
-                    break
-            rest = rest[end:]
-        rest = rest.lstrip(_SPACES + ",")
+    at = 0
+    while found := _CANDIDATE.match(value, at):
+        yield found[1].rstrip(",")
+        at = found.end()
+        if not found[1].endswith(","):
+            at = _SIZE.match(value, at).end()  # pyright: ignore[reportOptionalMemberAccess]
