@@ -34,6 +34,13 @@ def test_chance_is_that_of_the_rules(game: str, seats: int) -> None:
     assert len(set(texts)) > 1
 
 
+def test_a_reason_in_place_of_a_reward_is_no_score() -> None:
+    play = Play(rules_of(TextArena, "ThreeCardMonte-v0", seats=1), seed=1)
+    while not play.over:
+        play.step({0: play.read(0, "nonsense")})
+    assert play.results()["scores"] == [0.0]
+
+
 @pytest.mark.parametrize(("game", "why"), [("Wordle-v0", "word lists"), ("Debate-v0", "language model")])
 def test_game_that_needs_a_network_is_refused(game: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):

@@ -105,7 +105,9 @@ class TextArena(LibraryRules):
             return
         closed: Any = self._env.close()
         rewards, told = closed
-        self._scores = [float(rewards.get(seat) or 0) if rewards else 0.0 for seat in range(self.seats)]
+        given: list[Any] = [(rewards or {}).get(seat) or 0 for seat in range(self.seats)]
+        # A few games have the reason in place of the reward.
+        self._scores = [0.0 if isinstance(reward, str) else float(reward) for reward in given]
         self._reason = next((str(told[seat]["reason"]) for seat in sorted(told) if told[seat].get("reason")), None)
         self._turn: list[int] = []
         self._listen()
