@@ -156,7 +156,7 @@ def test_a_certified_world(world: World) -> None:
     assert re.match(r"misfits 0\.0\.0\.dev0 process  certified: Executable after ", done.stdout)
     steps = re.findall(r"^  \[(pass|skip|fail)\] ([\w-]+)  ", done.stdout, re.MULTILINE)
     assert [name for _, name in steps][:2] == ["matriculate", "source-resolves"]
-    assert len(steps) == 10
+    assert len(steps) == 12
     workspace = (directory / "results" / "certification" / "latest").resolve()
     assert f"Report:   {workspace}/certification.html\n" in done.stdout
     assert f"Replay:   {workspace}/episode/replay\n" in done.stdout

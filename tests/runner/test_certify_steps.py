@@ -176,8 +176,6 @@ def three_slots(manifest: dict[str, Any]) -> None:
 
 CLIENTS = [
     ("knows_partners", "refuses_every_other_token", three_slots),
-    ("no_pong", "answers_ping", play_long),
-    ("no_pong_for_players", "answers_ping", play_long),
     ("dies_of_malformed", "survives_malformed", play_long),
     ("dies_of_binary", "survives_binary", play_long),
     ("dies_of_oversized", "survives_oversized", play_long),
@@ -200,6 +198,14 @@ async def test_a_game_that_does_not_cope_with_clients_fails(
     assert all(item.hint for item in broken)
     if code == "reconnects":
         assert {item.slot for item in broken} == {0, 1}
+
+
+@pytest.mark.parametrize("vice", ["no_pong", "no_pong_for_players"])
+async def test_an_unanswered_ping_is_advice(tmp_path: Path, vice: str) -> None:
+    async with world(game_vices=(vice,), change=play_long) as odd:
+        found = await odd.certify(tmp_path / "out")
+    assert found.ok
+    assert "answers_ping" in codes(found.step("clients-handled").advice)
 
 
 async def test_a_game_that_ends_when_its_players_are_lost_need_not_readmit_them(tmp_path: Path) -> None:

@@ -131,6 +131,8 @@ class BadClients:
             answered,
             f"The game {said} {whose}websocket ping.",
             "Answer Ping with Pong: otherwise clients with a keep-alive disconnect.",
+            # Games of the first generations, and small ones, do not answer
+            level="advice",
         )
 
     async def _misbehave(self, address: str, targets: Sequence[str]) -> None:
@@ -173,8 +175,11 @@ class BadClients:
             "As long as /global is open, send every new viewer the state, also that of a game that is over.",
         )
 
-    def _add(self, code: str, ok: bool, message: str, hint: str, slot: int | None = None) -> None:
-        self.evidence.append(required(code, ok=ok, message=message, hint=None if ok else hint, slot=slot))
+    def _add(
+        self, code: str, ok: bool, message: str, hint: str, slot: int | None = None, level: Level = "required"
+    ) -> None:
+        row = required(code, ok=ok, message=message, hint=None if ok else hint, slot=slot, level=level)
+        self.evidence.append(row)
 
 
 class LostConnections:
