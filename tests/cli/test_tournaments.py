@@ -15,6 +15,11 @@ def test_tournament_commands_run_a_league(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     begun = coworld("tournament", "init", "league", "-m", NIM, "--count-starved", cwd=tmp_path)
     assert (begun.status, begun.stdout) == (0, "Settings: league/tournament.toml\n"), begun.stderr
+    assert "Seeds are drawn from league/seed.secret: show it to nobody until" in begun.stderr
+    named = coworld("tournament", "init", "named", "-m", NIM, "--seed", "7", cwd=tmp_path)
+    assert "seed.secret" not in named.stderr
+    assert "seed = 7\n" in (tmp_path / "named/tournament.toml").read_text()
+    assert not (tmp_path / "named/seed.secret").exists()
     assert coworld("tournament", "add", "league", "./mine.py", cwd=tmp_path).stdout == "Entered: mine (1 in all)\n"
     again = coworld("tournament", "add", "league", "./mine.py", "--name", "twin", "--json", cwd=tmp_path)
     assert again.json == {"name": "twin", "entrants": ["mine", "twin"], "same": ["mine", "twin"]}
@@ -22,6 +27,7 @@ def test_tournament_commands_run_a_league(tmp_path: Path) -> None:
     run = coworld("tournament", "run", "league", "--backend", "process", "--parallel", "2", cwd=tmp_path)
     assert run.status == 0, run.stderr
     assert "\n2 of 2 share the first place, after 1 round.\n" in run.stdout
+    assert " · secret seeds, commitment " in run.stdout
     assert coworld("tournament", "standings", "league", cwd=tmp_path).stdout == run.stdout
     shown = coworld("tournament", "show", "league", "--markdown", cwd=tmp_path)
     assert shown.stdout == (tmp_path / "league/report.md").read_text()

@@ -18,6 +18,7 @@ from support.waiting import until
 
 from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
+from coworld_core.secret_seeds import verify_seed
 from observatory.api.leagues import LeagueError, change_league_settings, create_league
 from observatory.api.standings import standings
 from observatory.operations.overview import leagues
@@ -221,6 +222,8 @@ async def test_league_calls_its_configured_hooks(tmp_path: Path) -> None:
             members = (await session.scalars(sa.select(Membership).where(Membership.end_time.is_(None)))).unique().all()
             division = await session.get_one(Division, first.division_id)
             lines = await standings(session, division.id)
+            of_first = sa.select(EpisodeRequest.seed).where(EpisodeRequest.round_id == first.id)
+            drawn = (await session.scalars(of_first)).all()
         # The hook after the first episode had one more played
         assert (games[first.id], games[second.id]) == (7, 2)
         assert [(row.division_id, row.round_config["asked"]["stages"][0]["label"]) for row in (first, second)] == [
@@ -241,6 +244,11 @@ async def test_league_calls_its_configured_hooks(tmp_path: Path) -> None:
         assert ">Points<" in shown
         async with platform.client() as anybody:
             table = (await anybody.get(f"{platform.url}/observatory/v2/divisions/{division.id}/leaderboards")).json()
+            seeds = (await anybody.get(f"{platform.url}/observatory/v2/rounds/{first.id}")).json()["seeds"]
+        # Each of its games is a block, also the one that the hook asked for, and its seed can be checked
+        assert sorted(one["seed"] for one in seeds) == sorted(seed or 0 for seed in drawn)
+        for one in seeds:
+            assert verify_seed(one["seed"], **{key: one[key] for key in ("key", "commitment", "least", "most")})
         [view] = table["views"]
         assert "points" in [column["key"] for column in view["columns"]]
         assert [row["values"]["points"] for row in view["rows"]] == [line.points for line in lines]

@@ -16,8 +16,11 @@ from websockets.asyncio.client import connect
 
 from coworld_core.episode.events import EvaluationProgressed
 from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
+from coworld_core.evaluation.designs import block_seed
 from coworld_core.evaluation.report_contents import ShownReport
+from coworld_core.secret_seeds import key_commitment, seed_from_key, seed_key
 from coworld_core.tournament import read_log
+from coworld_core.tournament.tournament_log import EpisodeEnded
 from coworld_runner.evaluation.tournament import (
     add_entrant,
     export_tournament,
@@ -125,6 +128,49 @@ async def test_changed_rules_of_a_begun_tournament_are_refused(tmp_path: Path) -
         await withdraw_entrant(place, "second")
         with pytest.raises(UsageError, match="fewer than 2 players"):
             await played_on(small, place)
+
+
+async def test_seeds_are_secret_unless_the_settings_name_one(tmp_path: Path) -> None:
+    async with contest(2.0) as small:
+
+        async def seeds(name: str, seed: int | None) -> tuple[Path, dict[int, int]]:
+            place = await held(small, tmp_path / name, *THREE, seed=seed)
+            await played_on(small, place)
+            rows = [event.row for event in read_log(place / "events.ndjson") if isinstance(event, EpisodeEnded)]
+            return place, {int(row.key.split("-")[1].split(".")[0]): row.seed or 0 for row in rows}
+
+        place, drawn = await seeds("secret", None)
+        file = place / "seed.secret"
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert "seed" not in (place / "tournament.toml").read_text()
+        # The report has the commitment, and with the secret everybody can check every seed
+        secret, commitment = bytes.fromhex(file.read_text()), read_tournament(place).report.plan.seed_commitment
+        assert key_commitment(secret) == commitment
+        assert all(seed == seed_from_key(seed_key(secret, str(block))) for block, seed in drawn.items())
+        assert f"secret seeds, commitment {commitment}" in (place / "report.md").read_text()
+        assert secret.hex() not in "".join(path.read_text() for path in place.glob("*.*") if path != file)
+        guessed = {block: block_seed(0, block) for block in drawn}
+        assert not set(drawn.values()) & set(guessed.values())
+        _, others = await seeds("another", None)
+        assert not set(drawn.values()) & set(others.values())
+        # A named seed can be played again, and leaves the report that it always left
+        named, again = await seeds("named", 0), await seeds("again", 0)
+        assert named[1] == again[1] == guessed
+        assert left(named[0]) == left(again[0])
+        assert b"commitment" not in b"".join(left(named[0]))
+        # Another secret is another tournament
+        file.write_text("ab" * 32)
+        with pytest.raises(UsageError, match="drawn from another secret") as refused:
+            await played_on(small, place)
+        assert refused.value.code == "another_tournament"
+        file.write_text("ab")
+        with pytest.raises(UsageError, match="fewer than the 32 of a secret"):
+            await played_on(small, place)
+        file.unlink()
+        with pytest.raises(UsageError, match="drawn from another secret"):
+            await played_on(small, place)
+        file.write_text(secret.hex())
+        await played_on(small, place)
 
 
 async def test_a_file_that_changes_is_another_player(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ async def held(
     pairing: str = "round-robin",
     rounds: int | None = 1,
     commissioner: str = "",
+    seed: int | None = 0,
 ) -> Path:
     """Create a tournament of these players; starved episodes count, so that a busy machine does not matter."""
     game = place.parent / MANIFEST_NAME
@@ -74,6 +75,7 @@ async def held(
         rounds=rounds,
         count_starved=True,
         commissioner=commissioner,
+        seed=seed,
     )
     for player in players:
         await add_entrant(place, player)

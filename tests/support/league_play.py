@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from observatory.store.columns import now
+from observatory.store.database import next_revision
 from observatory.store.models import EpisodeRequest, League
 from observatory.work.queue import Outcome, write_outcome
 from observatory.work.rounds import advance
@@ -48,7 +49,7 @@ async def play(platform: Platform, strengths: Mapping[str, float], *, faulty: st
                 outcome = Outcome(status="failed", error_type="player_error", error="gone", failed_policy_index=slot)
             else:
                 outcome = Outcome(status="completed", scores=tuple(strengths[seat] for seat in seats))
-            row.started_at = now()
+            row.started_at, row.revision = now(), await next_revision(session)
             await write_outcome(session, row, outcome)
         return len(rows)
 

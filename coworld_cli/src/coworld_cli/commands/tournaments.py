@@ -81,7 +81,12 @@ def tournament() -> None:
     "--rounds", type=click.IntRange(min=1), metavar="N", help="Number of rounds.  [default: set by the pairing]"
 )
 @click.option("--blocks", type=click.IntRange(min=1), default=1, show_default=True, help="Blocks per match.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Base seed: every block gets its own from it.")
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    help="Base seed, from which anybody can compute the seed of each block.  [default: seeds are drawn from a secret]",
+)
 @click.option("--count-starved", is_flag=True, help="Also count episodes in which the machine was short of processors.")
 @output_options
 def init(
@@ -93,7 +98,7 @@ def init(
     commissioner: str,
     rounds: int | None,
     blocks: int,
-    seed: int,
+    seed: int | None,
     count_starved: bool,
 ) -> int:
     """Start a tournament: write its tournament.toml.
@@ -107,6 +112,7 @@ def init(
 
     async def body(_: Running) -> int:
         from coworld_runner.evaluation.tournament import create_tournament
+        from coworld_runner.evaluation.tournament.tournament_settings import SEEDS_NAME
 
         path = await create_tournament(
             directory,
@@ -121,6 +127,8 @@ def init(
         )
         out.answer({"settings": str(path)})
         out.say(f"Settings: {shown_path(path)}")
+        if seed is None and (secret := path.with_name(SEEDS_NAME)).exists():
+            out.note(f"Seeds are drawn from {shown_path(secret)}: show it to nobody until the tournament is over.")
         out.note(f"Add players with `coworld tournament add {clean(str(directory), one_line=True)} PLAYER`.")
         return exitcodes.OK
 

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from .identity import SignInCodeBody as SignInCodeBody
     from .identity import SubjectType as SubjectType
     from .identity import Whoami as Whoami
+    from .leagues import BlockSeed as BlockSeed
     from .leagues import CompetitionEvent as CompetitionEvent
     from .leagues import Division as Division
     from .leagues import DivisionDescription as DivisionDescription
@@ -224,6 +225,7 @@ else:
             ),
             ".platform_ids": ("ID_PREFIXES", "check_id", "id_kind", "is_image_id", "is_uuid", "same_coworld"),
             ".leagues": (
+                "BlockSeed",
                 "CompetitionEvent",
                 "Division",
                 "DivisionDescription",

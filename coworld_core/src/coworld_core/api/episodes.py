@@ -105,7 +105,7 @@ class EpisodeRequest(Wire):
     env_config_name: str | None = Field(default=None, description="Name of the configuration, on older servers.")
     coworld_id: str | None = Field(default=None, description="The Coworld that is played, `cow_<uuid>`.")
     game_config: dict[str, Any] | None = Field(
-        default=None, description="The game config; newer servers leave it out of lists."
+        default=None, description="The game config; servers leave it out of lists, and of leagues' unfinished episodes."
     )
     seed: int | None = Field(default=None, description="The game's seed.")
     max_steps: int | None = Field(default=None, description="Maximum number of steps, on older servers.")

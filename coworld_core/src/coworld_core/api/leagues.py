@@ -12,6 +12,7 @@ from .identity import Player
 from .policies import PolicyVersion
 
 __all__ = [
+    "BlockSeed",
     "CompetitionEvent",
     "Division",
     "DivisionDescription",
@@ -128,6 +129,17 @@ class RoundResult(Wire):
     created_at: Time | None = required("When it was recorded.", None)
 
 
+class BlockSeed(Wire):
+    """The seed of a block of a round, which `coworld_core.secret_seeds.verify_seed` checks."""
+
+    block: int = required("Number of the block.", 0)
+    commitment: str = required("SHA-256 of its key, published when the round began.")
+    least: int = required("Smallest seed that the game accepts.", 0)
+    most: int = required("Largest seed that the game accepts.", 0)
+    key: str | None = Field(default=None, description="Its key in hexadecimal; null until the round is over.")
+    seed: int | None = Field(default=None, description="Its seed; null until the round is over.")
+
+
 class Pool(Wire):
     """A part of a round, on older servers."""
 
@@ -138,6 +150,7 @@ class RoundDetail(Round):
     """A round with its results."""
 
     results: tuple[RoundResult, ...] = Field(default=(), description="Results, best first.")
+    seeds: tuple[BlockSeed, ...] | None = newer("Commitments to the seeds of its blocks; keys once it is over.")
     pools: tuple[Pool, ...] | None = newer("Its parts, on older servers.")
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ..errors import UsageError
+from ..secret_seeds import number_between
 
 __all__ = [
     "Lineup",
@@ -47,8 +48,7 @@ def block_seed(base: int, block: int, *, least: int = 0, most: int = 2**63 - 1) 
         least: The smallest seed that the game accepts.
         most: The largest seed that it accepts.
     """
-    digest = hashlib.sha256(f"{base}:{block}".encode()).digest()
-    return least + int.from_bytes(digest[:8]) % (min(most, least + 2**63 - 1) - least + 1)
+    return number_between(hashlib.sha256(f"{base}:{block}".encode()).digest(), least, most)
 
 
 def comparison_lineups(new: str, old: str, seats: int, block: int) -> tuple[Lineup, ...]:

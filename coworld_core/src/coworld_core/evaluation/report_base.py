@@ -51,6 +51,11 @@ _VOID_SHARE = 0.1
 """Above this share of void blocks, the result says more about the game than about the players."""
 
 
+def _empty(value: object) -> bool:
+    # Left out, so that files of evaluations without a secret stay as they were.
+    return not value
+
+
 class EvaluationTerms(Record):
     """The terms of an evaluation or a tournament: what is played and what counts."""
 
@@ -62,6 +67,11 @@ class EvaluationTerms(Record):
         ge=1, validation_alias=AliasChoices("slot_count", "seats"), description="Number of slots in the game."
     )
     seed: int = Field(description="The base seed, from which those of the blocks are derived.")
+    seed_commitment: str = Field(
+        default="",
+        exclude_if=_empty,
+        description="SHA-256 of the secret from which the seeds of the blocks are derived instead; empty: none.",
+    )
     seeded: bool = Field(description="Whether the game's config takes a seed, so that a block's episodes share one.")
     metric: str = Field(default="", description="JSON pointer to the measured numbers; empty: the scores.")
     forfeit: float | None = Field(default=None, description="Score of a player that forfeits; null: the lowest.")
@@ -238,7 +248,7 @@ class EvaluationReport(Record, Tabular):
                 "coworld": plan.coworld,
                 "version": plan.version,
                 "variant": plan.variant,
-                "seed": plan.seed if plan.seeded else None,
+                "seed": plan.seed if plan.seeded and not plan.seed_commitment else None,
                 "blocks": self.blocks,
                 "quantity": one.quantity,
                 "of": one.of,

@@ -167,6 +167,8 @@ def _left_out(report: EvaluationReport) -> list[tuple[str, str]]:
 
 def _about(plan: EvaluationPlan) -> str:
     seeds = f"base seed {plan.seed}" if plan.seeded else "no seeds"
+    if plan.seeded and plan.seed_commitment:
+        seeds = f"secret seeds, commitment {plan.seed_commitment}"
     game = f"{plan.coworld} {plan.version} {plan.variant}"
     return " · ".join([game, seeds, *([f"metric {plan.metric}"] if plan.metric else [])])
 

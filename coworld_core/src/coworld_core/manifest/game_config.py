@@ -15,6 +15,7 @@ from ..documents.json_schema._schema_check import CheckedSchema, check_schema, f
 from ..documents.json_text import json_report, wrap_json
 from ..errors import ManifestError, UsageError
 from ..issues import Report
+from ..secret_seeds import MAX_SEED
 from ..text.phrases import listed
 from .models import JsonObject, Manifest, Variant
 
@@ -26,6 +27,7 @@ __all__ = [
     "game_config_for",
     "named_players",
     "overwritten_named_players",
+    "seed_range",
     "slot_count",
     "token_bounds",
     "validate_game_config",
@@ -35,6 +37,8 @@ __all__ = [
 
 MAX_SLOTS = 4096
 """More slots than any machine can run; a guard against a config that asks for a billion."""
+_WIDEST = (MAX_SEED, 2**53 - 1, 2**31 - 1)
+"""Largest seeds to try, in order: a schema may limit the seed by other rules than `maximum`."""
 
 
 def find_variant(manifest: Manifest, variant_id: str) -> Variant:
@@ -132,6 +136,32 @@ def validate_game_config(
     if document.usable:
         findings.extend(config_findings(manifest.game.config_schema, document.value, slots=slots))
     return json_report(document, findings.items, dropped=findings.dropped)
+
+
+def seed_range(
+    manifest: Manifest, config: JsonObject, *, slots: int, unlimited: int = MAX_SEED, undeclared: bool = False
+) -> tuple[int, int] | None:
+    """The smallest and the largest `seed` that a game's config accepts; None if it takes none.
+
+    Args:
+        manifest: The Coworld.
+        config: A config without tokens.
+        slots: The number of slots.
+        unlimited: The largest seed of a game whose schema names no maximum.
+        undeclared: Whether a game takes a seed that neither its schema nor the config names, if the schema allows it.
+    """
+    said = _object(manifest.game.config_schema.get("properties")).get("seed")
+    if said is None and not isinstance(config.get("seed"), int) and not undeclared:
+        return None
+    least, maximum = _object(said).get("minimum"), _object(said).get("maximum")
+    least = int(least) if isinstance(least, int | float) and not isinstance(least, bool) else 0
+    limit = int(maximum) if isinstance(maximum, int | float) and not isinstance(maximum, bool) else unlimited
+    for most in dict.fromkeys(min(limit, widest) for widest in _WIDEST):
+        if most >= least and all(
+            validate_game_config(manifest, {**config, "seed": end}, slots=slots).ok for end in (least, most)
+        ):
+            return least, most
+    return None
 
 
 def declares_named_players(config_schema: JsonObject) -> bool:

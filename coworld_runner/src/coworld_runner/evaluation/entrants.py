@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from coworld_core.episode.record import SlotRow
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import Lineup, block_seed
+from coworld_core.manifest.game_config import seed_range
 from coworld_core.manifest.game_results import score_bounds
+from coworld_core.secret_seeds import key_commitment, seed_from_key, seed_key
 
 from ..package.plan import EpisodePlan, Seat, plan_episode
 from ..package.player_names import PlayerRef, read_players
@@ -17,9 +19,6 @@ from ..package.resolver import Package
 from .evaluation_rules import EvaluationRules
 
 __all__ = ["Entrants"]
-
-_WIDEST = (2**63 - 1, 2**53 - 1, 2**31 - 1)
-"""Largest seeds to try, in order: a schema may limit the seed by other rules than `maximum`."""
 
 
 class Entrants:
@@ -45,7 +44,7 @@ class Entrants:
         self._rules = rules
         self._plans: dict[Lineup, EpisodePlan] = {}
         self.base = plan_episode(package, variant=rules.variant, secret_env=rules.secret_env)
-        self._range = _seed_range(self.base)
+        self._range = seed_range(package.manifest, self.base.game_config, slots=self.seats)
 
     @property
     def seeded(self) -> bool:
@@ -68,6 +67,7 @@ class Entrants:
             "variant": self.base.variant,
             "slot_count": self.seats,
             "seed": rules.seed,
+            "seed_commitment": key_commitment(rules.seed_secret) if rules.seed_secret is not None else "",
             "seeded": self.seeded,
             "metric": rules.metric,
             "max_blocks": rules.max_blocks,
@@ -121,7 +121,12 @@ class Entrants:
             return plan
         least, most = self._range
         if seed is None or not least <= seed <= most:
-            seed = block_seed(self._rules.seed, block, least=least, most=most)
+            secret = self._rules.seed_secret
+            seed = (
+                block_seed(self._rules.seed, block, least=least, most=most)
+                if secret is None
+                else seed_from_key(seed_key(secret, str(block)), least=least, most=most)
+            )
         return dataclasses.replace(plan, game_config={**plan.game_config, "seed": seed})
 
     def _plan(self, lineup: Lineup) -> EpisodePlan:
@@ -148,23 +153,3 @@ def _entrant(word: str, package: Package) -> PlayerRef:
             hint="Name each player once: every player plays every seat.",
         )
     return found[0]
-
-
-def _seed_range(plan: EpisodePlan) -> tuple[int, int] | None:
-    """Return the smallest and the largest seed that a game accepts; None if it accepts no seed."""
-    schema = plan.manifest.game.config_schema
-    properties = schema.get("properties")
-    rule: object = cast("Mapping[str, Any]", properties).get("seed") if isinstance(properties, Mapping) else None
-    if rule is None and plan.seed is None:
-        return None
-    said: Mapping[str, object] = cast("Mapping[str, object]", rule) if isinstance(rule, Mapping) else {}
-    least, maximum = said.get("minimum"), said.get("maximum")
-    least = int(least) if isinstance(least, int | float) and not isinstance(least, bool) else 0
-    limit = int(maximum) if isinstance(maximum, int | float) and not isinstance(maximum, bool) else _WIDEST[0]
-    for most in dict.fromkeys(min(limit, widest) for widest in _WIDEST):
-        if most < least:
-            continue
-        ends = (dataclasses.replace(plan, game_config={**plan.game_config, "seed": end}) for end in (least, most))
-        if all(end.check_config().ok for end in ends):
-            return least, most
-    return None

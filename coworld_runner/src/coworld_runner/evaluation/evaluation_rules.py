@@ -23,6 +23,8 @@ class EvaluationRules:
     """Secrets for every player."""
     seed: int = 0
     """The base seed, from which the seed of each block is derived."""
+    seed_secret: bytes | None = field(default=None, repr=False)
+    """A secret from which the seeds are derived instead of the base seed (`coworld_core.secret_seeds`)."""
     max_blocks: int = 200
     """Maximum number of blocks: usually enough to detect a difference of a quarter of a standard deviation."""
     metric: str = ""

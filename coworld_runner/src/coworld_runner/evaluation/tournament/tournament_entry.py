@@ -29,7 +29,9 @@ from .tournament_settings import (
     described_player,
     found_from,
     parse_settings,
+    read_secret,
     read_settings,
+    write_secret,
 )
 
 __all__ = ["add_entrant", "create_tournament", "game_of", "rules_of", "withdraw_entrant"]
@@ -43,7 +45,7 @@ async def create_tournament(
     pairing: str = "",
     rounds: int | None = None,
     blocks: int = 1,
-    seed: int = 0,
+    seed: int | None = None,
     count_starved: bool = False,
     commissioner: str = "",
 ) -> Path:
@@ -56,7 +58,8 @@ async def create_tournament(
         pairing: The pairing; empty: a round robin, or `commissioner` if one is named.
         rounds: Number of rounds; None: as many as the pairing needs.
         blocks: Blocks per match.
-        seed: The base seed.
+        seed: The base seed, from which everybody can compute the seeds in advance; None: they are drawn from a new
+            secret, the file `seed.secret` in the directory.
         count_starved: Whether to count episodes in which the machine was short of processors.
         commissioner: The commissioner that decides the rounds (`find_commissioner`).
 
@@ -80,12 +83,13 @@ async def create_tournament(
             code="bad_pairing",
             hint="With a commissioner, the pairing is commissioner.",
         )
-    entrants = Entrants(package, {}, EvaluationRules(variant=variant, seed=seed))
+    entrants = Entrants(package, {}, EvaluationRules(variant=variant))
     document = tomlkit.document()
     document["game"] = _game_word(place, game)
     if variant is not None:
         document["variant"] = variant
-    document["seed"] = seed
+    if seed is not None:
+        document["seed"] = seed
     document["count_starved"] = count_starved
     document["rating"] = rating_for(entrants.seats)
     of: dict[str, object] = {"kind": pairing, "blocks": blocks, "rounds": rounds, "commissioner": commissioner or None}
@@ -94,7 +98,7 @@ async def create_tournament(
     document["entrants"] = {}
     text = tomlkit.dumps(document)
     parse_settings(text, path)
-    _write(path, text)
+    _write(path, text, secret=seed is None and entrants.seeded)
     return path
 
 
@@ -105,9 +109,11 @@ def _refuse_begun(place: Path) -> None:
         )
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, *, secret: bool) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if secret:
+            write_secret(path.parent)
     except OSError as error:
         raise unwritable(path.parent, error) from error
     atomic_write(path, text.encode())
@@ -123,11 +129,16 @@ async def game_of(settings: TournamentSettings, directory: Path) -> Package:
     return await resolve_package(found_from(directory, word) if word.startswith(".") else word)
 
 
-def rules_of(settings: TournamentSettings) -> EvaluationRules:
-    """Return what the episodes of a tournament play and what counts."""
+def rules_of(settings: TournamentSettings, directory: Path) -> EvaluationRules:
+    """Return what the episodes of a tournament play and what counts.
+
+    Raises:
+        UsageError: The file with its secret is invalid.
+    """
     return EvaluationRules(
         variant=settings.variant,
-        seed=settings.seed,
+        seed=settings.seed or 0,
+        seed_secret=read_secret(directory) if settings.seed is None else None,
         max_blocks=settings.stop.max_blocks,
         metric=settings.metric,
         forfeit=settings.forfeit,
@@ -199,7 +210,7 @@ def _change(
 ) -> Tournament:
     """Change the settings, then the log; if killed between the two, the next command continues from the settings."""
     with TournamentFolder(place) as folder:
-        entrants = entrants_of(wanted, place, package, rules_of(wanted))
+        entrants = entrants_of(wanted, place, package, rules_of(wanted, place))
         folder.refuse(wanted, entrants)
         change_entrants(place, add=add, remove=remove)
         return folder.update(wanted, entrants)

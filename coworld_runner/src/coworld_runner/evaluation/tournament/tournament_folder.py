@@ -34,7 +34,7 @@ from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
 from ..evaluation_run import PlayedEvaluation, measure_row, refuse_changed
 from .pairing_plugins import find_pairing
-from .tournament_settings import TournamentSettings, found_from
+from .tournament_settings import SEEDS_NAME, SETTINGS_NAME, TournamentSettings, found_from
 
 __all__ = ["EPISODES", "TournamentFolder", "TournamentRows", "entrants_of", "read_tournament"]
 
@@ -205,6 +205,13 @@ class TournamentFolder:
             for name in TournamentRules.model_fields
             if name not in _CHANGEABLE and getattr(before, name) != getattr(rules, name)
         ]
+        if "seed_commitment" in others and not {"seed", "seeded"} & {*others}:
+            raise UsageError(
+                f"The seeds of the tournament in {self.directory} were drawn from another secret.",
+                code="another_tournament",
+                hint=f"Put back the file {SEEDS_NAME} as it was, and name no seed in {SETTINGS_NAME}: what was played "
+                "would not be comparable.",
+            )
         if others:
             raise UsageError(
                 f"The tournament in {self.directory} was begun with another {listed(others)}.",

@@ -60,7 +60,7 @@ async def play_tournament(
     place = Path(directory)
     settings = read_settings(place)
     found = package or await game_of(settings, place)
-    rules = replace(rules_of(settings), command=command, secret_env=secret_env or {})
+    rules = replace(rules_of(settings, place), command=command, secret_env=secret_env or {})
     with TournamentFolder(place) as folder:
         entrants = entrants_of(settings, place, found, rules)
         folder.refuse(settings, entrants)

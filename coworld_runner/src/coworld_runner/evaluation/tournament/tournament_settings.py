@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,15 +14,29 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstrain
 from coworld_core.commissioner.hook_names import HookName
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ratings import RatingName
+from coworld_core.files.atomic import write_whole
 from coworld_core.hints import Hint
 
 from ...package.player_names import PlayerRef
 from ...runs.workspace import atomic_write
 
-__all__ = ["SETTINGS_NAME", "TournamentSettings", "change_entrants", "described_from", "found_from", "read_settings"]
+__all__ = [
+    "SEEDS_NAME",
+    "SETTINGS_NAME",
+    "TournamentSettings",
+    "change_entrants",
+    "described_from",
+    "found_from",
+    "read_secret",
+    "read_settings",
+    "write_secret",
+]
 
 SETTINGS_NAME = "tournament.toml"
+SEEDS_NAME = "seed.secret"
+"""The file with the secret from which seeds are drawn, in hexadecimal, if the settings name no seed."""
 
+_SECRET_BYTES = 32
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=80, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
@@ -52,7 +67,8 @@ class TournamentSettings(_Part):
 
     game: str
     variant: str | None = None
-    seed: int = 0
+    seed: int | None = None
+    """The base seed; None: the seeds are drawn from the secret in `SEEDS_NAME`, or from 0 if there is none."""
     metric: str = ""
     forfeit: float | None = None
     count_starved: bool = False
@@ -80,6 +96,42 @@ def read_settings(directory: Path) -> TournamentSettings:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", code="settings_invalid") from error
+
+
+def read_secret(directory: Path) -> bytes | None:
+    """Read the secret of a tournament's seeds; None if it has none.
+
+    Raises:
+        UsageError: Code `secret_invalid`: the file cannot be read, or is not a secret.
+    """
+    path = directory / SEEDS_NAME
+    try:
+        secret = bytes.fromhex(path.read_text(encoding="ascii"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not a hexadecimal number"
+        raise UsageError(
+            f"{path} cannot be read: {why}.", code="secret_invalid", hint="Put back the file as it was."
+        ) from None
+    if len(secret) < _SECRET_BYTES:
+        raise UsageError(
+            f"{path} has {len(secret)} bytes, fewer than the {_SECRET_BYTES} of a secret.",
+            code="secret_invalid",
+            hint="Put back the file as it was.",
+        )
+    return secret
+
+
+def write_secret(directory: Path) -> None:
+    """Write a new secret, readable only by its owner, unless the directory has one.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path = directory / SEEDS_NAME
+    if not path.exists():
+        write_whole(path, f"{secrets.token_hex(_SECRET_BYTES)}\n".encode(), mode=0o600)
 
 
 def parse_settings(text: str, path: Path) -> TournamentSettings:

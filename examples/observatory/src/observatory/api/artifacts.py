@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from coworld_core import api
 
-from ..episodes.access import find_episode, own_slots, visible
+from ..episodes.access import find_episode, own_slots, sealed, visible
 from ..episodes.downloads import filename_of, plain_chunks, send, send_plain
 from ..errors import Refusal, forbidden, invalid, not_found
 from ..operations.retention import PRUNED
@@ -72,6 +72,8 @@ async def get_artifact(call: Anyone, ereq: str, kind: str) -> Response:
     """One artifact: `spec`, `game-config`, `logs`, `error-info`, `results` or `replay` (unpacked)."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     if kind == "game-config":
+        if sealed(row, call.caller):
+            refuse_unfinished(row)
         return _json(row.game_config)
     if kind == "spec":
         return _json(await _spec(call, row))
@@ -319,7 +321,7 @@ async def _spec(call: Call, row: EpisodeRequest) -> JsonObject:
         "coworld_version": coworld.version,
         "manifest_hash": coworld.manifest_hash,
         "variant_id": row.variant_id,
-        "game_config": row.game_config,
+        "game_config": None if sealed(row, call.caller) else row.game_config,
         "players": [
             {
                 "position": seat.position,

@@ -95,7 +95,7 @@ async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -
         statement = statement.where(sa.or_(EpisodeRequest.user_id == mine, _seats(Participant.user_id == mine)))
     if query.status:
         statement = statement.where(EpisodeRequest.status.in_(query.status))
-    view = view_of(call.services)
+    view = view_of(call.services, call.caller)
     if query.ids is not None:
         ids, kind = split_ids(query.ids)
         column = EpisodeRequest.id if kind == "ereq" else EpisodeRequest.experience_request_id
@@ -116,7 +116,7 @@ async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -
 async def get_episode(call: Anyone, ereq: str) -> Json:
     """An episode."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
-    return Json(view_of(call.services).full(row))
+    return Json(view_of(call.services, call.caller).full(row))
 
 
 @router.get("/v2/episode-requests/{ereq}/episode-stats", response_model=api.EpisodeStats, responses=refusals(409))
@@ -258,5 +258,5 @@ def _seats(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
 
 
 async def _rows(call: Call, statement: sa.Select[EpisodeRequest], query: PageQuery) -> JsonObject:
-    view = view_of(call.services)
+    view = view_of(call.services, call.caller)
     return (await paginate_episodes(call, statement, query)).envelope(view.row)

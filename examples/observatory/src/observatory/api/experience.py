@@ -83,7 +83,7 @@ async def create_episode(call: SignedIn, body: api.EpisodeBody) -> Json:
     arena, drawn, configs = await _prepare(call, body, 1)
     (episode_id,) = await add_episodes(call.db, _of(call, arena, "request"), drawn, configs)
     row = await call.db.get_one(EpisodeRequest, episode_id, populate_existing=True)
-    return Json(view_of(call.services).full(row))
+    return Json(view_of(call.services, call.caller).full(row))
 
 
 @router.get("/v2/experience-requests", response_model=Envelope[api.ExperienceRequest])
@@ -124,7 +124,7 @@ async def page_episodes(call: SignedIn, xreq: str, query: Annotated[PageQuery, Q
     row = await _find(call, xreq)
     statement = sa.select(EpisodeRequest).where(EpisodeRequest.experience_request_id == row.id)
     page = await paginate_episodes(call, statement, query)
-    return Json(page.envelope(view_of(call.services).row))
+    return Json(page.envelope(view_of(call.services, call.caller).row))
 
 
 @router.post("/v2/experience-requests/{xreq}/cancel", response_model=api.ExperienceDetail, responses=refusals(404, 409))
@@ -251,7 +251,7 @@ async def _detail(call: Call, row: ExperienceRequest, coworld: Coworld, user: Us
 
 def _written(call: Call, episodes: Sequence[EpisodeRequest]) -> list[JsonObject]:
     """Episodes with their configs; configs too long for a list are left out, and given with each episode."""
-    view = view_of(call.services)
+    view = view_of(call.services, call.caller)
     long = sum(row.shared.size for row in episodes if row.shared is not None) > MAX_BODY
     return [view.full(row) | ({"game_config": None} if long else {}) for row in episodes]
 

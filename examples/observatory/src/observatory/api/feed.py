@@ -91,7 +91,7 @@ async def get_changes(call: Anyone, query: Annotated[ChangesQuery, Query()]) -> 
     )
     if page is None:
         raise Refusal(404, "None of these requests exists, or you may not see them.", code="not_found")
-    view = view_of(call.services)
+    view = view_of(call.services, call.caller)
     following = _Cursor(page.seen, cursor.snapshot, cursor.what, cursor.begun)
     return Json(
         {

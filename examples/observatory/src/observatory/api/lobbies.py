@@ -229,7 +229,7 @@ async def _evidence(services: Services, db: AsyncSession, caller: Caller, episod
         row = await db.scalar(sa.select(EpisodeRequest).where(EpisodeRequest.id == episode_id, seen))
     if row is None:
         return {"episode_id": None, "replay_url": None}
-    return {"episode_id": row.episode_id, "replay_url": view_of(services).replay_url(row)}
+    return {"episode_id": row.episode_id, "replay_url": view_of(services, caller).replay_url(row)}
 
 
 def _session(services: Services, lobby: Lobby) -> Session | None:

@@ -15,6 +15,7 @@ from ..errors import not_found
 from ..identity.auth import Caller
 from ..store.columns import JsonObject
 from ..store.models import Division, League, Round, RoundResult
+from ..work.league_seeds import published_seeds
 from .leagues import visible_leagues
 from .pagination import Envelope, PageQuery, paginate
 from .routing import Anyone, ApiRouter, Json
@@ -58,6 +59,7 @@ async def get_round(call: Anyone, round_id: str) -> Json:
     return Json(
         {
             **_round_json(found, call.base_url),
+            "seeds": published_seeds(found),
             "results": [
                 {
                     "id": row.id,

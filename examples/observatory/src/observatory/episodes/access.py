@@ -3,7 +3,7 @@
 An episode is visible to the account that requested it, to the owners of its policies, to the members of its league, and
 to team members who ask for elevated rights. It is visible to all if its league is public, or if it is the check of a
 public Coworld. Results, replay, error and the game's log are visible with the episode; a player's log and artifact only
-to their owner.
+to their owner. Config and seed of an episode of a league's round are visible once it is over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..store.columns import JsonObject
 from ..store.models import COWORLD_UPLOAD, FINAL_STATUSES, Coworld, EpisodeRequest, League, Membership, Participant
 from .signed_links import LinkSigner
 
-__all__ = ["EpisodeView", "find_episode", "own_slots", "player_faults", "view_of", "visible"]
+__all__ = ["EpisodeView", "find_episode", "own_slots", "player_faults", "sealed", "view_of", "visible"]
 
 
 def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
@@ -104,20 +104,28 @@ def player_faults(row: EpisodeRequest) -> list[JsonObject]:
     ]
 
 
+def sealed(row: EpisodeRequest, caller: Caller) -> bool:
+    """Whether a caller may not see the config and seed of an episode: those of a league's round, until it is over."""
+    return row.round_id is not None and row.status not in FINAL_STATUSES and not caller.elevated
+
+
 class EpisodeView:
     """Renders episodes for the API.
 
     Args:
         base_url: The address at which clients reach this server.
         links: Makes links to artifacts that need no token.
+        caller: The caller.
     """
 
-    def __init__(self, base_url: str, links: LinkSigner) -> None:
+    def __init__(self, base_url: str, links: LinkSigner, caller: Caller) -> None:
         self._base_url = base_url
         self._links = links
+        self._caller = caller
 
     def full(self, row: EpisodeRequest) -> JsonObject:
         """All fields."""
+        hidden = sealed(row, self._caller)
         return {
             "id": row.id,
             "requester_user_id": row.user_id,
@@ -130,8 +138,8 @@ class EpisodeView:
             "league_id": row.league_id,
             "division_id": row.division_id,
             "source": row.source,
-            "game_config": row.game_config,
-            "seed": row.seed,
+            "game_config": None if hidden else row.game_config,
+            "seed": None if hidden else row.seed,
             "max_steps": row.max_steps,
             "status": row.status,
             "policy_version_ids": [seat.policy_version_id for seat in row.participants if seat.policy_version_id],
@@ -231,6 +239,6 @@ class EpisodeView:
         return f"{self._base_url}/live/{row.id}.{self._links.mark(f'live {row.id}')}{page.path}{query}"
 
 
-def view_of(services: Services) -> EpisodeView:
-    """The view of a running Observatory."""
-    return EpisodeView(services.settings.url, services.runtime.links)
+def view_of(services: Services, caller: Caller) -> EpisodeView:
+    """A caller's view of a running Observatory."""
+    return EpisodeView(services.settings.url, services.runtime.links, caller)

@@ -337,6 +337,9 @@ class League(Base):
     """Number of the current season, from 1."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     disabled_at: Mapped[dt.datetime | None]
+    seed_secret: Mapped[str | None] = mapped_column(sa.String(64))
+    """The secret from which the seeds of its rounds are drawn (`work.league_seeds`), in hexadecimal. None before its
+    first round. No answer contains it."""
     paused_at: Mapped[dt.datetime | None]
     """When an operator paused it: no new rounds begin."""
 

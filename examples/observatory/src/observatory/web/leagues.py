@@ -37,6 +37,7 @@ from ..store.models import (
     Season,
     User,
 )
+from ..work.league_seeds import published_seeds
 from ..work.league_settings import LeagueSettings
 from ..work.seasons import last_report, names_of, state_of, why_stopped, why_unattended
 from .view_models import recent_episodes
@@ -125,6 +126,7 @@ async def league_round(request: Request) -> Response:
             commissioner=found.round_config.get("commissioner"),
             said=[*_said(found.round_display), *found.round_config.get("moves", [])],
             byes=sorted(byes.values()),
+            seeds=published_seeds(found),
             results=[
                 {
                     "rank": result.rank,

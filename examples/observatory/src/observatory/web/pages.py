@@ -94,7 +94,7 @@ async def episode(request: Request) -> Response:
             here="episodes",
             row=shown,
             league={"id": arena.id, "name": arena.name} if arena is not None else None,
-            live_url=view_of(visit.services).live_url(row),
+            live_url=view_of(visit.services, visit.caller).live_url(row),
             replay=any(item.kind == "replay" for item in kept),
             pruned_at=row.pruned_at,
             logs=[await _log(visit, row, item) for item in kept if item.kind in _LOGS],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ..episodes.access import own_slots, player_faults, visible
+from ..episodes.access import own_slots, player_faults, sealed, visible
 from ..episodes.downloads import chunks
 from ..identity.auth import Caller
 from ..services import Services
@@ -120,7 +120,7 @@ def _row(row: EpisodeRequest, caller: Caller, coworld: str, version: str) -> Epi
         ),
         error_type=row.error_type,
         error=row.error,
-        seed=row.seed,
+        seed=None if sealed(row, caller) else row.seed,
         seconds=(ended - row.started_at).total_seconds() if ended and row.started_at else None,
         experience_request_id=row.experience_request_id,
         created_at=row.created_at,

@@ -26,8 +26,8 @@ from ..store.models import Commission, CommissionEvent, Division, EpisodeRequest
 from .cancellation import cancel_waiting
 from .commissioner_log import CommissionedSeason, division_key
 from .league_members import disqualify
+from .league_seeds import open_seeds
 from .league_settings import LeagueSettings, describe_division
-from .lineups import block_seed
 from .new_episodes import add_round, add_round_episodes
 from .scores import discount
 from .season_standings import report_of
@@ -182,13 +182,18 @@ class _Writing:
     async def _schedule(self, event: RoundScheduled) -> None:
         season = self.season
         row = await self._row(event.round)
+        seeds = await open_seeds(self.session, row, self.league.id, season.setup)
         episodes = [
             (
-                block.seed if block.seed is not None else block_seed(season.number, block.block),
+                seeds.seed(block.block) if seeds is not None and block.seed is None else block.seed,
                 [season.members[name].candidate for name in block.lineup],
             )
             for block in event.blocks
         ]
+        if seeds is not None:
+            # A seed that the commissioner chose is its word, and none of ours.
+            drawn = (block.block for block in event.blocks if block.seed is None)
+            row.round_config = seeds.committed(row.round_config, drawn)
         first = event.blocks[0].match - 1
         await add_round_episodes(self.session, row, self.league.id, season.setup, episodes, first=first)
 

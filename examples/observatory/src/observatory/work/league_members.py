@@ -337,6 +337,7 @@ async def check_newcomers(database: Database) -> None:
         .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)
         .join(Policy, Policy.id == PolicyVersion.policy_id)
         .where(Membership.status == QUALIFYING, Membership.end_time.is_(None), enabled_versions())
+        .order_by(Membership.created_at, Membership.id)
     )
     async with database.reading() as session:
         due = [found for found in await session.scalars(waiting) if await _is_due(session, found)]

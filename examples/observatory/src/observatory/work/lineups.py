@@ -22,9 +22,7 @@ from coworld_core.manifest.models import Manifest
 if TYPE_CHECKING:
     from ..store.models import Player, PolicyVersion
 
-__all__ = ["Candidate", "ResolvedEntry", "block_seed", "draw_seats", "episode_configs", "plan_config"]
-
-_SEEDS_A_SEASON = 100_000
+__all__ = ["Candidate", "ResolvedEntry", "draw_seats", "episode_configs", "plan_config"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,11 +200,6 @@ def episode_configs(
             named[key] = _checked(manifest, dict(config), key)
         configs.append({**named[key], "seed": seeds[index]} if seeds is not None else dict(named[key]))
     return configs
-
-
-def block_seed(season: int, block: int) -> int:
-    """The seed of a league's block: equal for all lineups of the block, different between blocks."""
-    return season * _SEEDS_A_SEASON + block
 
 
 def _checked(manifest: Manifest, config: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

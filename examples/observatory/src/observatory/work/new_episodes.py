@@ -129,7 +129,7 @@ async def add_round_episodes(
     row: Round,
     league_id: str,
     setup: GameSetup,
-    episodes: Sequence[tuple[int, Sequence[Candidate]]],
+    episodes: Sequence[tuple[int | None, Sequence[Candidate]]],
     *,
     first: int = 0,
 ) -> None:
@@ -140,7 +140,7 @@ async def add_round_episodes(
         row: The round.
         league_id: The league.
         setup: The game.
-        episodes: For each episode its seed, used if the game takes one, and the lineup by slot.
+        episodes: For each episode its seed, used if the game takes it, or None, and the lineup by slot.
         first: The index of the first episode.
 
     Raises:
@@ -150,7 +150,8 @@ async def add_round_episodes(
     configs: list[dict[str, Any]] = []
     for seed, lineup in episodes:
         try:
-            config = plan_config(setup.manifest, setup.variant, {"seed": seed}, seats=setup.seats)
+            own = {} if seed is None else {"seed": seed}
+            config = plan_config(setup.manifest, setup.variant, own, seats=setup.seats)
         except ManifestError:
             config = plan_config(setup.manifest, setup.variant, {}, seats=setup.seats)
         labels = [candidate.label for candidate in lineup]

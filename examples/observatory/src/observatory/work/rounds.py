@@ -41,8 +41,9 @@ from .cancellation import cancel_disabled
 from .finished_episodes import finished_episodes
 from .game_setup import GameSetup, setup_of
 from .league_members import champions, check_newcomers, disqualify
+from .league_seeds import open_seeds
 from .league_settings import LeagueSettings
-from .lineups import Candidate, block_seed
+from .lineups import Candidate
 from .new_episodes import add_round, add_round_episodes
 from .season_standings import SeasonStandings, compute_standings, played_round, season_rules, stored_state
 from .seasons import CONTINUOUS, close_season, keep_report
@@ -226,12 +227,15 @@ async def _begin(session: AsyncSession, division: Division, due: _Due, table: Se
     """Store a round and its episodes; workers find the episodes in the queue."""
     assert table.config is not None
     league = division.league
+    config = {**table.config, "season": league.season, "episodes": len(table.lineups)}
+    row = await add_round(session, division.id, config, key=CONTINUOUS, season=league.season)
+    seeds = await open_seeds(session, row, league.id, due.setup)
     episodes = [
-        (block_seed(league.season, block), tuple(due.entrants[name] for name in lineup if name is not None))
+        (seeds.seed(block) if seeds else None, tuple(due.entrants[name] for name in lineup if name is not None))
         for block, lineup in table.lineups
     ]
-    config = {**table.config, "season": league.season, "episodes": len(episodes)}
-    row = await add_round(session, division.id, config, key=CONTINUOUS, season=league.season)
+    if seeds is not None:
+        row.round_config = seeds.committed(config, (block for block, _ in table.lineups))
     await add_round_episodes(session, row, league.id, due.setup, episodes)
     return row.id
 
